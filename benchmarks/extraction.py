@@ -25,10 +25,9 @@ from bigfs.evaluation.splits import Split
 from bigfs.graph import Metric
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Block, Centered, Matrix
-from bigfs.selectors.base.estimator import Labels, at_least_two
+from bigfs.selectors.base.labels import Labels, at_least_two, labeled_part
 from bigfs.selectors.base.sample_graph import sample_graph
 from bigfs.selectors.penalty_path.spectral_regression import spectral_targets
-from bigfs.selectors.svm.svm import labeled_part
 from bigfs.types import FloatArray, IntArray
 
 SCATTER_SHARE = 1e-6  # of the mean of S_w's diagonal, added to it

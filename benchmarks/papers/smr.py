@@ -19,7 +19,7 @@ from benchmarks.papers.experiments import Cell, Experiment, load
 from benchmarks.papers.measures import nearest, rank
 from benchmarks.papers.results import Values
 from bigfs.evaluation.quality import redundancy_rate
-from bigfs.selectors.base.estimator import Labels
+from bigfs.selectors.base.labels import Labels
 
 SHAPES = {"ORL": (32, 32), "warpPIE10P": (55, 44)}
 TRAINING = {"ORL": 5, "warpPIE10P": 6}  # images per class; the paper's PIE has 68 classes

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.scores.classes import ANOVA as ANOVA
     from bigfs.selectors.scores.classes import Chi2 as Chi2
     from bigfs.selectors.scores.classes import Fisher as Fisher
+    from bigfs.selectors.scores.classes import TScore as TScore
     from bigfs.selectors.scores.few_labels import LSDF as LSDF
     from bigfs.selectors.scores.few_labels import SSelect as SSelect
     from bigfs.selectors.scores.laplacian_score import LaplacianScore as LaplacianScore
@@ -47,7 +48,6 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.scores.relieff import ReliefF as ReliefF
     from bigfs.selectors.scores.spec import SPEC as SPEC
     from bigfs.selectors.scores.targets import FRegression as FRegression
-    from bigfs.selectors.scores.targets import TScore as TScore
     from bigfs.selectors.scores.targets import Variance as Variance
     from bigfs.selectors.scores.trace_ratio import TraceRatio as TraceRatio
     from bigfs.selectors.scores.trcfs import TRCFS as TRCFS

@@ -224,7 +224,7 @@ METHODS: dict[str, Method] = {
         "scores.bins:Gini", "decrease of Gini impurity at the best threshold of each feature"
     ),
     "t-score": Method(
-        "scores.targets:TScore", "Welch's t statistic of two classes, one feature at a time"
+        "scores.classes:TScore", "Welch's t statistic of two classes, one feature at a time"
     ),
     "f-regression": Method(
         "scores.targets:FRegression",

@@ -24,16 +24,8 @@ from bigfs.evaluation.size_choice import choose_size, default_sizes
 from bigfs.evaluation.splits import Split, labeled_rows, stratified_folds, target_kind
 from bigfs.matrix import Matrix
 from bigfs.result import scope
-from bigfs.selectors.base.estimator import (
-    ARRAY_CHECKS,
-    Labels,
-    Selector,
-    is_dask,
-    is_minus_one,
-    is_real,
-    labels_of,
-    with_minus_one,
-)
+from bigfs.selectors.base.estimator import ARRAY_CHECKS, Selector, is_dask
+from bigfs.selectors.base.labels import Labels, is_minus_one, is_real, labels_of, with_minus_one
 from bigfs.selectors.sparge.sparge import SparGE
 from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_readable

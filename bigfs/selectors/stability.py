@@ -21,7 +21,8 @@ from bigfs import engine
 from bigfs.evaluation.significance import stability_index
 from bigfs.evaluation.splits import draw_subsamples
 from bigfs.result import scope
-from bigfs.selectors.base.estimator import Labels, Selector
+from bigfs.selectors.base.estimator import Selector
+from bigfs.selectors.base.labels import Labels
 from bigfs.types import FloatArray
 
 

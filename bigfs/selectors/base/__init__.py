@@ -1,11 +1,6 @@
 """What all selectors are made of: the estimator, its input and labels, shared parameters."""
 
-from bigfs.selectors.base.estimator import (
-    UNLABELED,
-    Cost,
-    Labels,
-    Selector,
-    labels_of,
-)
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.labels import UNLABELED, Labels, labels_of
 
 __all__ = ["UNLABELED", "Cost", "Labels", "Selector", "labels_of"]

@@ -24,12 +24,12 @@ from bigfs.cards import card, table
 from bigfs.constraints import NO_CONSTRAINTS, Constraints, resolve
 from bigfs.matrix import Matrix
 from bigfs.matrix.statistics import scale_hint
+from bigfs.result import Result, Status
+from bigfs.selectors.base.labels import Labels, labels_of
 from bigfs.selectors.base.parameters import fill_in
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 from bigfs.validation import require_readable
 
-UNLABELED = -1
-TARGETS = {"auto", "classes", "real"}
 MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
 MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
@@ -40,23 +40,6 @@ ARRAY_CHECKS: dict[str, Any] = {  # of scikit-learn; `Matrix` looks for NaN and 
     "ensure_min_samples": 2,
     "ensure_all_finite": False,
 }
-
-
-class Labels(NamedTuple):
-    """The classes, and the class number of each sample."""
-
-    classes: AnyArray  # (c,), sorted
-    codes: IntArray  # (n,): −1 where a sample is unlabeled
-
-    @property
-    def shape(self) -> tuple[int]:
-        """The shape of y, (n,)."""
-        return (len(self.codes),)
-
-    @property
-    def is_labeled(self) -> BoolArray:
-        """The mask of the labeled samples."""
-        return self.codes >= 0
 
 
 class Cost(NamedTuple):
@@ -94,6 +77,7 @@ class MatrixInput:
 
     n_features_to_select: int | float | None
     scores_: FloatArray
+    result_: Result[Any]
     keep: Any = None
     forbid: Any = None
     _lazy_names: Any = None  # of the features of a `Matrix`
@@ -196,8 +180,8 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     """Keep the `n_features_to_select` features of largest score.
 
     A subclass lists its parameters as annotated fields and writes `_fit(X, y)`, which gets a
-    `Matrix` and `Labels`, and sets `scores_` (one number per feature) and, where it iterates,
-    `result_`.
+    `Matrix` and `Labels`, and sets `scores_` (one number per feature) and, where it is not a closed
+    form, `result_`.
 
     Attributes
     ----------
@@ -240,10 +224,19 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         NotEnoughMemory
             The projected memory of the run is above the limit.
         """
+        return self._run(X, y)
+
+    def _run(self, X: Any, y: Any, **extra: Any) -> Self:
+        """Check the input, score, and choose. The stats of every result have the passes over X."""
         self._validate_params()
         matrix, y = self._as_matrix(X, y)
         self._count(matrix.shape[1])
-        self._fit(matrix, y)
+        before = matrix.passes
+        self.__dict__.pop("result_", None)  # of an earlier fit
+        self._fit(matrix, y, **extra)
+        if not hasattr(self, "result_"):
+            self.result_ = Result(self.scores_, Status.EXACT)
+        self.result_.stats.setdefault("passes", matrix.passes - before)
         self._describe_target(y)
         if self._needs_one_scale and matrix.local and (hint := scale_hint(copy(matrix))):
             self.result_.stats["hint"] = hint
@@ -251,7 +244,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
 
     def _describe_target(self, y: Any) -> None:
         """Say in the result how y was taken, and how many samples had no label."""
-        stats = self.result_.stats if hasattr(self, "result_") else {}
+        stats = self.result_.stats
         is_class = isinstance(y, Labels)
         if is_class and not y.is_labeled.all():
             stats["unlabeled"] = int(np.sum(~y.is_labeled))
@@ -395,66 +388,3 @@ def is_dask(X: Any) -> bool:
     """Return whether X is an array or data frame of Dask, whatever library makes its graph."""
     parts = ("__dask_graph__", "to_delayed", "shape")
     return all(hasattr(type(X), part) for part in parts) and X.__dask_graph__() is not None
-
-
-def labels_of(y: AnyArray) -> Labels:
-    """Return the classes of y. −1, or "-1" among strings, is unlabeled.
-
-    Where y holds −1 and 1 and nothing else, they are the two classes of LIBSVM's files.
-    """
-    if y.dtype == np.int64 and y.flags.carray and _are_codes(y):
-        return Labels(np.arange(int(y.max()) + 1), y)
-    is_labeled = ~is_minus_one(y)
-    if not is_labeled.all() and _is_plus_minus_one(y):
-        is_labeled[:] = True
-    return _coded(y, is_labeled)
-
-
-def is_real(y: AnyArray, target: str) -> bool:
-    """Return whether y is a real target. "auto" goes by whether it holds a fraction."""
-    if target != "auto":
-        return target == "real"
-    return y.dtype.kind == "f" and bool(np.any(y != np.round(y)))
-
-
-def _coded(y: AnyArray, is_labeled: BoolArray) -> Labels:
-    labeled = y[is_labeled]
-    classes = np.unique(labeled)
-    codes = np.full(len(y), UNLABELED, dtype=np.int64)
-    codes[is_labeled] = np.searchsorted(classes, labeled)
-    return Labels(classes, codes)
-
-
-def _are_codes(y: IntArray) -> bool:
-    """Return whether y holds every number from 0 to its largest, so that nothing is to be coded."""
-    return y.min(initial=0) >= 0 and y.max(initial=0) < len(y) and bool(np.bincount(y).all())
-
-
-def at_least_two(labels: Labels) -> Labels:
-    """Return the labels, or refuse them if they hold fewer than two classes."""
-    if len(labels.classes) < 2:
-        advice = "" if labels.is_labeled.all() else " beside -1, which means unlabeled"
-        raise ValueError(
-            f"y must hold at least two classes; got {len(labels.classes)} class{advice}"
-        )
-    return labels
-
-
-def with_minus_one(labels: Labels, is_class: bool) -> Labels:
-    """Return the labels of a part of the samples, where the whole decides whether −1 is a class."""
-    classes = labels.classes
-    is_text = classes.dtype.kind == "U" or (len(classes) > 0 and isinstance(classes[0], str))
-    y = np.append(classes, str(UNLABELED) if is_text else UNLABELED)[labels.codes]
-    return _coded(y, np.full(len(y), True) if is_class else ~is_minus_one(y))
-
-
-def is_minus_one(y: AnyArray) -> BoolArray:
-    """Return the mask of −1, or of "-1" among strings."""
-    is_number = y.dtype.kind in "iufb"
-    return np.asarray(y == UNLABELED if is_number else y.astype(str) == str(UNLABELED), dtype=bool)
-
-
-def _is_plus_minus_one(y: AnyArray) -> bool:
-    """Return whether y holds −1 and 1 and nothing else, the two classes of LIBSVM's files."""
-    values = set(np.unique(y if y.dtype.kind in "iufb" else y.astype(str)).tolist())
-    return values in ({-1, 1}, {"-1", "1"}, {"-1", "+1"})

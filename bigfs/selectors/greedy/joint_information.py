@@ -16,7 +16,8 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs.matrix import Matrix
-from bigfs.selectors.base.estimator import Cost, Labels
+from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.base.labels import Labels
 from bigfs.selectors.base.parameters import COUNT
 from bigfs.selectors.greedy.mrmr import information_problem
 from bigfs.selectors.greedy.search import GreedySelector, Problem

@@ -20,20 +20,14 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs.matrix import Matrix
-from bigfs.selectors.base.estimator import (
-    TARGETS,
-    Cost,
-    Labels,
-    at_least_two,
-    is_real,
-    map_all_columns,
-)
+from bigfs.selectors.base.estimator import Cost, map_all_columns
+from bigfs.selectors.base.labels import TARGETS, Labels, at_least_two, is_real, real_target
 from bigfs.selectors.base.parameters import COUNT
 from bigfs.selectors.greedy.pair_terms import Correlations, Information
 from bigfs.selectors.greedy.search import GreedySelector, Problem
 from bigfs.selectors.scores.bins import count_bins
 from bigfs.selectors.scores.classes import ANOVA, Fisher
-from bigfs.selectors.scores.targets import real_target, regression_f
+from bigfs.selectors.scores.targets import regression_f
 from bigfs.types import FloatArray
 
 LARGEST = 1e12  # of F, so that redundancy decides among features that explain the target wholly

@@ -72,7 +72,7 @@ class GreedySelector(Selector):
     _least = False  # whether a total is the least of the terms, and not their sum
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        before, d = X.passes, X.shape[1]
+        d = X.shape[1]
         m = self._count(d)
         problem = self._prepare(X, y)
         columns = _Columns(X, problem.pairs)
@@ -98,7 +98,7 @@ class GreedySelector(Selector):
         self.criterion_ = result.value.criterion
         self.scores_ = np.zeros(d)
         self.scores_[result.value.selected] = 1 - np.arange(m) / m
-        stats = {"passes": X.passes - before, "gathered": columns.count}
+        stats = {"gathered": columns.count}
         self.result_ = Result(result.value, result.status, result.history, stats)
 
     @abstractmethod

@@ -34,11 +34,11 @@ from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
 from bigfs.result import Record, Status, iterate
-from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.labels import at_least_two, labeled_part
 from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
 from bigfs.selectors.images.grams import GramSource, ImageLayout, SampleGrams, covariance_grams
 from bigfs.selectors.images.systems import GramSystems, ImageSystems, KernelSystems
-from bigfs.selectors.svm.svm import labeled_part
 from bigfs.types import FloatArray
 
 SMOOTHING = 1e-5  # √ζ over the norm of a typical row of the first P

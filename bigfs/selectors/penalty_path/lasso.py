@@ -21,9 +21,9 @@ from bigfs.lasso.path import LassoPath, PathState, measure
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result, iterate
-from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.labels import at_least_two, labeled_part
 from bigfs.selectors.base.parameters import POSITIVE, SHARE
-from bigfs.selectors.svm.svm import labeled_part
 from bigfs.types import FloatArray
 
 
@@ -43,7 +43,6 @@ class SparseRegression(Selector):
     ) -> tuple[LassoPath, PathState]:
         """Run the path to its end. Set `coef_`, `n_iter_` and `result_`."""
         X = loss.X
-        before = X.passes
         loss.varies[self._constraints.forbidden] = False  # they get no weight
         path = LassoPath(
             loss,
@@ -66,7 +65,7 @@ class SparseRegression(Selector):
                 ends=path.ends,
             )
         state = result.value
-        result.stats.update(passes=X.passes - before, gathered=len(loss.columns.features))
+        result.stats["gathered"] = len(loss.columns.features)
         self.result_, self.n_iter_ = result, len(result.history)
         self.coef_: FloatArray = np.zeros((X.shape[1], state.W.shape[1]))
         self.coef_[state.features] = state.W

@@ -55,12 +55,12 @@ class SpectralRegression(SparseRegression):
         T = spectral_targets(graph, self.n_components or graph.default_width(allowed.shape[1]))
         r = T.shape[1]
         groups = [slice(0, r)] if self._shares_support else [slice(k, k + 1) for k in range(r)]
-        scale, before = np.ones(r), X.passes
+        scale = np.ones(r)
         lam = None if isinstance(self.alpha, str) else n * self.alpha
         if lam is None and not self._shares_support:
             scale = self._largest_penalties(X, T)
         path, state = self._solve(LeastSquares(X, T / scale), groups, lam)
-        self.result_.stats.update(graph.stats, passes=X.passes - before)
+        self.result_.stats.update(graph.stats)
         self.coef_ *= scale
         W = state.W * scale
         alphas = state.rho * state.largest / n * scale

@@ -21,10 +21,10 @@ from bigfs.embedding.responses import one_hot
 from bigfs.lasso.losses import LeastSquares, SquaredHinge
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
-from bigfs.selectors.base.estimator import Cost, at_least_two
+from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.base.labels import at_least_two, labeled_part
 from bigfs.selectors.base.parameters import COUNT, SEED
 from bigfs.selectors.penalty_path.lasso import SparseRegression
-from bigfs.selectors.svm.svm import labeled_part
 
 PENALTY: list[Any] = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
 

@@ -49,7 +49,8 @@ from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.matrix.panels import strip_width
 from bigfs.result import iterate
-from bigfs.selectors.base.estimator import Cost, Labels, Selector, at_least_two
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED
 from bigfs.selectors.row_sparse.jhlsr_accelerated import AcceleratedJHLSR
 from bigfs.selectors.row_sparse.jhlsr_problem import JHLSRProblem, measure

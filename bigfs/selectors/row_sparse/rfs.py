@@ -34,7 +34,8 @@ from bigfs.linalg.ridge import WeightedCentering
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.labels import at_least_two, labeled_part
 from bigfs.selectors.base.parameters import NOT_NEGATIVE, POSITIVE
 from bigfs.selectors.row_sparse.accelerate import extrapolate, next_momentum
 from bigfs.selectors.row_sparse.rows import (
@@ -44,7 +45,6 @@ from bigfs.selectors.row_sparse.rows import (
     inactive_scores,
     ridge_options,
 )
-from bigfs.selectors.svm.svm import labeled_part
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 SAMPLE_COPIES = 6  # n × d arrays of JFS alive at once in a round

@@ -30,7 +30,8 @@ from bigfs import engine
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
 from bigfs.result import iterate
-from bigfs.selectors.base.estimator import Cost, Selector, at_least_two, is_dask
+from bigfs.selectors.base.estimator import Cost, Selector, is_dask
+from bigfs.selectors.base.labels import at_least_two
 from bigfs.selectors.base.parameters import NOT_NEGATIVE, POSITIVE, SHARE
 from bigfs.selectors.row_sparse.label_sums import complete_labels
 from bigfs.selectors.row_sparse.srlsr_accelerated import AcceleratedSRLSR

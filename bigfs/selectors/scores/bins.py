@@ -17,15 +17,8 @@ from numba import njit
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs.matrix import Matrix
-from bigfs.result import Result, Status
-from bigfs.selectors.base.estimator import (
-    MANY,
-    Cost,
-    Labels,
-    Selector,
-    at_least_two,
-    map_all_columns,
-)
+from bigfs.selectors.base.estimator import MANY, Cost, Selector, map_all_columns
+from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.base.parameters import COUNT
 from bigfs.types import FloatArray, IntArray
 
@@ -39,13 +32,9 @@ class _ByColumn(Selector):
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
-        before = X.passes
         parameters = (codes, len(classes), *self._parameters(X))
         self.scores_ = np.concatenate(
             map_all_columns(X, self._score_block, *parameters, label="scores")
-        )
-        self.result_: Result[FloatArray] = Result(
-            self.scores_, Status.EXACT, stats={"passes": X.passes - before}
         )
 
     def _parameters(self, X: Matrix) -> tuple[Any, ...]:

@@ -16,69 +16,30 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import chdtrc, fdtrc
+from scipy.special import chdtrc, stdtr
+from sklearn.utils import ClassifierTags
 
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
-from bigfs.result import Result, Status
-from bigfs.selectors.base.estimator import Cost, Labels, at_least_two, is_minus_one
-from bigfs.selectors.scores.pvalues import SignificanceSelector
+from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.base.labels import Labels, at_least_two
+from bigfs.selectors.scores.pvalues import SignificanceSelector, f_p_values
 from bigfs.selectors.scores.sums import (
+    NEGATIVE,
+    Totals,
     WeightedSelector,
-    class_indicator,
-    class_sums,
-    column_sums,
-    shift_far_columns,
+    between_and_within,
+    class_totals,
+    near_sums,
+    ratio,
 )
-from bigfs.types import AnyArray, FloatArray
-from bigfs.validation import require_magnitude
+from bigfs.types import FloatArray
 
 LABELS_PER_PASS = 64  # of several labels per sample
-NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
-
-
-class ClassTotals(NamedTuple):
-    """The sums per class."""
-
-    classes: AnyArray  # (c,), sorted
-    sums: FloatArray  # (d, c): Σ (x − s)
-    squares: FloatArray  # (d, c), or (d, 1) over all classes: Σ (x − s)²
-    sizes: FloatArray  # (c,)
-    shift: FloatArray  # (d,): s, the mean of a column far from zero, and 0 of another
-    by_class: bool  # whether the squares are
-
-    @property
-    def has_scores(self) -> bool:
-        """Whether there are two classes."""
-        return len(self.classes) > 1
-
-    def plus(self, other: ClassTotals) -> ClassTotals:
-        """Return the sums of these samples and others."""
-        classes = np.union1d(self.classes, other.classes)
-        shift = np.where(self.shift == 0, other.shift, self.shift)
-        width = len(classes) if self.by_class else 1
-        sums, squares = np.zeros((len(self.sums), len(classes))), np.zeros((len(self.sums), width))
-        sizes = np.zeros(len(classes))
-        for part in (self.moved(shift), other.moved(shift)):
-            index = np.searchsorted(classes, part.classes)
-            sums[:, index] += part.sums
-            squares[:, index if self.by_class else [0]] += part.squares
-            sizes[index] += part.sizes
-        return ClassTotals(classes, sums, squares, sizes, shift, self.by_class)
-
-    def moved(self, shift: FloatArray) -> ClassTotals:
-        """Return the sums with another shift."""
-        by = (self.shift - shift)[:, None]  # x − s' = (x − s) + (s − s')
-        if not by.any():
-            return self
-        more = 2 * by * self.sums + self.sizes * by**2
-        more = more if self.by_class else more.sum(axis=1, keepdims=True)
-        sums = self.sums + self.sizes * by
-        return self._replace(sums=sums, squares=self.squares + more, shift=shift)
 
 
 class ClassSumsSelector(WeightedSelector):
@@ -87,54 +48,25 @@ class ClassSumsSelector(WeightedSelector):
     _non_negative = False  # whether negative values are refused
     _squares_by_class = False  # whether `_score` gets Σ x² per class
 
-    def _fit(self, X: Matrix, y: Labels, weights: FloatArray | None = None) -> None:
-        passes_before = X.passes
-        self._score_totals(self._sum(X, self._require_classes(y), weights))
-        self.result_: Result[FloatArray] = Result(
-            self.scores_, Status.EXACT, stats={"passes": X.passes - passes_before}
-        )
+    def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:
+        super()._score_samples(X, self._require_classes(y), weights)
 
-    def _sum(self, X: Matrix, y: Labels, weights: FloatArray | None) -> ClassTotals:
+    def _sum(self, X: Matrix, y: Any, weights: FloatArray | None) -> Totals:
         if not isinstance(y, Labels):
             raise ValueError("partial_fit takes one class per sample: use fit for several labels")
-        classes, codes = y
-        Y = class_indicator(codes, len(classes), weights)
-        stored = None  # the sums of a store weigh each sample by 1
-        if weights is None and not is_minus_one(classes).any():
-            stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
-        sums_of = class_sums
-        if self._non_negative:
-            sums_of = _non_negative_class_sums
-            minima = None if stored is None else stored.minima
-            if minima is None:
-                stored = None  # a sum does not tell whether a value is negative
-            elif minima.min(initial=0) < 0:
-                raise ValueError(NEGATIVE)
-        if stored is not None:
-            squares = stored.sums_of_squares[:, classes]
-            sums = np.column_stack([stored.sums[:, classes], self._squares(squares)])
-        else:
-            sums = column_sums(X, Y, self._squares(Y), sums_of)
-        c, sizes = len(classes), np.asarray(Y.sum(axis=0)).ravel()
-        require_magnitude(sums[:, c:].sum(axis=1), sums.any(axis=1))
-        shift = np.zeros(len(sums))
-        if not self._non_negative:  # χ² needs no squares
-            total, S = sums[:, :c].sum(axis=1), self._squares(Y)
-            shift = shift_far_columns(X, Y, S, sums, total, sizes.sum())
-        sums, squares = sums[:, :c], sums[:, c:]
-        return ClassTotals(y.classes, sums, squares, sizes, shift, self._squares_by_class)
+        kinds = {"by_class": self._squares_by_class, "non_negative": self._non_negative}
+        return class_totals(X, y, weights, **kinds)
 
-    def _score_totals(self, totals: ClassTotals) -> None:
+    def _has_scores(self, totals: Totals) -> bool:
+        return len(totals.classes) > 1
+
+    def _score_totals(self, totals: Totals) -> None:
         self._require_classes(Labels(totals.classes, np.empty(0, dtype=np.int64)))
         squares = totals.squares if self._squares_by_class else totals.squares.sum(axis=1)
         self.scores_ = self._score(totals.sums, squares, totals.sizes)
 
     def _require_classes(self, y: Labels) -> Labels:
         return at_least_two(y)
-
-    def _squares(self, by_class: Any) -> Any:
-        """Return the columns of which sums of squares are needed: all of them, or their sum."""
-        return by_class if self._squares_by_class else np.asarray(by_class.sum(axis=1))[:, None]
 
     @abstractmethod
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
@@ -257,18 +189,16 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
             return super()._check_y(y)
         return indicator(y)
 
-    def _fit(self, X: Matrix, y: Any, weights: FloatArray | None = None) -> None:
+    def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:
+        self._label_p_values = None
         if isinstance(y, Labels):
-            return super()._fit(X, y, weights)
-        before = X.passes
-        self.scores_, self._label_p_values = mean_f(X, y, weights)
-        self.result_ = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
-        return None
+            super()._score_samples(X, y, weights)
+        else:
+            self.scores_, self._label_p_values = mean_f(X, y, weights)
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         between, within = between_and_within(sums, squares, sizes)
         n, c = sizes.sum(), len(sizes)
-        self._label_p_values = None
         self._degrees = c - 1, n - c
         return ratio(between / (c - 1), within / max(n - c, 1))
 
@@ -345,6 +275,89 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
         return np.asarray(chdtrc(self._degrees, self.scores_))
 
 
+class TScore(SignificanceSelector, ClassSumsSelector):
+    """Score each feature by Welch's t statistic between two classes.
+
+    The score is the absolute value of t. It is infinite for a feature that is constant within each
+    class and differs between the classes. Unlabeled samples are left out.
+
+    Parameters
+    ----------
+    %(select)s
+    %(significance)s
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Absolute value of t of each feature. Larger is better.
+    pvalues_ : ndarray of shape (n_features,)
+        P-value of each feature, of the two-sided test.
+    %(selected)s
+    %(passes)s
+
+    See Also
+    --------
+    ANOVA : The F statistic, for any number of classes.
+
+    Notes
+    -----
+    With n_c samples of mean x̄_c and unbiased variance s²_c in class c, the score of a feature is::
+
+        |x̄_1 − x̄_2| / √(s²_1/n_1 + s²_2/n_2)
+
+    It is the statistic of `scipy.stats.ttest_ind` with ``equal_var=False``. A class of one sample
+    counts as one without variance. The score needs one pass over X, or none over a store, which
+    holds the sums per class.
+
+    References
+    ----------
+    .. [1] Welch, "The generalization of 'Student's' problem when several different population
+       variances are involved", Biometrika 34, 1947.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import TScore
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = TScore(n_features_to_select=2).fit(X[50:], y[50:])
+    >>> selector.selected_
+    array([3, 2])
+    >>> selector.scores_.round(1)
+    array([ 5.6,  3.2, 12.6, 14.6])
+    """
+
+    _cost = Cost("0", "d")
+    _squares_by_class = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags = ClassifierTags(multi_class=False)
+        return tags
+
+    def _require_classes(self, y: Labels) -> Labels:
+        if len(at_least_two(y).classes) > 2:
+            raise ValueError(
+                f"the t score compares two classes, but y holds {len(y.classes)}: "
+                f"use ANOVA (anova) for more than two"
+            )
+        return y
+
+    def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
+        means = sums / sizes
+        within = unless_rounding(squares - sums * means, squares)
+        errors = within / (sizes * np.maximum(sizes - 1, 1))  # s²_c / n_c
+        variance = errors.sum(axis=1)
+        welch = (errors**2 / np.maximum(sizes - 1, 1)).sum(axis=1)
+        one = np.full(len(welch), 1.0 if sizes.max() > 1 else np.nan)
+        self._degrees = np.divide(variance**2, welch, out=one, where=welch > 0)
+        difference = np.abs(means[:, 0] - means[:, 1])
+        difference = unless_rounding(difference, np.abs(means).max(axis=1))
+        return ratio(difference, np.sqrt(variance))
+
+    def _p_values(self) -> FloatArray:
+        return np.asarray(2 * stdtr(self._degrees, -self.scores_))
+
+
 def indicator(y: Any) -> sp.csr_array:
     """Return y as an indicator of label sets, or refuse it."""
     Y = sp.csr_array(y)
@@ -367,9 +380,7 @@ def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[Floa
     for first in range(0, len(labels), LABELS_PER_PASS):
         part = labels[first : first + LABELS_PER_PASS]
         dense = np.column_stack([Y[:, part].toarray() * w[:, None], w])
-        sums = column_sums(X, dense, w[:, None])
-        require_magnitude(sums[:, -1], sums[:, -1] > 0)
-        shift_far_columns(X, dense, w[:, None], sums, sums[:, -2], n)
+        sums, _ = near_sums(X, dense, w[:, None], slice(-1, None))
         squares, every = sums[:, -1], sums[:, -2]
         for k, label in enumerate(part):
             sizes = np.array([counts[label], n - counts[label]])
@@ -379,30 +390,3 @@ def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[Floa
             total += F
             least = np.minimum(least, f_p_values(1, n - 2, F))
     return total / len(labels), np.minimum(least * len(labels), 1)
-
-
-def _non_negative_class_sums(
-    block: Any, start: int, stop: int, Y: Any, S: Any, shift: FloatArray | None = None
-) -> FloatArray:
-    if (block.data if sp.issparse(block) else block).min(initial=0) < 0:
-        raise ValueError(NEGATIVE)
-    return class_sums(block, start, stop, Y, S)
-
-
-def between_and_within(
-    sums: FloatArray, squares: FloatArray, sizes: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return SSB and SSW, with 0 for what is only rounding."""
-    explained = (sums**2 / sizes).sum(axis=1)
-    between = explained - sums.sum(axis=1) ** 2 / sizes.sum()
-    return unless_rounding(between, squares), unless_rounding(squares - explained, squares)
-
-
-def f_p_values(between: float, within: float, F: FloatArray) -> FloatArray:
-    """Return the p-values of F statistics, NaN if no degree of freedom is left within."""
-    return np.asarray(fdtrc(between, within, F) if within > 0 else np.full(len(F), np.nan))
-
-
-def ratio(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return a/b, with 0/0 = 0 and a/0 = ∞."""
-    return np.divide(a, b, out=np.where(a > 0, np.inf, 0.0), where=b > 0)

@@ -29,11 +29,11 @@ from bigfs.graph import Weights
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base.estimator import Cost, Labels, at_least_two, map_all_columns
+from bigfs.selectors.base.estimator import Cost, map_all_columns
+from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.base.parameters import POSITIVE
-from bigfs.selectors.scores.classes import ratio
 from bigfs.selectors.scores.graph_forms import Forms, GraphSelector, graph_forms
-from bigfs.selectors.scores.sums import class_indicator, class_sums, weighted_sums
+from bigfs.selectors.scores.sums import class_indicator, class_sums, ratio, weighted_sums
 from bigfs.types import AnyArray, FloatArray
 
 

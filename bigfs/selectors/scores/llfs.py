@@ -29,9 +29,9 @@ from bigfs import engine
 from bigfs.graph import Metric
 from bigfs.matrix import Block, Matrix
 from bigfs.result import Record, Status, iterate
-from bigfs.selectors.base.estimator import Cost, Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
+from bigfs.selectors.base.labels import Labels, at_least_two, labeled_part
 from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED
-from bigfs.selectors.svm.svm import labeled_part
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 BYTES_PER_DIFFERENCE = 36  # a float64 and an int32, in three arrays while they are made
@@ -333,9 +333,8 @@ class LLFS(Selector):
     def _fit(self, X: Matrix, y: Labels) -> None:
         self.classes_, codes = at_least_two(y)
         X, codes = labeled_part(X, codes)
-        n, before = X.shape[0], X.passes
         _ = X.stats  # refuses values whose squares overflow
-        drawn = np.random.default_rng(self.random_state).permutation(n)[: self.n_anchors]
+        drawn = np.random.default_rng(self.random_state).permutation(X.shape[0])[: self.n_anchors]
         self.anchors_ = np.sort(drawn)
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
@@ -362,4 +361,4 @@ class LLFS(Selector):
             )
             self.scores_ = problem.scores(self.result_.value)
         self.n_iter_ = len(self.result_.history)
-        self.result_.stats.update(pairs=len(pairs.anchor), passes=X.passes - before)
+        self.result_.stats.update(pairs=len(pairs.anchor))

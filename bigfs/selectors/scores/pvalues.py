@@ -18,6 +18,7 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import fdtrc
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.selectors.base.estimator import Selector
@@ -116,3 +117,8 @@ def above_percentile(scores: FloatArray, percentile: float) -> BoolArray:
     ties = np.flatnonzero(finite == threshold)
     mask[ties[: max(int(len(scores) * percentile / 100) - int(mask.sum()), 0)]] = True
     return np.asarray(mask, dtype=bool)
+
+
+def f_p_values(between: float, within: float, F: FloatArray) -> FloatArray:
+    """Return the p-values of F statistics, NaN if no degree of freedom is left within."""
+    return np.asarray(fdtrc(between, within, F) if within > 0 else np.full(len(F), np.nan))

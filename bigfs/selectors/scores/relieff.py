@@ -20,7 +20,8 @@ from bigfs.graph import Metric
 from bigfs.graph.class_neighbors import neighbors_by_class
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base.estimator import Cost, Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
+from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.bins import labeled_columns
 from bigfs.types import FloatArray, IntArray
 

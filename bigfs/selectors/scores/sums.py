@@ -4,41 +4,67 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable
 from copy import copy
 from dataclasses import field
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from bigfs import engine
-from bigfs.linalg.rounding import far_from_zero, variance_or_zero
+from bigfs.linalg.rounding import far_from_zero, unless_rounding, variance_or_zero
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base.estimator import (
-    MANY,
-    UNLABELED,
-    Labels,
-    Selector,
-    is_dask,
-    with_minus_one,
-)
-from bigfs.types import FloatArray, IntArray
+from bigfs.selectors.base.estimator import MANY, Selector, is_dask
+from bigfs.selectors.base.labels import UNLABELED, Labels, is_minus_one, with_minus_one
+from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.validation import require_magnitude
 
+NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 FITTED = ("scores_", "pvalues_", "selected_", "support_", "result_")
 
 
-class Totals(Protocol):
-    """The sums that a score follows from."""
+class Totals(NamedTuple):
+    """The sums of each column over the samples of each class, or over all samples as one class."""
+
+    classes: AnyArray  # (c,), sorted
+    sums: FloatArray  # (d, c): Σ w (x − s)
+    squares: FloatArray  # (d, c), or (d, 1) over all classes: Σ w (x − s)²
+    sizes: FloatArray  # (c,): Σ w
+    shift: FloatArray  # (d,): s, the mean of a column far from zero, and 0 of another
+    by_class: bool = False  # whether the squares are
 
     @property
-    def has_scores(self) -> bool:
-        """Whether a score follows from them."""
+    def deviations(self) -> FloatArray:
+        """Σ w (x − x̄)² over all samples as one class, and 0 of a constant column."""
+        n, sums = self.sizes.sum(), self.sums[:, 0]
+        deviations, means = self.squares[:, 0] - sums**2 / n, self.shift + sums / n
+        return np.where(variance_or_zero(deviations / n, means, max(n, 1)) > 0, deviations, 0)
 
-    def plus(self, other: Any) -> Totals:
+    def moved(self, shift: FloatArray) -> Totals:
+        """Return the sums with another shift."""
+        by = (self.shift - shift)[:, None]  # x − s' = (x − s) + (s − s')
+        if not by.any():
+            return self
+        more = 2 * by * self.sums + self.sizes * by**2
+        more = more if self.by_class else more.sum(axis=1, keepdims=True)
+        sums = self.sums + self.sizes * by
+        return self._replace(sums=sums, squares=self.squares + more, shift=shift)
+
+    def plus(self, other: Totals) -> Totals:
         """Return the sums of these samples and others."""
+        classes = np.union1d(self.classes, other.classes)
+        shift = np.where(self.shift == 0, other.shift, self.shift)
+        width = len(classes) if self.by_class else 1
+        sums, squares = np.zeros((len(self.sums), len(classes))), np.zeros((len(self.sums), width))
+        sizes = np.zeros(len(classes))
+        for part in (self.moved(shift), other.moved(shift)):
+            index = np.searchsorted(classes, part.classes)
+            sums[:, index] += part.sums
+            squares[:, index if self.by_class else [0]] += part.squares
+            sizes[index] += part.sizes
+        return Totals(classes, sums, squares, sizes, shift, self.by_class)
 
 
 class WeightedSelector(Selector):
@@ -77,22 +103,20 @@ class WeightedSelector(Selector):
             The projected memory of the run is above the limit.
         """
         self._totals = None  # of `partial_fit`, which starts anew
-        if sample_weight is None:
-            return super().fit(X, y)
-        self._validate_params()
-        matrix, y = self._as_matrix(X, y)
-        self._count(matrix.shape[1])
-        used, weights = _weighed(matrix, y, sample_weight)
-        n_groups = len(used.classes) if isinstance(used, Labels) else 2
-        if weights.sum() <= n_groups and hasattr(self, "_p_values"):
-            warnings.warn(
-                f"sample_weight sums to {weights.sum():g}, so it counts as so few samples, and "
-                "there is no p-value: multiply it until it sums to the number of samples",
-                stacklevel=2,
-            )
-        self._fit(matrix, used, weights)
-        self._describe_target(y)
-        return self._choose()
+        return self._run(X, y, sample_weight=sample_weight)
+
+    def _fit(self, X: Matrix, y: Any, sample_weight: Any = None) -> None:
+        weights = None
+        if sample_weight is not None:
+            y, weights = _weighed(X, y, sample_weight)
+            n_groups = len(y.classes) if isinstance(y, Labels) else 2
+            if weights.sum() <= n_groups and hasattr(self, "_p_values"):
+                warnings.warn(
+                    f"sample_weight sums to {weights.sum():g}, so it counts as so few samples, and "
+                    "there is no p-value: multiply it until it sums to the number of samples",
+                    stacklevel=2,
+                )
+        self._score_samples(X, y, weights)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add samples to those of earlier calls, and choose by all of them.
@@ -137,7 +161,7 @@ class WeightedSelector(Selector):
             matrix, *_weighed(matrix, y, ones if sample_weight is None else sample_weight)
         )
         self._totals = totals if earlier is None else earlier.plus(totals)
-        if not self._totals.has_scores:
+        if not self._has_scores(self._totals):
             for name in FITTED:  # of an earlier fit
                 self.__dict__.pop(name, None)
             return self
@@ -149,13 +173,17 @@ class WeightedSelector(Selector):
         """Return whether features are chosen. `partial_fit` may still wait for a second class."""
         return hasattr(self, "support_")
 
-    @abstractmethod
-    def _fit(self, X: Matrix, y: Any, weights: FloatArray | None = None) -> None:
-        """Compute the scores. None in place of the weights means that all are one."""
+    def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:
+        """Set `scores_`. None in place of the weights means that all are one."""
+        self._score_totals(self._sum(X, y, weights))
 
     @abstractmethod
-    def _sum(self, X: Matrix, y: Any, weights: FloatArray | None) -> Totals:
+    def _sum(self, X: Matrix, y: Any, weights: FloatArray | None) -> Any:
         """Return the sums of some samples."""
+
+    def _has_scores(self, totals: Any) -> bool:
+        """Return whether scores follow from the sums."""
+        return True
 
     @abstractmethod
     def _score_totals(self, totals: Any) -> None:
@@ -202,52 +230,89 @@ def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) 
     return sp.csr_array((values, (rows, codes[rows])), shape=(len(codes), c))
 
 
-def column_sums(
+def class_totals(
     X: Matrix,
-    Y: Any,
-    S: Any,
-    sums_of: Callable[..., FloatArray] | None = None,
-    shift: FloatArray | None = None,
-) -> FloatArray:
-    """Return the sums of each column weighted by Y, and of its squares weighted by S. One pass.
+    y: Labels,
+    weights: FloatArray | None = None,
+    *,
+    by_class: bool = False,
+    non_negative: bool = False,
+) -> Totals:
+    """Return the sums per class, of a store without a pass. Negative values may be refused."""
+    classes, codes = y
+    Y = class_indicator(codes, len(classes), weights)  # n × c
+    S = Y if by_class else np.asarray(Y.sum(axis=1))[:, None]
+    stored = sums = None  # the sums of a store weigh each sample by 1
+    if weights is None and not is_minus_one(classes).any():
+        stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
+    if non_negative and stored is not None:
+        if stored.minima is None:
+            stored = None  # a sum does not tell whether a value is negative
+        elif stored.minima.min(initial=0) < 0:
+            raise ValueError(NEGATIVE)
+    if stored is not None:
+        squares = stored.sums_of_squares[:, classes]
+        squares = squares if by_class else squares.sum(axis=1, keepdims=True)
+        sums = np.column_stack([stored.sums[:, classes], squares])
+    c, sizes = len(classes), np.asarray(Y.sum(axis=0)).ravel()
+    if non_negative:  # χ² needs no squares
+        sums = column_sums(X, Y, S, non_negative=True) if sums is None else sums
+        require_magnitude(sums[:, c:].sum(axis=1), sums.any(axis=1))
+        shift = np.zeros(len(sums))
+    else:
+        sums, shift = near_sums(X, Y, S, slice(None), sums)
+    return Totals(classes, sums[:, :c], sums[:, c:], sizes, shift, by_class)
 
-    Y and S are dense, or csr arrays. A shift (d,) is subtracted from the columns first.
-    """
-    sums_of = sums_of or class_sums
+
+def column_sums(
+    X: Matrix, Y: Any, S: Any, shift: FloatArray | None = None, *, non_negative: bool = False
+) -> FloatArray:
+    """Return the `class_sums` of all columns, in one pass. Y and S are dense, or csr arrays."""
     if X.column_tiles:
-        return np.concatenate(X.map(sums_of, 1, Y, S, shift))
-    return np.asarray(X.sum(sums_of, 0, shift, split=[Y, S]))
+        return np.concatenate(X.map(class_sums, 1, Y, S, shift, non_negative))
+    return np.asarray(X.sum(class_sums, 0, shift, non_negative, split=[Y, S]))
 
 
-def shift_far_columns(
-    X: Matrix, Y: Any, S: Any, sums: FloatArray, total: FloatArray, weight: float
-) -> FloatArray:
-    """Replace the `column_sums` of the columns far from zero by those of x − s. Return s (d,).
+def near_sums(
+    X: Matrix, Y: Any, S: Any, everyone: slice, sums: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the `column_sums` of x − s and s (d,): the mean of a column far from zero, or 0.
 
-    `total` (d,) are Σx over samples of this weight, whose squares are in `sums`. s is the mean of a
-    column far from zero, and 0 of another. The columns far from zero are read once more, and the
-    sums of a constant one become zero.
+    `everyone` are the columns of Y that together weigh each sample. The columns far from zero are
+    read once more, and the sums of a constant one become zero. Sums that are known are changed.
     """
+    sums = column_sums(X, Y, S) if sums is None else sums
+    width = Y.shape[1]
+    require_magnitude(sums[:, width:].sum(axis=1), sums.any(axis=1))
+    total, weight = sums[:, :width][:, everyone].sum(axis=1), Y[:, everyone].sum()
     shift = np.zeros(len(sums))
-    far = np.flatnonzero(far_from_zero(total, sums[:, -S.shape[1] :].sum(axis=1), weight))
+    far = np.flatnonzero(far_from_zero(total, sums[:, width:].sum(axis=1), weight))
     if len(far):
         shift[far] = total[far] / weight
         taken = copy(X.take_columns(far))  # some columns are not counted as a pass
-        near = column_sums(taken, Y, S, shift=shift[far])
-        squares = near[:, -S.shape[1] :].sum(axis=1)  # x − s has a mean of zero but for rounding
+        near = column_sums(taken, Y, S, shift[far])
+        squares = near[:, width:].sum(axis=1)  # x − s has a mean of zero but for rounding
         near[variance_or_zero(squares / weight, shift[far], X.shape[0]) == 0] = 0
         sums[far] = near
-    return shift
+    return sums, shift
 
 
 def class_sums(
-    block: Any, start: int, stop: int, Y: Any, S: Any, shift: FloatArray | None = None
+    block: Any,
+    start: int,
+    stop: int,
+    Y: Any,
+    S: Any,
+    shift: FloatArray | None = None,
+    non_negative: bool = False,
 ) -> FloatArray:
     """Return the sums of each column weighted by Y, and of its squares weighted by S.
 
     A shift is subtracted from the columns first. Unlabeled rows are zero in Y and S and do not
     count.
     """
+    if non_negative and (block.data if sp.issparse(block) else block).min(initial=0) < 0:
+        raise ValueError(NEGATIVE)
     block = block.astype(np.float64)
     if shift is not None:  # the columns are far from zero, so a sparse block is all but dense
         own = shift if len(shift) == block.shape[1] else shift[start:stop]
@@ -265,3 +330,17 @@ def weighted_sums(block: Any, Y: Any) -> FloatArray:
         Y = Y.toarray()
     product = block.T @ Y
     return np.asarray(product.toarray() if sp.issparse(product) else product)
+
+
+def between_and_within(
+    sums: FloatArray, squares: FloatArray, sizes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return SSB and SSW, with 0 for what is only rounding."""
+    explained = (sums**2 / sizes).sum(axis=1)
+    between = explained - sums.sum(axis=1) ** 2 / sizes.sum()
+    return unless_rounding(between, squares), unless_rounding(squares - explained, squares)
+
+
+def ratio(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return a/b, with 0/0 = 0 and a/0 = ∞."""
+    return np.divide(a, b, out=np.where(a > 0, np.inf, 0.0), where=b > 0)

@@ -21,8 +21,9 @@ from bigfs.graph import Weights
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, Status, iterate
 from bigfs.selectors.base.estimator import Cost
-from bigfs.selectors.scores.classes import ClassSumsSelector, between_and_within, ratio
+from bigfs.selectors.base.labels import at_least_two
 from bigfs.selectors.scores.graph_forms import GraphSelector, graph_forms
+from bigfs.selectors.scores.sums import between_and_within, class_totals, ratio
 from bigfs.types import FloatArray, IntArray
 
 MAX_ROUNDS = 100  # a handful is usual
@@ -121,9 +122,8 @@ class TraceRatio(GraphSelector):
     def _fit(self, X: Matrix, y: Any) -> None:
         stats: dict[str, Any] = {}
         if self.form == "fisher":
-            scatter = _Scatter()
-            scatter._fit(X, y)
-            b, w = scatter.between, scatter.within
+            totals = class_totals(X, at_least_two(y))
+            b, w = between_and_within(totals.sums, totals.squares[:, 0], totals.sizes)
         else:
             graph = self._graph(X, self.weights)
             stats = graph.stats
@@ -169,11 +169,3 @@ def best_set(
         max_iter=MAX_ROUNDS,
         name="TraceRatio",
     )
-
-
-class _Scatter(ClassSumsSelector):
-    """The scatter of each feature between and within the classes."""
-
-    def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
-        self.between, self.within = between_and_within(sums, squares, sizes)
-        return ratio(self.between, self.within)

@@ -27,9 +27,10 @@ from bigfs.graph import Weights
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Result, Status
-from bigfs.selectors.base.estimator import Cost, Labels, at_least_two, map_all_columns
-from bigfs.selectors.scores.classes import ratio
+from bigfs.selectors.base.estimator import Cost, map_all_columns
+from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.graph_forms import GraphSelector
+from bigfs.selectors.scores.sums import ratio
 from bigfs.types import FloatArray
 
 PROPAGATION_TOLERANCE = 1e-10  # relative residual of the propagated labels

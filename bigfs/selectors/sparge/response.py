@@ -20,7 +20,8 @@ from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import ENTRY_BYTES, hold_if_small
 from bigfs.matrix.kernels import SUMS_BYTES
-from bigfs.selectors.base.estimator import Labels, MatrixInput, at_least_two, is_real, labels_of
+from bigfs.selectors.base.estimator import MatrixInput
+from bigfs.selectors.base.labels import Labels, at_least_two, is_real, labels_of
 from bigfs.selectors.base.sample_graph import embedding_stats, joined_neighbors, sample_graph
 from bigfs.types import AnyArray, FloatArray, IntArray
 

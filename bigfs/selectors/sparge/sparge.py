@@ -28,7 +28,8 @@ from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
-from bigfs.selectors.base.estimator import TARGETS, Cost, Labels, Selector
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.labels import TARGETS, Labels
 from bigfs.selectors.base.parameters import COUNT, POSITIVE
 from bigfs.selectors.sparge.response import GraphEmbedding
 from bigfs.selectors.svm.svm import eliminate_by_svm, elimination_sizes

@@ -19,7 +19,8 @@ from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import fit_svm
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, Status, iterate
-from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.labels import at_least_two, labeled_part
 from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE
 from bigfs.types import FloatArray, IntArray
 
@@ -99,7 +100,6 @@ class L2SVM(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)
         X, codes = labeled_part(X, codes)
-        before = X.passes
         X.stats  # noqa: B018, refuses values whose products overflow
         features = None
         if len(forbidden := self._constraints.forbidden):
@@ -118,7 +118,6 @@ class L2SVM(Selector):
         self.n_iter_ = len(self.result_.history)
         self.coef_, self.intercept_ = state.W, state.b
         self.scores_ = row_norms(state.W)
-        self.result_.stats["passes"] = X.passes - before
 
 
 class RFEState(NamedTuple):
@@ -275,7 +274,7 @@ class SVMRFE(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)
         X, codes = labeled_part(X, codes)
-        before, d = X.passes, X.shape[1]
+        d = X.shape[1]
         kept, forbidden = self._constraints
         allowed = np.delete(np.arange(d), forbidden)
         self.result_ = eliminate_by_svm(
@@ -294,7 +293,6 @@ class SVMRFE(Selector):
         self.ranking_ = np.empty(d, dtype=np.int64)
         self.ranking_[order] = np.arange(d, 0, -1)
         self.scores_ = np.maximum(len(allowed) + 1 - self.ranking_, 0) / len(allowed)
-        self.result_.stats["passes"] = X.passes - before
 
 
 def eliminate_by_svm(
@@ -358,9 +356,3 @@ def elimination_sizes(d: int, m: int, step: int | float) -> list[int]:
         removed = step if isinstance(step, Integral) else max(int(step * size), 1)
         sizes.append(max(size - int(removed), m if size > m else 1))
     return sizes
-
-
-def labeled_part(X: Matrix, codes: IntArray) -> tuple[Matrix, IntArray]:
-    """Return the labeled samples and their class numbers."""
-    is_labeled = codes >= 0
-    return (X, codes) if is_labeled.all() else (X.take_rows(is_labeled), codes[is_labeled])

@@ -25,7 +25,7 @@ from bigfs.linalg import sparse_gram as kernels
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import gathering
 from bigfs.matrix.gathering import hold_if_small
-from bigfs.selectors.base.estimator import labels_of
+from bigfs.selectors.base.labels import labels_of
 from bigfs.selectors.sparge import response
 
 

@@ -60,7 +60,7 @@ from bigfs import (
 )
 from bigfs.matrix.statistics import scale_hint
 from bigfs.result import NotConverged
-from bigfs.selectors.base.estimator import labels_of
+from bigfs.selectors.base.labels import labels_of
 
 VARIANTS = (
     "embedding",

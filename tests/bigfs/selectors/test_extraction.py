@@ -12,7 +12,7 @@ from bigfs import Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.evaluation.splits import Split
 from bigfs.graph import affinity, knn
-from bigfs.selectors.base.estimator import Labels
+from bigfs.selectors.base.labels import Labels
 
 
 @pytest.fixture

@@ -1,0 +1,107 @@
+"""The target y: classes, of which −1 is none, or real numbers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import column_or_1d
+
+from bigfs.matrix import Matrix
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+
+UNLABELED = -1
+TARGETS = {"auto", "classes", "real"}
+
+
+class Labels(NamedTuple):
+    """The classes, and the class number of each sample."""
+
+    classes: AnyArray  # (c,), sorted
+    codes: IntArray  # (n,): −1 where a sample is unlabeled
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The shape of y, (n,)."""
+        return (len(self.codes),)
+
+    @property
+    def is_labeled(self) -> BoolArray:
+        """The mask of the labeled samples."""
+        return self.codes >= 0
+
+
+def labels_of(y: AnyArray) -> Labels:
+    """Return the classes of y. −1, or "-1" among strings, is unlabeled.
+
+    Where y holds −1 and 1 and nothing else, they are the two classes of LIBSVM's files.
+    """
+    if y.dtype == np.int64 and y.flags.carray and _are_codes(y):
+        return Labels(np.arange(int(y.max()) + 1), y)
+    is_labeled = ~is_minus_one(y)
+    if not is_labeled.all():
+        values = set(np.unique(y if y.dtype.kind in "iufb" else y.astype(str)).tolist())
+        if values in ({-1, 1}, {"-1", "1"}, {"-1", "+1"}):
+            is_labeled[:] = True
+    return _coded(y, is_labeled)
+
+
+def with_minus_one(labels: Labels, is_class: bool) -> Labels:
+    """Return the labels of a part of the samples, where the whole decides whether −1 is a class."""
+    classes = labels.classes
+    is_text = classes.dtype.kind == "U" or (len(classes) > 0 and isinstance(classes[0], str))
+    y = np.append(classes, str(UNLABELED) if is_text else UNLABELED)[labels.codes]
+    return _coded(y, np.full(len(y), True) if is_class else ~is_minus_one(y))
+
+
+def is_minus_one(y: AnyArray) -> BoolArray:
+    """Return the mask of −1, or of "-1" among strings."""
+    is_number = y.dtype.kind in "iufb"
+    return np.asarray(y == UNLABELED if is_number else y.astype(str) == str(UNLABELED), dtype=bool)
+
+
+def at_least_two(labels: Labels) -> Labels:
+    """Return the labels, or refuse them if they hold fewer than two classes."""
+    if len(labels.classes) < 2:
+        advice = "" if labels.is_labeled.all() else " beside -1, which means unlabeled"
+        raise ValueError(
+            f"y must hold at least two classes; got {len(labels.classes)} class{advice}"
+        )
+    return labels
+
+
+def labeled_part(X: Matrix, codes: IntArray) -> tuple[Matrix, IntArray]:
+    """Return the labeled samples, whose passes count as passes over X, and their class numbers."""
+    is_labeled = codes >= 0
+    if is_labeled.all():
+        return X, codes
+    part = X.take_rows(is_labeled)
+    part._passes = X._passes
+    return part, codes[is_labeled]
+
+
+def is_real(y: AnyArray, target: str) -> bool:
+    """Return whether y is a real target. "auto" goes by whether it holds a fraction."""
+    if target != "auto":
+        return target == "real"
+    return y.dtype.kind == "f" and bool(np.any(y != np.round(y)))
+
+
+def real_target(y: Any) -> FloatArray:
+    """Return y as one real number per sample, or refuse it."""
+    y = y.toarray() if hasattr(y, "toarray") else y
+    target: FloatArray = column_or_1d(y, dtype=np.float64, warn=True)
+    return target
+
+
+def _coded(y: AnyArray, is_labeled: BoolArray) -> Labels:
+    labeled = y[is_labeled]
+    classes = np.unique(labeled)
+    codes = np.full(len(y), UNLABELED, dtype=np.int64)
+    codes[is_labeled] = np.searchsorted(classes, labeled)
+    return Labels(classes, codes)
+
+
+def _are_codes(y: IntArray) -> bool:
+    """Return whether y holds every number from 0 to its largest, so that nothing is to be coded."""
+    return y.min(initial=0) >= 0 and y.max(initial=0) < len(y) and bool(np.bincount(y).all())
