@@ -135,7 +135,6 @@ def test_a_store_is_made_once(folder, tmp_path):
 def test_vocabularies_are_merged_in_a_tree(folder, tmp_path, monkeypatch):
     whole = storage.open(storage.stage(folder, tmp_path / "a.zarr"))
     monkeypatch.setattr("storage.staging.build.TEXT_PIECE", 999)
-    monkeypatch.setattr("storage.staging.text.vectorize.MERGE_FAN_IN", 3)
     labels = set()
     with engine.progress(lambda label, done, total: labels.add((label, total))):
         pieces = storage.open(storage.stage(folder, tmp_path / "b.zarr"))

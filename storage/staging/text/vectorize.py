@@ -32,8 +32,6 @@ from storage.staging.text.terms import Documents
 from storage.staging.text.vocabularies import find_columns, merge_files
 from storage.staging.text.weighting import Weighting
 
-MERGE_FAN_IN = 128  # vocabularies, and so open files, per merge
-
 
 class Reader(Protocol):
     """What reads the documents of a piece: a `TextSource`."""
@@ -165,27 +163,30 @@ def learn_vocabulary(
             df if isinstance(df, int) else df * n for df in (weighting.min_df, weighting.max_df)
         )
         terms = scratch / "vocabulary.terms"
-        paths = {part.path for part in training}
-        parts = _merge_groups([(part.path, part.path in paths) for part in counted], scratch)
+        parts = _merge_pairs([part.path for part in training], scratch)
         df = merge_files(parts, terms, max(least, 1), most)
     idf = str(scratch / "vocabulary")
     save(idf, idf=np.log((1.0 + n) / (1.0 + df)) + 1.0)
     return Vocabulary(len(df), None if terms is None else str(terms), idf)
 
 
-def _merge_groups(parts: list[tuple[str, bool]], scratch: Path) -> list[tuple[str, bool]]:
-    """Merge vocabularies on the workers until they are few enough to be open at a time."""
+def _merge_pairs(parts: list[str], scratch: Path) -> list[str]:
+    """Merge vocabularies on the workers, two by two, until two are left."""
     for level in itertools.count():
-        if len(parts) <= MERGE_FAN_IN:
+        if len(parts) <= 2:
             break
-        groups = [parts[i : i + MERGE_FAN_IN] for i in range(0, len(parts), MERGE_FAN_IN)]
-        targets = [str(scratch / f"merged-{level}-{i}") for i in range(len(groups))]
-        engine.map_tiles(_merge_group, groups, each=[targets], label="merge terms")
-        parts = [(path, True) for path in targets]
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        targets = [str(scratch / f"merged-{level}-{i}") for i in range(len(pairs))]
+        engine.map_tiles(_merge_pair, pairs, each=[targets], label="merge terms")
+        if level:  # the first ones are looked up later
+            for path in parts:
+                for file in scratch.glob(f"{Path(path).name}.*"):
+                    file.unlink()
+        parts = targets
     return parts
 
 
-def _merge_group(parts: list[tuple[str, bool]], target: str) -> None:
+def _merge_pair(parts: list[str], target: str) -> None:
     save(target, df=merge_files(parts, Path(f"{target}.terms"), 0))
 
 

@@ -258,14 +258,14 @@ def by_heap(parts, least, most=np.inf):
     return [(term, df) for term, df in found if least <= df <= most]
 
 
-def written(folder, parts, counts=None):
-    """Vocabularies in files, as `merged` takes them."""
+def written(folder, parts):
+    """Vocabularies in files, as `merge_files` takes them."""
     paths = [str(folder / f"part-{k}") for k in range(len(parts))]
     for path, (terms, df) in zip(paths, parts, strict=True):
         with open(f"{path}.terms", "w", encoding="utf-8", newline="") as out:
             out.writelines(f"{term}\n" for term in terms)
         save(path, df=np.array(df, dtype=np.int32))
-    return list(zip(paths, counts or [True] * len(parts), strict=True))
+    return paths
 
 
 WORDS = st.text("abé中𠀀", min_size=2, max_size=12) | st.sampled_from(["ab a", "ab ab", "a b"])
@@ -274,7 +274,7 @@ PARTS = st.lists(
         lambda df: (sorted(df), [df[term] for term in sorted(df)])
     ),
     min_size=1,
-    max_size=9,
+    max_size=2,
 )
 
 
@@ -295,16 +295,8 @@ def test_vocabularies_merge_as_streams_of_pairs(tmp_path_factory, chunk, parts, 
     assert list(zip(terms, df.tolist(), strict=True)) == by_heap(parts, least, most)
 
 
-def test_a_vocabulary_that_does_not_count_adds_its_terms_only(tmp_path):
-    parts = written(tmp_path, [(["ab", "cd"], [1, 2]), (["ab", "ef"], [4, 8])], [True, False])
-    df = vocabularies.merge_files(parts, tmp_path / "all.terms", 0)
-    assert (tmp_path / "all.terms").read_text() == "ab\ncd\nef\n"
-    assert df.tolist() == [1, 2, 0]
-    assert vocabularies.merge_files(parts, tmp_path / "some.terms", 1).tolist() == [1, 2]
-    assert (tmp_path / "some.terms").read_text() == "ab\ncd\n"
-
-
-def test_terms_longer_than_a_chunk_merge(tmp_path):
+def test_terms_longer_than_a_chunk_merge(tmp_path, monkeypatch):
+    monkeypatch.setattr(vocabularies, "CHUNK", 1 << 15)
     long = ["x" * 70_000, "x" * 70_001, "x" * 200_000]
     parts = written(tmp_path, [(["ab", *long], [1, 2, 3, 4]), ([*long[::2], "yz"], [5, 6, 7])])
     assert vocabularies.merge_files(parts, tmp_path / "all.terms", 2).tolist() == [7, 3, 10, 7]
@@ -319,7 +311,7 @@ def test_terms_are_found_in_a_vocabulary(tmp_path_factory, chunk, own, every):
     path.write_bytes("".join(f"{term}\n" for term in sorted(every)).encode())
     lines = np.frombuffer("".join(f"{term}\n" for term in sorted(own)).encode(), dtype=np.uint8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vocabularies, "LONG_CHUNK", chunk)
+        patch.setattr(vocabularies, "CHUNK", chunk)
         found = vocabularies.find_columns(lines, len(own), str(path))
     column = {term: j for j, term in enumerate(sorted(every))}
     assert found.tolist() == [column.get(term, -1) for term in sorted(own)]
@@ -347,9 +339,9 @@ class AnalyzedDocuments:
 def merged_in_python(parts, terms, least, most=np.inf):
     """`vocabularies.merge_files` by `heapq`."""
     loaded = []
-    for path, counts in parts:
+    for path in parts:
         with open(f"{path}.terms", encoding="utf-8", newline="\n") as lines:
-            df = np.load(f"{path}.df.npy") * counts
+            df = np.load(f"{path}.df.npy")
             loaded.append(([line[:-1] for line in lines], df.tolist()))
     kept = by_heap(loaded, least, most)
     with open(terms, "w", encoding="utf-8", newline="") as out:
@@ -390,7 +382,6 @@ def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, op
         chosen = rng.permutation(" ".join(words[: i + 3]).split())[: rng.integers(200)]
         path.write_text(" ".join(chosen), encoding="utf-8")
     monkeypatch.setattr("storage.staging.build.TEXT_PIECE", 3000)
-    monkeypatch.setattr("storage.staging.text.vectorize.MERGE_FAN_IN", 3)
     fast = storage.open(storage.stage(tmp_path / "texts", tmp_path / "fast.zarr", **options))
     monkeypatch.setattr("storage.staging.text.vectorize.Documents", AnalyzedDocuments)
     monkeypatch.setattr("storage.staging.text.vectorize.merge_files", merged_in_python)
