@@ -20,7 +20,7 @@ The code keeps the codes as n × m: its `S` is the paper's Sᵀ.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 from bigfs.linalg.shifted_cg import solve_shifted
 from bigfs.matrix import Matrix
-from bigfs.result import Record, Result, iterate
+from bigfs.result import Result, iterate
 from bigfs.types import FloatArray
 
 SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
@@ -47,21 +47,14 @@ class LossTerms(NamedTuple):
     value: float  # of the loss
 
 
-class Loss(Protocol):
-    """A loss of the codes, with its terms at S. None stands for S = 0."""
-
-    def terms(self, S: FloatArray | None) -> LossTerms: ...
-
-
 class SquaredLoss:
-    """‖Xᵀ − BS‖². It reads the data once in all."""
+    """‖Xᵀ − BS‖², with its terms at S. None stands for S = 0. It reads the data once in all."""
 
     def __init__(self, X: Matrix, B: FloatArray) -> None:
         self.total = float(X.stats.sums_of_squares.sum())
         self.at_zero = LossTerms(B.T @ B, np.asarray(X @ B), np.ones(len(B)), self.total)
 
     def terms(self, S: FloatArray | None) -> LossTerms:
-        """Return the terms at S."""
         if S is None:
             return self.at_zero
         value = self.total - 2 * np.vdot(S, self.at_zero.R) + np.vdot(S @ self.at_zero.H, S)
@@ -76,7 +69,6 @@ class L21Loss:
         self.epsilon = max(SMOOTHING**2 * float(np.mean(self.squares)), np.finfo(float).tiny)
 
     def terms(self, S: FloatArray | None) -> LossTerms:
-        """Return the terms at S."""
         squares = self.squares
         if S is not None:
             squares = (
@@ -96,7 +88,7 @@ def row_dots(A: FloatArray, B: FloatArray) -> FloatArray:
 class CodingProblem(NamedTuple):
     """The loss, the graph and the penalties."""
 
-    loss: Loss
+    loss: SquaredLoss | L21Loss
     L: sp.csr_array  # n × n
     alpha: float
     lam: float
@@ -151,17 +143,28 @@ def irls_step(problem: CodingProblem, state: CodingState) -> CodingState:
     return CodingState(S, c, terms.H, terms.R, terms.d, objective, violation, residual)
 
 
-def fit_codes(
-    loss: Loss, L: sp.csr_array, alpha: float, lam: float, tol: float, max_iter: int, name: str
-) -> Result[CodingState]:
-    """Code every sample, from c = 1 and the terms of the loss at S = 0."""
-    at_zero = loss.terms(None)
-    n, m = at_zero.R.shape
-    if not at_zero.R.any():
+def require_codes(R: FloatArray) -> None:
+    """Refuse XB = 0, where every code is zero."""
+    if not R.any():
         raise ValueError(
             "no sample shares a feature with the atoms, so every code is "
             "zero: check X and the dictionary"
         )
+
+
+def fit_codes(
+    loss: SquaredLoss | L21Loss,
+    L: sp.csr_array,
+    alpha: float,
+    lam: float,
+    tol: float,
+    max_iter: int,
+    name: str,
+) -> Result[CodingState]:
+    """Code every sample, from c = 1 and the terms of the loss at S = 0."""
+    at_zero = loss.terms(None)
+    n, m = at_zero.R.shape
+    require_codes(at_zero.R)
     typical_H = max(np.trace(at_zero.H) / m, np.finfo(float).tiny)
     typical_row = float(np.linalg.norm(at_zero.R) / np.sqrt(m) / typical_H)
     problem = CodingProblem(loss, L, alpha, lam, (SMOOTHING * typical_row) ** 2)
@@ -171,17 +174,11 @@ def fit_codes(
     return iterate(
         lambda state: irls_step(problem, state),
         start,
-        measure=_measure,
+        measure=lambda state: {
+            name: getattr(state, name) for name in ("objective", "violation", "sylvester")
+        },
         stop="violation",
         tol=tol,
         max_iter=max_iter,
         name=name,
     )
-
-
-def _measure(state: CodingState) -> Record:
-    return {
-        "objective": state.objective,
-        "violation": state.violation,
-        "sylvester": state.sylvester,
-    }

@@ -76,54 +76,36 @@ def learn_atoms(
     batch_rows: int = 512,
     seed: Any = None,
 ) -> Result[DictionaryState]:
-    """Learn atoms from the rows of `X`.
+    """Learn m atoms from the rows of X (n × d).
 
     Online learning has no certificate. The run ends when every batch was used, and `change` in the
-    history says how much the last batch still moved the atoms.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    n_atoms : int
-        Number m of atoms.
-    lam : float, default=0.05
-        λ₁ in units of the root mean square row norm, so that the scale of the data does not matter.
-    epochs : int or None, default=None
-        Number of times that every row is used. None takes 1, or as many as `MIN_UPDATES` updates
-        need.
-    batch_rows : int, default=512
-        Number of rows per update. The atoms depend on it.
-    seed : int, RandomState instance or None, default=None
-        Seed of the rows that the atoms start from.
-
-    Returns
-    -------
-    Result
-        The last `DictionaryState`.
-
-    Raises
-    ------
-    NoSpams
-        SPAMS is not installed. The message says what to install.
-    ValueError
-        All rows are zero, or `X` holds NaN or infinity.
-    NotEnoughMemory
-        The working copies of d × m do not fit.
+    history says how much the last batch still moved the atoms. λ₁ is in units of the root mean
+    square row norm, so that the scale of the data does not matter. Without `epochs` every row is
+    used once, or as often as `MIN_UPDATES` updates need.
     """
-    lasso = _spams().lasso
+    try:
+        from spams import lasso
+    except ImportError as error:
+        raise NoSpams(
+            "dictionary learning needs SPAMS (GPL-3.0), which is not "
+            "installed: pip install 'bigfs[jgsc]'"
+        ) from error
     n, d = X.shape
     engine.require_memory(
         WORKING_COPIES * 8 * d * n_atoms, f"a dictionary of {n_atoms} atoms over {d} features"
     )
-    scaled_lam = lam * _rms_row_norm(X)
+    row_norm = float(np.sqrt(X.stats.sums_of_squares.sum() / n))  # root mean square
+    if row_norm == 0:
+        raise ValueError(
+            "dictionary learning needs a row with a non-zero value; X is zero everywhere"
+        )
     batches = spread_batches(n, batch_rows)
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
 
     @engine.one_blas_thread()  # SPAMS brings a BLAS of its own
     def step(state: DictionaryState) -> DictionaryState:
         rows = X.rows(batches[state.updates % len(batches)])
-        codes = encode(lasso, rows, state.D, scaled_lam)
+        codes = encode(lasso, rows, state.D, lam * row_norm)
         fading = (1 - 1 / (state.updates + 1)) ** FORGETTING
         A, B = fading * state.A + codes.T @ codes, fading * state.B
         for group in _groups(n_atoms, 4 * GROUP):
@@ -144,10 +126,7 @@ def learn_atoms(
     return iterate(
         step,
         start,
-        measure=lambda state: {
-            "batches_left": n_updates - state.updates,
-            "change": state.change,
-        },
+        measure=lambda state: {"batches_left": n_updates - state.updates, "change": state.change},
         stop="batches_left",
         tol=0,
         max_iter=n_updates,
@@ -204,27 +183,6 @@ def update_atoms(D: FloatArray, A: FloatArray, B: FloatArray) -> FloatArray:
 def _groups(m: int, size: int) -> list[slice]:
     """Return slices of `size` atoms."""
     return [slice(start, min(start + size, m)) for start in range(0, m, size)]
-
-
-def _spams() -> Any:
-    try:
-        import spams
-    except ImportError as error:
-        raise NoSpams(
-            "dictionary learning needs SPAMS (GPL-3.0), which is not "
-            "installed: pip install 'bigfs[jgsc]'"
-        ) from error
-    return spams
-
-
-def _rms_row_norm(X: Matrix) -> float:
-    """Return √(Σ‖x_i‖²/n), from the column statistics."""
-    norm = float(np.sqrt(X.stats.sums_of_squares.sum() / X.shape[0]))
-    if norm == 0:
-        raise ValueError(
-            "dictionary learning needs a row with a non-zero value; X is zero everywhere"
-        )
-    return norm
 
 
 def _data_rows(X: Matrix, m: int, rng: np.random.RandomState) -> FloatArray:

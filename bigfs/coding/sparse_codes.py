@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.result import NotConverged, Record, Result, Status, iterate
+from bigfs.result import NotConverged, Result, Status, iterate
 from bigfs.types import FloatArray
 
 INNER_STEPS = 10  # proximal steps per step of the loop
@@ -37,21 +37,7 @@ class SparseCodingState(NamedTuple):
 
 
 class SparseCoding:
-    """The problem and the step.
-
-    Parameters
-    ----------
-    H : ndarray of shape (m, m)
-        BᵀB.
-    R : ndarray of shape (n, m)
-        XB.
-    total : float
-        ‖X‖².
-    L : csr_array of shape (n, n)
-        Laplacian.
-    alpha, lam : float
-        The weights α and λ.
-    """
+    """The problem and the step, from BᵀB (m × m), XB (n × m), ‖X‖², the Laplacian, α and λ."""
 
     def __init__(
         self,
@@ -111,7 +97,11 @@ def fit_sparse_codes(
     return iterate(
         problem.step,
         problem.start(),
-        measure=_measure,
+        measure=lambda state: {
+            "objective": state.objective,
+            "violation": state.violation,
+            "codes": float(np.count_nonzero(state.S)),
+        },
         stop="violation",
         tol=tol,
         max_iter=max_iter,
@@ -119,37 +109,11 @@ def fit_sparse_codes(
     )
 
 
-def _measure(state: SparseCodingState) -> Record:
-    return {
-        "objective": state.objective,
-        "violation": state.violation,
-        "codes": float(np.count_nonzero(state.S)),
-    }
-
-
 def lasso_codes(H: FloatArray, R: FloatArray, lam: float, tol: float, max_iter: int) -> FloatArray:
-    """Return the codes of samples without a graph, by coordinate descent.
+    """Return the codes (n × m) of samples without a graph, from BᵀB and XB, by coordinate descent.
 
     A sample is done when a sweep changes no code by more than `tol` of its largest possible one. So
-    its code does not depend on the other samples.
-
-    Parameters
-    ----------
-    H : ndarray of shape (m, m)
-        BᵀB.
-    R : ndarray of shape (n, m)
-        XB.
-    lam : float
-        Weight λ.
-    tol : float
-        Relative tolerance.
-    max_iter : int
-        Maximum number of sweeps. A run that ends there warns.
-
-    Returns
-    -------
-    ndarray of shape (n, m)
-        The codes.
+    its code does not depend on the other samples. A run that ends after `max_iter` sweeps warns.
     """
     S, squares = np.zeros_like(R), H.diagonal()
     open_rows = np.flatnonzero(R.any(axis=1))

@@ -11,9 +11,9 @@ from bigfs.selectors.registry import Method as Method
 NAMES = ["METHODS", "Method", "Selector", *MODULES]
 
 if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
-    from bigfs.selectors.atoms.gsc import GSC as GSC
+    from bigfs.selectors.atoms.jgsc import GSC as GSC
     from bigfs.selectors.atoms.jgsc import JGSC as JGSC
-    from bigfs.selectors.atoms.rjgsc import RJGSC as RJGSC
+    from bigfs.selectors.atoms.jgsc import RJGSC as RJGSC
     from bigfs.selectors.base.estimator import Selector as Selector
     from bigfs.selectors.greedy.joint_information import CMIM as CMIM
     from bigfs.selectors.greedy.joint_information import JMI as JMI

@@ -117,7 +117,7 @@ METHODS: dict[str, Method] = {
         **UNSUPERVISED,
     ),
     "rjgsc": Method(
-        "atoms.rjgsc:RJGSC",
+        "atoms.jgsc:RJGSC",
         "robust joint graph sparse coding, features ranked by the selected atoms, unsupervised",
         scores="column_importance_",
         **JOINT,
@@ -191,7 +191,7 @@ METHODS: dict[str, Method] = {
         **UNSUPERVISED,
     ),
     "gsc": Method(
-        "atoms.gsc:GSC",
+        "atoms.jgsc:GSC",
         "graph sparse coding, features ranked by the selected atoms, unsupervised",
         scores="column_importance_",
         **JOINT,

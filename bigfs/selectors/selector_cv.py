@@ -12,7 +12,6 @@ from sklearn.base import clone
 from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine
 from bigfs.constraints import resolve
@@ -24,11 +23,10 @@ from bigfs.evaluation.size_choice import choose_size, default_sizes
 from bigfs.evaluation.splits import Split, labeled_rows, stratified_folds, target_kind
 from bigfs.matrix import Matrix
 from bigfs.result import scope
-from bigfs.selectors.base.estimator import ARRAY_CHECKS, Selector, is_dask
+from bigfs.selectors.base.estimator import Selector
 from bigfs.selectors.base.labels import Labels, is_minus_one, is_real, labels_of, with_minus_one
 from bigfs.selectors.sparge.sparge import SparGE
 from bigfs.types import AnyArray, FloatArray
-from bigfs.validation import require_readable
 
 EVERY_METRIC = {name for names in METRICS.values() for name in names}
 
@@ -300,16 +298,6 @@ class SelectorCV(Selector):
                 f"got {self.sizes}"
             )
         return [int(m) for m in sizes]
-
-    def _samples(self, X: Any) -> Matrix:
-        """Return samples to predict as a matrix."""
-        check_is_fitted(self)
-        require_readable(X)
-        if isinstance(X, Matrix) or is_dask(X):
-            self._check_width(X)
-            return X if isinstance(X, Matrix) else Matrix.from_dask(X)
-        checks = ARRAY_CHECKS | {"ensure_min_samples": 1}
-        return Matrix.from_array(validate_data(self, X, reset=False, **checks))
 
     def _check_y(self, y: Any) -> Any:
         """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""

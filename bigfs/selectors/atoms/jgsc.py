@@ -1,10 +1,14 @@
-"""JGSC: joint graph sparse coding [Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016].
+"""JGSC, RJGSC and GSC: atoms of a dictionary that code the samples smoothly over their kNN graph.
 
-    min_S ‖Xᵀ − BS‖² + α tr(S L Sᵀ) + λ‖S‖₂,₁        [eq. 6; Table I has the losses swapped]
+    JGSC    min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₂,₁     [eq. 6; Table I has the losses swapped]
+    RJGSC   min_S ‖Xᵀ − BS‖₂,₁ + α tr(S L Sᵀ) + λ‖S‖₂,₁                       [eq. 7]
+    GSC     min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₁
 
-B (d × m) are atoms learned from X (`coding.dictionary`), S (m × n) the codes of the samples, and L
-the Laplacian of their kNN graph. `coding.codes` has the problem and its step. The atoms of largest
-‖s_i‖ are kept.
+[Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016; GSC: Zheng and others, IEEE Transactions on Image
+Processing 2011]. B (d × m) are atoms learned from X (`coding.dictionary`), S (m × n) the codes of
+the samples, and L the Laplacian of their kNN graph. `coding.codes` has the first two problems and
+their step, `coding.sparse_codes` the third. The atoms of largest ‖s_i‖ are kept, and those of
+largest max_i |s_ki| in GSC, the rule of MCFS.
 """
 
 from __future__ import annotations
@@ -17,16 +21,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bigfs import engine
-from bigfs.coding.codes import CodingState, SquaredLoss, fit_codes, row_dots
+from bigfs.coding.codes import CodingState, L21Loss, SquaredLoss, fit_codes, require_codes, row_dots
 from bigfs.coding.dictionary import default_atoms, learn_atoms
-from bigfs.graph import Metric, Weights, affinity, knn, laplacian
+from bigfs.coding.sparse_codes import INNER_STEPS, SparseCoding, fit_sparse_codes, lasso_codes
+from bigfs.graph import Metric, Weights, affinity, laplacian
 from bigfs.matrix import Matrix
 from bigfs.result import Result
-from bigfs.selectors.base.estimator import Cost, MatrixInput, is_dask
+from bigfs.selectors.base.estimator import Cost, MatrixInput
 from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
+from bigfs.selectors.base.sample_graph import neighbors_of
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
@@ -43,34 +49,15 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    %(n_atoms)s
-    %(smoothness)s
+    %(atoms)s
     lam : float, default=1.0
         Weight λ of the row sparsity.
     %(select_atoms)s
-    %(n_neighbors)s
-    %(metric)s
-    %(weights)s
-    %(dictionary)s
-    max_iter : int, default=100
-        Maximum number of Sylvester equations.
-    %(atoms_seed)s
+    %(sylvester)s
 
     Attributes
     ----------
-    %(components)s
-    scores_ : ndarray of shape (n_atoms,)
-        Norm of each atom's codes. Larger is better.
-    %(selected_atoms)s
-    coder_ : ndarray of shape (n_features, n_selected)
-        Matrix that takes new samples to their codes.
-    %(column_importance)s
-    n_iter_ : int
-        Number of Sylvester equations solved.
-    result_ : bigfs.result.Result
-        Status and history of the coding. Each record of the history has the objective, the
-        violation, and the relative residual of the Sylvester equation.
-    %(dictionary_result)s
+    %(joint_atoms)s
 
     See Also
     --------
@@ -207,21 +194,12 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         return learned.value.D
 
     def _laplacian(self, X: Matrix) -> sp.csr_array:
-        k = min(self.n_neighbors, X.shape[0] - 1)
-        neighbors = knn(X, k, metric=self.metric, method="auto")
-        return laplacian(affinity(neighbors, self.weights))
+        return laplacian(affinity(neighbors_of(X, self.n_neighbors, self.metric), self.weights))
 
     def _code(self, X: Matrix, B: FloatArray, L: sp.csr_array) -> Result[Any]:
         """Code every sample. The value of the result has the codes S (n × m)."""
-        return fit_codes(
-            self._loss(X, B),
-            L,
-            float(self.alpha),
-            float(self.lam),
-            self.tol,
-            self.max_iter,
-            type(self).__name__,
-        )
+        limits = self.tol, self.max_iter, type(self).__name__
+        return fit_codes(self._loss(X, B), L, float(self.alpha), float(self.lam), *limits)
 
     def _atom_scores(self, S: FloatArray) -> FloatArray:
         """Return the score of each atom."""
@@ -260,8 +238,10 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         ndarray of shape (n_samples, n_selected)
             The codes.
         """
-        check_is_fitted(self)
-        return np.asarray(self._new_samples(X) @ self.coder_)
+        return self._code_samples(self._samples(X))
+
+    def _code_samples(self, X: Matrix) -> FloatArray:
+        return np.asarray(X @ self.coder_)
 
     def inverse_transform(self, codes: Any) -> FloatArray:
         """Reconstruct samples from their codes on the kept atoms.
@@ -312,11 +292,136 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.array([f"atom{i}" for i in np.flatnonzero(self.support_)], dtype=object)
 
-    def _new_samples(self, X: Any) -> Any:
-        """Return X as something that `@` takes, once its number of features is checked."""
-        if isinstance(X, Matrix) or is_dask(X):
-            self._check_width(X)
-            return X if isinstance(X, Matrix) else Matrix.from_dask(X)
-        return validate_data(
-            self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
-        )
+
+class RJGSC(JGSC):
+    """Choose atoms as `JGSC` does, with a loss that weighs badly fitted features less.
+
+    The loss of robust joint graph sparse coding [1]_ is a norm per feature and not squared. The
+    same effect therefore needs smaller α and λ than in `JGSC`. It is unsupervised.
+
+    Parameters
+    ----------
+    %(atoms)s
+    lam : float, default=1.0
+        Weight λ of the row sparsity.
+    %(select_atoms)s
+    %(sylvester)s
+
+    Attributes
+    ----------
+    %(joint_atoms)s
+
+    See Also
+    --------
+    JGSC : The same with a squared loss, in one pass over X.
+
+    Notes
+    -----
+    The problem is eq. 7 of [1]_, with B the atoms, S the codes, and L the Laplacian of the graph::
+
+        min_S  ‖Xᵀ − BS‖₂,₁ + α tr(SLSᵀ) + λ‖S‖₂,₁
+
+    Each Sylvester equation needs two passes over X.
+
+    References
+    ----------
+    .. [1] X. Zhu, X. Li, S. Zhang, C. Ju and X. Wu, "Robust joint graph sparse coding for
+       unsupervised spectral feature selection", IEEE Transactions on Neural Networks and Learning
+       Systems, 2016, Alg. 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import RJGSC
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> model = RJGSC(dictionary=X[::30], alpha=0.1, lam=0.1, n_features_to_select=2).fit(X)
+    >>> model.transform(X).shape
+    (150, 2)
+    >>> model.result_.converged
+    True
+    """
+
+    _cost = Cost("pairs + 2 per step", "a (n + d)")
+    _loss: ClassVar[Any] = L21Loss
+
+
+class GSC(JGSC):
+    """Choose the atoms of a dictionary that code samples sparsely and smoothly over a graph.
+
+    Graph sparse coding [1]_ is unsupervised. As with `JGSC`, what is selected are atoms of the
+    dictionary, and `column_importance_` ranks columns through them. Each sample chooses its own
+    atoms here.
+
+    Parameters
+    ----------
+    %(atoms)s
+    lam : float, default=0.1
+        Weight λ of the sparsity of each code.
+    %(select_atoms)s
+    max_iter : int, default=100
+        Maximum number of steps of ten proximal steps.
+    %(atoms_seed)s
+
+    Attributes
+    ----------
+    %(components)s
+    scores_ : ndarray of shape (n_atoms,)
+        Largest absolute code of each atom, the rule by which MCFS scores [2]_.
+    %(selected_atoms)s
+    %(column_importance)s
+    %(n_steps)s
+    result_ : bigfs.result.Result
+        Status and history of the coding. Each record of the history has the objective, the
+        violation of optimality, and the number of "codes" that are not zero.
+    %(dictionary_result)s
+
+    See Also
+    --------
+    JGSC : Atoms that all samples choose together.
+
+    Notes
+    -----
+    The problem, with B the atoms, S the codes, and L the Laplacian of the graph::
+
+        min_S  ‖Xᵀ − BS‖² + α tr(SLSᵀ) + λ Σ |s_ki|
+
+    The atoms are learned before the codes, where [1]_ takes both in turn. New samples have no place
+    in the graph, and their codes solve the problem with α = 0. The coding reads X once.
+
+    References
+    ----------
+    .. [1] M. Zheng, J. Bu, C. Chen, C. Wang, L. Zhang, G. Qiu and D. Cai, "Graph regularized sparse
+       coding for image representation", IEEE Transactions on Image Processing, 2011.
+    .. [2] X. Zhu, X. Li, S. Zhang, C. Ju and X. Wu, "Robust joint graph sparse coding for
+       unsupervised spectral feature selection", IEEE Transactions on Neural Networks and Learning
+       Systems, 2016, section V.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import GSC
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> model = GSC(dictionary=X[::30], n_features_to_select=2).fit(X)
+    >>> model.transform(X).shape
+    (150, 2)
+    """
+
+    lam: float = 0.1
+
+    def _code(self, X: Matrix, B: FloatArray, L: sp.csr_array) -> Result[Any]:
+        R = np.asarray(X @ B)
+        require_codes(R)
+        total = float(X.stats.sums_of_squares.sum())
+        problem = SparseCoding(B.T @ B, R, total, L, float(self.alpha), float(self.lam))
+        return fit_sparse_codes(problem, self.tol, self.max_iter, "GSC")
+
+    def _atom_scores(self, S: FloatArray) -> FloatArray:
+        return np.asarray(np.abs(S).max(axis=0))
+
+    def _keep_coder(self, B: FloatArray, state: CodingState) -> None:
+        """Keep nothing: the code of a sample is no linear function of it."""
+
+    def _code_samples(self, X: Matrix) -> FloatArray:
+        B = self.components_.T
+        R, n_sweeps = np.asarray(X @ B), INNER_STEPS * self.max_iter
+        return lasso_codes(B.T @ B, R, float(self.lam), self.tol, n_sweeps)[:, self.support_]

@@ -169,6 +169,16 @@ class MatrixInput:
                 f"{self.n_features_in_} features as input"
             )
 
+    def _samples(self, X: Any) -> Matrix:
+        """Return samples to code or to predict."""
+        check_is_fitted(self)
+        require_readable(X)
+        if isinstance(X, Matrix) or is_dask(X):
+            self._check_width(X)
+            return X if isinstance(X, Matrix) else Matrix.from_dask(X)
+        checks = ARRAY_CHECKS | {"ensure_min_samples": 1}
+        return Matrix.from_array(validate_data(self, X, reset=False, **checks))
+
     def _check_y(self, y: Any) -> Any:
         """Return the class labels, one per sample. A method for other targets overrides this."""
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)

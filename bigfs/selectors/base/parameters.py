@@ -1,8 +1,8 @@
 """The parameters and fitted attributes that selectors share: their text, and the values they take.
 
-A line `%(name)s` in the docstring of a class stands for `FRAGMENTS[name]`. A header that ends with
-`default=` gets the default of the class. A parameter without constraints of its own takes those of
-`CONSTRAINTS`.
+A line `%(name)s` in the docstring of a class, or in a fragment, stands for `FRAGMENTS[name]`. A
+header that ends with `default=` gets the default of the class. A parameter without constraints of
+its own takes those of `CONSTRAINTS`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,10 @@ CONSTRAINTS: dict[str, list[Any]] = {
 
 FRAGMENTS = {
     "select": """\
-n_features_to_select : int, float or None, default=
-    Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-    half of them.
+%(n_features_to_select)s
 keep : array-like of int or str, default=
     Features that must be chosen, as indices or names.
-forbid : array-like of int or str, default=
-    Features that must not be chosen, as indices or names.
+%(forbid)s
 """,
     "n_features_to_select": """\
 n_features_to_select : int, float or None, default=
@@ -125,14 +122,10 @@ max_iter : int, default=
     Maximum number of rounds.
 """,
     "ridge": """\
-solver : {"auto", "woodbury", "primal", "cg"}, default=
-    Solver of the ridge problem of each round. "auto" takes the one of least projected time
-    among those that fit in memory.
+%(solver)s
 solver_tol : float, default=
     Relative residual at which the solver "cg" stops in each round.
-solver_max_iter : int, default=
-    Maximum number of iterations of "cg" in each round. A round that stops there still lowers
-    the objective, and the history holds its residual.
+%(solver_max_iter)s
 """,
     "solver": """\
 solver : {"auto", "woodbury", "primal", "cg"}, default=
@@ -153,10 +146,7 @@ selected_ : ndarray of shape (n_selected,)
     Indices of the chosen features, best first. Equal scores are ordered by index.
 support_ : ndarray of shape (n_features,)
     Mask of the chosen features.
-n_features_in_ : int
-    Number of features seen during `fit`.
-feature_names_in_ : ndarray of shape (`n_features_in_`,)
-    Names of the features, where X is a data frame whose column names are strings.
+%(features_in)s
 """,
     "features_in": """\
 n_features_in_ : int
@@ -174,10 +164,7 @@ selected_ : ndarray of shape (n_selected,)
     chosen.
 support_ : ndarray of shape (n_features,)
     Mask of the chosen features.
-n_features_in_ : int
-    Number of features seen during `fit`.
-feature_names_in_ : ndarray of shape (`n_features_in_`,)
-    Names of the features, where X is a data frame whose column names are strings.
+%(features_in)s
 """,
     "greedy_result": """\
 result_ : bigfs.result.Result
@@ -236,12 +223,10 @@ result_ : bigfs.result.Result
     the violation and the residual of the ridge solve. The stats have the penalty, the plans of
     the ridge solves and the passes over X.
 """,
-    "n_atoms": """\
+    "atoms": """\
 n_atoms : int or None, default=
     Number m of atoms in the dictionary. None takes min(n_features, n_samples, 256), or fewer
     where memory is short. The paper takes m = n_features, which text does not allow.
-""",
-    "smoothness": """\
 alpha : float, default=
     Weight α of the smoothness over the graph.
 """,
@@ -249,8 +234,9 @@ alpha : float, default=
 n_features_to_select : int, float or None, default=
     Number of atoms to keep. A float in (0, 1] is a share of the atoms, and None keeps half of
     them.
-""",
-    "dictionary": """\
+%(n_neighbors)s
+%(metric)s
+%(weights)s
 dictionary : array-like of shape (n_atoms, n_features) or None, default=
     Atoms to use, for instance the `components_` of a scikit-learn decomposition. None learns
     them with SPAMS, which the extra `bigfs[jgsc]` installs.
@@ -264,9 +250,29 @@ batch_rows : int, default=
 tol : float, default=
     Relative violation of optimality at which the coding stops.
 """,
+    "sylvester": """\
+max_iter : int, default=
+    Maximum number of Sylvester equations.
+%(atoms_seed)s
+""",
     "atoms_seed": """\
 random_state : int, RandomState instance or None, default=
     Seed of the rows that the atoms start from.
+""",
+    "joint_atoms": """\
+%(components)s
+scores_ : ndarray of shape (n_atoms,)
+    Norm of each atom's codes. Larger is better.
+%(selected_atoms)s
+coder_ : ndarray of shape (n_features, n_selected)
+    Matrix that takes new samples to their codes.
+%(column_importance)s
+n_iter_ : int
+    Number of Sylvester equations solved.
+result_ : bigfs.result.Result
+    Status and history of the coding. Each record of the history has the objective, the
+    violation, and the relative residual of the Sylvester equation.
+%(dictionary_result)s
 """,
     "components": """\
 components_ : ndarray of shape (n_atoms, n_features)
@@ -287,10 +293,7 @@ column_importance_ : ndarray of shape (n_features,)
     "dictionary_result": """\
 dictionary_result_ : bigfs.result.Result or None
     Status and history of the dictionary learning. None where the atoms were given.
-n_features_in_ : int
-    Number of features seen during `fit`.
-feature_names_in_ : ndarray of shape (`n_features_in_`,)
-    Names of the features, where X is a data frame whose column names are strings.
+%(features_in)s
 """,
     "sparge_response": """\
 embedding : {"lda", "cca", "hsl", "sda", "lpp", "pca"}, default=
@@ -396,7 +399,7 @@ def expanded(text: str, defaults: dict[str, Any]) -> str:
         entries = re.sub(
             r"^(\w+) : .*default=$",
             lambda header: header[0] + written(defaults[header[1]]),
-            FRAGMENTS[line["name"]].rstrip(),
+            expanded(FRAGMENTS[line["name"]].rstrip(), defaults),
             flags=re.MULTILINE,
         )
         return indent(entries, line["margin"])

@@ -103,7 +103,8 @@ class WeightedSelector(Selector):
             The projected memory of the run is above the limit.
         """
         self._totals = None  # of `partial_fit`, which starts anew
-        return self._run(X, y, sample_weight=sample_weight)
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self._run(X, y, **weights)
 
     def _fit(self, X: Matrix, y: Any, sample_weight: Any = None) -> None:
         weights = None
