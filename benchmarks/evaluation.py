@@ -19,7 +19,8 @@ from bigfs import engine
 from bigfs.evaluation import large_model
 from bigfs.evaluation.linear_model import projected_memory
 from bigfs.evaluation.splits import held_out_split
-from flows import stages
+from flows import steps
+from flows.job import Job
 from storage.runs.runs import Run
 
 app = typer.Typer(add_completion=False)
@@ -33,14 +34,16 @@ def auto(
 ) -> None:
     """The number chosen by itself, by five folds or the test half, its accuracy and that of all."""
     for name in corpora or CORPORA:
-        store = stages.stage(str(data / CORPORA[name]), str(out / f"{name}.zarr"))["store"]
+        store = storage.stage(data / CORPORA[name], out / f"{name}.zarr")
         for method in ("sparge-lda", "anova"):
-            run = stages.select(store, out / f"{name}-{method}", method=method, features="auto")
-            folds = None if name == "20news" else 5
-            points = stages.evaluate(run, baselines=(), folds=folds)
+            folder = str(out / f"{name}-{method}")
+            job = Job(source=store, store=store, out=folder, method=method, features="auto")
+            run = Run.open_unfinished(steps.select(job))
+            folds = {} if name == "20news" else {"folds": 5}
+            points = steps.score(run, {"baselines": [], **folds})
             scores = {(p.method, p.n_features): p.scores["accuracy"] for p in points}
             m, tried = len(run.selected), run.metadata["size_choice"]["sizes"][-1]
-            stages.finish(run)
+            steps.report(job)
             [every] = [f"{v:.4f} ({k:,})" for (of, k), v in scores.items() if of == "all features"]
             figure = f"{m:,} of at most {tried:,}: {scores[method, m]:.4f}"
             command = f"evaluation.py auto DATA OUT {name}"
@@ -56,10 +59,12 @@ def any_size(folder: Path, rows: int = 1_400_000, limit: int = 10**9) -> None:
         store = storage.stage(source, folder / "large.zarr")
     with engine.cluster(workers=2, memory_limit=limit):
         X, y = storage.open(store).X, storage.open(store).y
-        run = stages.select(store, folder / "run", method="anova", features=100)
-        spent = timed(lambda: stages.evaluate(run, baselines=[], test_size=0.05))
+        out = str(folder / "run")
+        job = Job(source=store, store=store, out=out, method="anova", features=100)
+        run = Run.open_unfinished(steps.select(job))
+        spent = timed(lambda: steps.score(run, {"baselines": [], "test_size": 0.05}))
         peaks = ", ".join(f"{k} {v / 1e6:.0f} MB" for k, v in engine.peak_memory().items())
-        curves = Run.open(stages.finish(run)).metadata["curves"]
+        curves = Run.open(steps.report(job)).metadata["curves"]
         small = held_out_split(X.take_rows(slice(0, rows // 10)), y[: rows // 10], 0.2)
         found = {}
         for solver in (large_model.SVM, large_model.SGD):

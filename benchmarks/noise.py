@@ -32,8 +32,10 @@ from bigfs import ANOVA, Matrix
 from bigfs.evaluation.curves import Rankings, measure
 from bigfs.evaluation.splits import Split, stratified_folds
 from bigfs.selectors.registry import METHODS
-from flows import stages
+from flows import steps
 from flows.evaluation.selection import AUTO
+from flows.job import Job
+from storage.runs.runs import Run
 
 app = typer.Typer(add_completion=False)
 SUPERVISED = ",".join(name for name, method in METHODS.items() if "class" in method.targets)
@@ -53,12 +55,13 @@ def run_of_noise(methods: list[str], seed: int) -> list[tuple[float, float]]:
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         X, y = noise(seed, **SIZE)
         scipy.io.savemat("noise.mat", {"X": X, "Y": y[:, None].astype(float)})
-        store = str(stages.stage("noise.mat", f"{name}/noise.zarr")["store"])
+        store = storage.stage("noise.mat", f"{name}/noise.zarr")
         corpus = storage.open(store)
         for method in methods:
-            run = stages.select(store, Path(name) / method, method=method, features=AUTO)
+            job = Job(source=store, store=store, out=method, method=method, features=AUTO)
+            run = Run.open_unfinished(steps.select(job))
             m = len(run.selected)
-            points = stages.evaluate(run, baselines=(), sizes=[m], folds=5)
+            points = steps.score(run, {"baselines": [], "sizes": [m], "folds": 5})
             [accuracy] = [p.scores["accuracy"] for p in points if p.method == method]
             columns = corpus.X.columns(np.sort(run.selected)).tocsr()
             leaky = cross_val_score(LinearSVC(random_state=0), columns, corpus.y)

@@ -43,30 +43,30 @@ def arrive(start, stop):
 # %%
 # The job
 # -------
-# A store is named after the content of its source. So :func:`flows.stages.stage` finds the store of
-# an unchanged folder, and the job ends there. The flow does the same for every stage, and it goes on
-# from the last step of a run that was killed.
+# A run keeps its directory for as long as its source has the same name. A night that finds nothing
+# new ends at once. The flow does the same for every step, and it goes on from the last step of a run
+# that was killed.
 
-from flows import stages
+from flows import run as runs
+from flows.job import Job
+from flows.options import Engine, Scoring
 from storage.runs.runs import Run
 
-nights = []
+nights = {}
 
 
 def night(number):
     """Stage what is there, choose, measure, and write the report."""
-    staged = stages.stage("posts")
-    if staged["reused"]:
+    scoring = Scoring(against="anova", test_size=0.3)
+    serial = Engine(workers=0)  # 600 documents need no cluster
+    job = Job(source="posts", features=60, scoring=scoring, engine=serial)
+    if runs.is_done(job):
         print(f"night {number}: nothing new")
         return
-    run = stages.select(
-        staged["store"], f"runs/night-{number}", method="sparge-lda", features=60
-    )
-    stages.evaluate(run, baselines=["anova"], test_size=0.3)
-    run = Run.open(stages.finish(run))
-    names = storage.open(staged["store"]).feature_names
-    nights.append((run, set(names[run.selected])))
-    print(f"night {number}: {', '.join(names[run.selected[:5]])}")
+    run = Run.open(runs.run(runs.prepare(job)))
+    names = [row["name"] for row in run.read_table("selected.csv")]
+    nights[f"night {number}"] = run.metadata["curves"], set(names)
+    print(f"night {number}: {', '.join(names[:5])}")
 
 
 # %%
@@ -91,10 +91,11 @@ import matplotlib.pyplot as plt
 import bigfs
 
 curves = {}
-for run, _ in nights:
-    points = [p for p in run.metadata["curves"] if p["method"] == "sparge-lda"]
-    curves[run.path.name] = {p["n_features"]: p["accuracy"] for p in points}
-for (_, before), (_, after) in zip(nights[:-1], nights[1:], strict=True):
+for name, (points, _) in nights.items():
+    own = [p for p in points if p["method"] == "sparge-lda"]
+    curves[name] = {p["n_features"]: p["accuracy"] for p in own}
+chosen = [names for _, names in nights.values()]
+for before, after in zip(chosen[:-1], chosen[1:], strict=True):
     print(f"{len(before & after)} of 60 words stayed")
 print({name: round(curve[60], 3) for name, curve in curves.items()})
 _, ax = plt.subplots(figsize=(6, 4.4), layout="constrained")

@@ -20,7 +20,9 @@ from skops.io import load
 
 import bigfs
 import storage
-from flows import stages
+from flows import run as runs
+from flows.job import Job
+from flows.options import Engine
 from flows.use.export import export
 from flows.use.predict import predict
 from storage.runs.runs import Run
@@ -38,17 +40,19 @@ print(sorted(folder.name for folder in Path(home, "posts/train").iterdir()))
 # %%
 # Run
 # ---
-# These steps are what ``bigfs run posts --features 100`` does. The first one reads the documents
-# once, counts and weighs their words, and writes the matrix in chunks. The last one writes the
-# report.
+# This is what ``bigfs run posts --features 100`` does. The first step reads the documents once,
+# counts and weighs their words, and writes the matrix in chunks. The last one writes the report.
 
-staged = stages.stage(str(home / "posts"), str(home / "posts.zarr"))
-run = stages.select(
-    staged["store"], str(home / "runs/posts"), method="sparge-lda", features=100
+job = Job(
+    source=str(home / "posts"),
+    store=str(home / "posts.zarr"),
+    out=str(home / "runs/posts"),
+    method="sparge-lda",
+    features=100,
+    engine=Engine(workers=0),
 )
-stages.evaluate(run)
-path = stages.finish(run)
-print(sorted(file.name for file in path.iterdir()))
+path = runs.run(runs.prepare(job))
+print(sorted(file.name for file in Path(path).iterdir()))
 
 # %%
 # Look at the choice
@@ -57,7 +61,7 @@ print(sorted(file.name for file in path.iterdir()))
 # curves of the report. The test half took no part in the choice.
 
 run = Run.open(path)
-names = storage.open(staged["store"]).feature_names
+names = storage.open(job.store).feature_names
 print("best words:", ", ".join(names[run.selected[:8]]))
 
 curves = {}
@@ -74,7 +78,7 @@ plt.show()
 # A run keeps the model that its accuracy comes from. ``bigfs predict runs/posts posts.zarr
 # predictions.csv --part test`` gives the accuracy of the report, to the last digit.
 
-predictions = predict(path, staged["store"], home / "predictions.csv", part="test")
+predictions = predict(path, job.store, home / "predictions.csv", part="test")
 print(predictions.scores["accuracy"] == curves["sparge-lda"][100])
 print(run.model().predict(["nugget and bullion from the vein", "a telescope in orbit"]))
 

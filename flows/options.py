@@ -218,7 +218,7 @@ class Scoring(BaseModel):
         return value
 
     def choices(self) -> dict[str, Any]:
-        """Return what differs from the default, as `flows.stages.evaluate` takes it."""
+        """Return what differs from the default, as `flows.steps.score` takes it."""
         given: dict[str, Any] = {}
         if self.metric is not None:
             given["metrics"] = _words(self.metric)

@@ -21,7 +21,7 @@ from prefect.tasks import exponential_backoff
 from pydantic import Field
 
 from bigfs.selectors.registry import METHODS
-from flows import artifacts, reuse, stages, steps
+from flows import artifacts, reuse, steps
 from flows import run as runs
 from flows.comparison import compare as comparison
 from flows.comparison.compare import Comparison
@@ -56,7 +56,7 @@ def _make_task(step: Callable[..., Any]) -> Any:
 
 
 STEPS = (steps.stage, steps.graph, steps.select, steps.evaluate, steps.report)
-OTHERS = (stages.evaluate_again, comparison.run_method)
+OTHERS = (steps.evaluate_again, comparison.run_method)
 TASKS = {step: _make_task(step) for step in (*STEPS, *OTHERS)}
 SHOW = {
     steps.select: artifacts.show_selection,
@@ -212,7 +212,7 @@ def evaluate(
     """
     engine, choices = engine or Engine(), (scoring or Scoring()).choices()
     with exclusive([run], wait=True), on_cluster(engine):
-        evaluate_again = TASKS[stages.evaluate_again].with_options(timeout_seconds=timeout)
+        evaluate_again = TASKS[steps.evaluate_again].with_options(timeout_seconds=timeout)
         evaluate_again(run, choices)
         found = reuse.find_run(run)
         assert found is not None

@@ -30,11 +30,6 @@ def source_name(source: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"
 
 
-def is_whole(run: Run) -> bool:
-    """Return whether a run is finished and has its selection, its scores and its report."""
-    return is_reported(run) and is_selected(run) and "curves" in run.metadata
-
-
 def is_reported(run: Run) -> bool:
     """Return whether a run is finished and has its report."""
     return run.path == run.final and (run.path / "report.html").exists()

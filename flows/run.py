@@ -54,11 +54,11 @@ def run(
     call, reads_store = call or try_again, is_store(job)
     selection.require_parameters(job.method, job.features, job.parameters)
     with exclusive([job.folder], wait=job.waits), cluster(job.engine):
-        earlier = [start_up(loaded)]
+        earlier = [steps.start_up(loaded)]
         if not reads_store:
             earlier.append(call(steps.stage, job))
         require_suitable(job, scored)
-        if selection.get_method(job.method).graph:
+        if steps.needs_graph(job):
             earlier.append(call(steps.graph, job))
         call(steps.select, job, earlier)
         if scored:
@@ -177,17 +177,6 @@ def require_suitable(job: Job, scored: bool) -> None:
         )
     elif scored and "curves" in held.metadata and not reuse.is_scored(held, choices):
         inform(f"{job.out} is scored again, by other choices")
-
-
-def start_up(loaded: str) -> dict[str, Any]:
-    """Return the record of all that happened before the first step."""
-    from flows import stages
-
-    return {
-        "stage": f"start-up ({loaded})",
-        "seconds": stages.process_age(),
-        "peak_memory": stages.process_memory(),
-    }
 
 
 # --- errors ---------------------------------------------------------------------------------------

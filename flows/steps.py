@@ -1,68 +1,169 @@
 """The steps of a run as plain functions: stage → graph → select → evaluate → report.
 
 Each returns at once where its result is on disk. `flows.run` calls them one after another, in this
-process or as Prefect tasks. They take a job whose directory and store are known.
+process or as Prefect tasks. They take a job whose directory and store are known, and return paths
+and small records, never arrays. Inside `bigfs.engine.cluster(...)` their work runs on Dask.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import psutil
+
 import storage
-from flows import reuse, stages
+from bigfs import engine
+from bigfs.evaluation.curves import Point
+from bigfs.evaluation.quality import class_profile
+from bigfs.result import NotConverged, observed
+from flows import reuse
+from flows.evaluation import auto, curves, selection
+from flows.evaluation import plan as evaluation
 from flows.job import Job, Request
 from flows.locks import exclusive
+from flows.report.summary import provenance
+from flows.use import predict
 from storage.runs.runs import Run, RunError
 
 log = logging.getLogger("bigfs.flows")
 
 
+# --- stage and graph ------------------------------------------------------------------------------
+
+
 def stage(request: Request) -> dict[str, Any]:
-    """Stage the source, unless its store exists. Returns the record of the stage.
+    """Stage the source, unless its store exists. Returns the record of the step.
 
     The store is locked meanwhile, and only meanwhile: a store that is there is only read.
     """
     settings = request.settings.model_dump() | {"memory_limit": request.engine.staging_memory}
-    with exclusive([str(request.store)], wait=request.waits):
-        record = stages.stage(request.source, request.store, settings)
-    if record["reused"]:
+    with exclusive([str(request.store)], wait=request.waits), time_step("stage") as record:
+        existing = storage.staged(request.source, request.store, **settings)
+        record |= {
+            "store": existing or storage.stage(request.source, request.store, **settings),
+            "reused": existing is not None,
+        }
+    if existing is not None:
         _log_reuse("stage")
     return record
 
 
-def graph(job: Job) -> dict[str, Any] | None:
-    """Make the graph of the method, unless it lies beside the store. Returns its record."""
-    record = stages.build_graph(str(job.store), job.method, job.parameters)
-    if record and record["reused"]:
+def needs_graph(job: Job) -> bool:
+    """Return whether a job uses the graph beside the store.
+
+    That graph is of all features. With forbidden ones the method makes its own.
+    """
+    return selection.get_method(job.method).graph and not job.parameters.get("forbid")
+
+
+def graph(job: Job) -> dict[str, Any]:
+    """Make the kNN graph of the training samples, unless it lies beside the store.
+
+    Returns the record of the step.
+    """
+    with time_step("graph") as record:
+        corpus = storage.open(str(job.store))
+        # the graph does not depend on the number of features
+        selector = selection.make_selector(job.method, 1, job.parameters)
+        selection.require_target(corpus, job.method)
+        made = storage.graph(
+            selection.training_part(corpus), selector.n_neighbors, metric=selector.metric
+        )
+        record |= {"graph": made.uri, "info": made.info, "reused": not made.made}
+    if not made.made:
         log.info("graph: reused the one beside the store")
     return record
 
 
-def select(job: Job, earlier: Sequence[dict[str, Any]]) -> str:
-    """Select features, unless the run has them. `earlier` holds the records of earlier steps.
+# --- select ---------------------------------------------------------------------------------------
 
-    Returns the directory of the run, which stays partial until `report`.
+
+def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
+    """Select features from the training samples, unless the run has them.
+
+    Where their number is "auto", folds of the training samples choose it first. The modes
+    "percentile", "fpr", "fdr" and "fwe" choose it by p-values. `earlier` holds the records of the
+    earlier steps. Returns the directory of the run, which stays partial until `report`.
     """
     key = key_of(job)
-    run = reuse.find_run(job.folder, key)
-    if run is not None and reuse.is_selected(run) and not job.fresh:
+    existing = reuse.find_run(job.folder, key)
+    if existing is not None and reuse.is_selected(existing) and not job.fresh:
         _log_reuse("select")
         return job.folder
-    run = stages.select(
-        str(job.store),
-        job.folder,
-        method=job.method,
-        features=job.features,
-        parameters=job.parameters,
-        earlier=list(earlier),
-        metric=job.metric,
-        about={"key": key, "corpus": job.corpus},
-    )
-    for loop, step in run.metadata["resumed"].items():
+    corpus, method, m = storage.open(str(job.store)), job.method, job.features
+    selector = selection.selector_for(corpus, method, m, job.parameters)
+    train = selection.training_part(corpus)
+    hint = selection.scale_hint(corpus, train)
+    request = {"store": corpus.uri, **job.question}
+    run = Run.begin(job.folder, request)
+    identity = request, corpus.spec["fingerprint"], reuse.source_hash()
+    checkpoint = run.checkpoint(*identity)
+    figures: dict[str, Any] = {"key": key, "corpus": job.corpus}
+    with abandon_on_error(run), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", NotConverged)
+        with time_step("select") as record:
+            if m == selection.AUTO:
+                choice = auto.choose_number(
+                    corpus,
+                    train.X,
+                    train.y,
+                    method,
+                    job.parameters,
+                    lambda *fold: run.checkpoint(*identity, "number", *fold),
+                    job.metric,
+                )
+                m, figures["size_choice"] = choice.n_features, choice._asdict()
+                selector = selection.selector_for(corpus, method, m, job.parameters)
+            made = next((step["graph"] for step in earlier if "graph" in step), None)
+            if made is not None:
+                selector.set_params(graph=storage.open_graph(made).neighbors())
+            with observed(checkpoint=checkpoint):
+                selector.fit(*selection.usable(selector, method, train.X, train.y))
+            if m in selection.SIGNIFICANCE:
+                m = figures["n_features"] = len(selector.selected_)
+                if not m:
+                    raise ValueError(
+                        f"{method} accepts no feature by {job.features}: the least p-value is "
+                        f"{selector.pvalues_.min():.3g}; raise --set param=, or give a number of "
+                        f"features"
+                    )
+        assert isinstance(m, int)
+        with run.transaction():
+            _write_selection(run, selector, method, m, corpus)
+            run.update_metadata(
+                **figures,
+                stages=[*earlier, record],
+                status=str(selector.result_.status),
+                converged=selector.result_.converged,
+                history=selector.result_.history,
+                stats=selector.result_.stats,
+                resumed=checkpoint.resumed,
+                hints=[*filter(None, [hint]), *(str(w.message) for w in warned)],
+                **provenance(),
+            )
+    if hint is not None:
+        warnings.warn(hint, UserWarning, stacklevel=2)
+    for loop, step in checkpoint.resumed.items():
         log.info("select: %s resumed from step %d of an earlier attempt", loop, step)
     return job.folder
+
+
+def _write_selection(run: Run, selector: Any, method: str, features: int, corpus: Any) -> None:
+    scores = getattr(selector, selection.get_method(method).scores)
+    index = selection.ranking(selector, method, features)
+    ranks, names = range(1, features + 1), corpus.feature_names[index]
+    rows = zip(ranks, index.tolist(), names, scores[index].tolist(), strict=True)
+    run.write_table("selected.csv", ["rank", "index", "name", "score"], rows)
+    run.write_scores(scores)
+
+
+# --- evaluate -------------------------------------------------------------------------------------
 
 
 def evaluate(job: Job) -> str:
@@ -71,10 +172,97 @@ def evaluate(job: Job) -> str:
     if reuse.is_scored(run, choices):
         _log_reuse("evaluate")
     elif run.path == run.final:
-        stages.evaluate_again(job.folder, choices)
+        evaluate_again(job.folder, choices)
     else:
-        stages.evaluate(run, **choices)
+        score(run, choices)
     return job.folder
+
+
+def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
+    """Score a run, simple baselines and all features on samples that did not select features.
+
+    These are the test samples of the corpus. Without any, features are selected again inside folds,
+    or without one held-out share (`flows.evaluation.plan`). A killed evaluation resumes after its
+    last finished fold. The choices are those of `flows.options.Scoring`.
+    """
+    request = run.metadata["parameters"]
+    asked: selection.Features = request["features"]
+    folds, test_size = choices.get("folds"), choices.get("test_size")
+    with abandon_on_error(run):
+        with time_step("evaluate") as record:
+            corpus = storage.open(request["store"])
+            train = selection.training_part(corpus)
+            evaluation.require_choices(
+                corpus, asked if isinstance(asked, str) else len(run.selected), **choices
+            )
+            is_auto = asked == selection.AUTO
+            plan = evaluation.make_plan(
+                corpus,
+                train,
+                selection.get_method(request["method"]),
+                folds,
+                choices.get("metrics", ()),
+                test_size=test_size,
+                selections=auto.FOLDS + 2 if is_auto else 1,
+            )
+            if is_auto and plan.splits:
+                choice = run.metadata["size_choice"]
+                plan.measured["auto"] = len(choice["scores"][0])
+                if "metric" in request:
+                    plan.measured["auto_metric"] = request["metric"]
+                is_largest = choice["n_features"] == choice["sizes"][-1] < train.X.shape[1]
+                plan.measured["auto_is_largest"] = is_largest
+            if asked in selection.SIGNIFICANCE:
+                plan.measured["mode"] = asked
+            names = choices.get("baselines")
+            if names is None:
+                names = evaluation.default_baselines(train, request["method"])
+            points: list[Point] = []
+            if plan.splits:
+                with predict.fitting_model(corpus, train, run.selected) as fitted:
+                    points = curves.points(
+                        *(run, corpus, train, plan, tuple(names), choices.get("sizes")),
+                        *((folds, test_size), fitted),
+                    )
+                model = fitted()
+            profile = _profile(run, corpus) if points and corpus.class_names else []
+        measured = plan.measured.get("metrics", ["accuracy"])
+        rows = [
+            {"method": p.method, "n_features": p.n_features, **{k: p.scores[k] for k in measured}}
+            for p in points
+        ]
+        header = ["method", "n_features", *measured]
+        with run.transaction():
+            if points:
+                run.write_model(model)
+            run.write_table("curves.csv", header, [list(row.values()) for row in rows])
+            run.update_metadata(
+                curves=rows,
+                stages=[*run.metadata["stages"], record],
+                scoring=dict(choices),
+                measured=plan.measured,
+                evaluation=evaluation.describe(plan.measured, tuple(names)),
+                profile=profile,
+            )
+    return points
+
+
+def _profile(run: Run, corpus: Any, top: int = 300) -> list[list[float]]:
+    """Return how far the mean of each class stands out in the best features, for the report."""
+    train, index = selection.training_part(corpus), run.selected[:top]
+    return np.round(class_profile(train.X, train.y, index, len(corpus.class_names)), 3).tolist()
+
+
+def evaluate_again(path: str, choices: Mapping[str, Any]) -> str:
+    """Write curves, figures and report of a finished run anew, all of them or none."""
+    run = Run.open(path)
+    with run.transaction():
+        score(run, choices)
+        write_page(run)
+    return str(run.finish())
+
+
+# --- report ---------------------------------------------------------------------------------------
 
 
 def report(job: Job) -> str:
@@ -83,8 +271,20 @@ def report(job: Job) -> str:
     if reuse.is_reported(run):
         _log_reuse("report")
     else:
-        stages.finish(run)
+        write_page(run)
+        run.finish()
     return job.folder
+
+
+def write_page(run: Run) -> None:
+    """Write the report of a run into its folder."""
+    from flows.report import page  # loads matplotlib, of the extra `flows`
+
+    with abandon_on_error(run):
+        page.write_report(run, page.corpus_facts(storage.open(run.metadata["parameters"]["store"])))
+
+
+# --- the run of a job -----------------------------------------------------------------------------
 
 
 def key_of(job: Job) -> str:
@@ -100,5 +300,62 @@ def run_of(job: Job) -> Run:
     return run
 
 
+@contextlib.contextmanager
+def abandon_on_error(run: Run) -> Iterator[None]:
+    """Remove a run that fails, except for the checkpoints that the next attempt can use."""
+    try:
+        yield
+    except BaseException:
+        run.abandon()
+        raise
+
+
 def _log_reuse(step: str) -> None:
     log.info("%s: reused the result of an earlier run", step)
+
+
+# --- time and memory ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def time_step(step: str) -> Iterator[dict[str, Any]]:
+    """Record the time of the block and the peak memory of each process."""
+    record: dict[str, Any] = {"stage": step}
+    began = time.perf_counter()
+    yield record
+    record |= {"seconds": time.perf_counter() - began, "peak_memory": process_memory()}
+    log.info("%s: %.1f s", step, record["seconds"])
+
+
+def start_up(loaded: str) -> dict[str, Any]:
+    """Return the record of all that happened before the first step."""
+    return {
+        "stage": f"start-up ({loaded})",
+        "seconds": process_age(),
+        "peak_memory": process_memory(),
+    }
+
+
+def process_memory() -> dict[str, int]:
+    """Return the resident bytes of the processes.
+
+    They are the peaks of this process and the workers, and the current bytes of Prefect's server.
+    """
+    peaks = engine.peak_memory()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "flows.serving" in child.cmdline():
+                peaks["prefect server"] = child.memory_info().rss
+    return peaks
+
+
+def process_age() -> float:
+    """Return the seconds since this process began.
+
+    psutil adds its start to the time of the boot, which Linux rounds and keeps where later
+    corrections of the clock moved it.
+    """
+    process = psutil.Process()
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return time.time() - process.create_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - (process.create_time() - psutil.boot_time())

@@ -55,7 +55,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"evaluation", "use.files", "use.parquet", "report.summary"},
         {"use", "report", "tls"},
         {"options", "serving"},
-        {"stages", "artifacts", "job"},
+        {"artifacts", "job"},
         {"steps"},
         {"run"},
         {"comparison"},

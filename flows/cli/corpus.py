@@ -22,6 +22,7 @@ from flows.cli.output import (
     print_record,
     readable,
 )
+from flows.job import Request
 from flows.options import Engine, Staging
 
 
@@ -35,14 +36,12 @@ def stage(
     as_json: Json = False,
 ) -> None:
     """Read a source into a corpus store. An existing store of the same source is reused."""
-    from flows import stages
+    from flows import steps
     from storage.sources import find
 
     find(source, format=staging.format)
-    with lock_with_message(store), cluster_and_progress(engine, as_json):
-        record = stages.stage(
-            source, store, staging.model_dump() | {"memory_limit": engine.staging_memory}
-        )
+    with cluster_and_progress(engine, as_json):
+        record = steps.stage(Request(source=source, store=store, settings=staging, engine=engine))
     print_record(
         record,
         as_json,

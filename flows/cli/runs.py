@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from bigfs import __version__
 from flows.cli.extras import require_flows
 from flows.cli.options import (
     Features,
@@ -107,10 +108,9 @@ def select(
     """
     import storage
     from flows import run as runs
-    from flows import stages
     from flows.evaluation import selection
     from storage.runs.runs import Run
-    from storage.write_back import require_features
+    from storage.write_back import require_features, write_var
 
     require_flows("bigfs select")
     parameters = with_constraints(parse_parameters(set_), keep, forbid)
@@ -141,7 +141,15 @@ def select(
         with show_progress(as_json):
             runs.run(prepared, scored=False)
     if into is not None:
-        stages.write_into(Run.open(out), into, highly_variable=highly_variable)
+        run = Run.open(out)
+        about = {
+            "method": job.method,
+            "n_features": len(run.selected),
+            "parameters": run.metadata["parameters"]["parameters"],
+            "status": run.metadata["status"],
+            "version": __version__,
+        }
+        write_var(into, run.scores, run.selected, about, highly_variable=highly_variable)
     print_run(out, as_json)
     if is_done:
         say_done(job)
@@ -162,7 +170,7 @@ def evaluate(
 ) -> None:
     """Score a run against simple baselines and all features, and rewrite its report."""
     import storage
-    from flows import stages
+    from flows import steps
     from storage.runs.runs import Run, recover
 
     require_flows("bigfs evaluate")
@@ -170,7 +178,7 @@ def evaluate(
     storage.open(Run.open(run).metadata["parameters"]["store"])
     with lock_with_message(run), cluster_and_progress(engine, as_json):
         recover(run)
-        stages.evaluate_again(run, scoring.choices())
+        steps.evaluate_again(run, scoring.choices())
     print_run(run, as_json)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import storage.graphs
-from flows import artifacts, locks, stages
+from flows import artifacts, locks, steps
 from flows import run as runs
 from flows.comparison.standings import read_comparison
 from flows.job import Job
@@ -29,7 +29,13 @@ from tests.helpers.processes import artifacts as artifacts_of
 pytestmark = PREFECT_WARNS
 SERIAL = Engine(workers=0)
 FEATURES = 12
-ALL = ["stage", "select", "evaluate", "finish"]
+WORK = {  # what a step calls that does its work, or looks for the store
+    "stage": (storage, "staged"),
+    "select": (steps, "_write_selection"),
+    "evaluate": (steps, "score"),
+    "report": (steps, "write_page"),
+}
+ALL = list(WORK)
 
 
 @pytest.fixture
@@ -49,8 +55,8 @@ def worked(monkeypatch):
 
         return stage
 
-    for name in ALL:
-        monkeypatch.setattr(stages, name, counted(name, getattr(stages, name)))
+    for name, (owner, work) in WORK.items():
+        monkeypatch.setattr(owner, work, counted(name, getattr(owner, work)))
     return names
 
 
@@ -147,11 +153,11 @@ def test_select_and_evaluate_mean_what_the_commands_do(prefect, corpus, worked, 
     store = storage.stage(corpus, tile_rows=50)
     given = {"features": FEATURES, "engine": SERIAL}
     assert select(store, "runs/r", **given, return_state=True).is_completed()
-    assert worked == ["select", "finish"]
+    assert worked == ["select", "report"]
     assert "curves" not in Run.open("runs/r").metadata
     with monkeypatch.context() as patched:
         fault = ValueError("no page can be written")
-        patched.setattr(stages, "report", mock.Mock(side_effect=fault))
+        patched.setattr(steps, "write_page", mock.Mock(side_effect=fault))
         assert evaluate("runs/r", engine=SERIAL, return_state=True).is_failed()
     assert "curves" not in Run.open("runs/r").metadata  # all of it, or none
     assert evaluate("runs/r", engine=SERIAL, return_state=True).is_completed()
@@ -235,18 +241,17 @@ def test_only_errors_that_go_away_are_tried_again(error, again):
     [(ConnectionResetError("the store hung up"), 3), (ValueError("a bad value"), 1)],
 )
 def test_a_stage_is_tried_again(prefect, corpus, monkeypatch, error, tries):
-    real, calls = stages.stage, []
+    real, calls = storage.stage, []
 
-    def flaky(*given):
+    def flaky(*given, **settings):
         calls.append(given)
         if len(calls) < 3:
             raise error
-        return real(*given)
+        return real(*given, **settings)
 
-    from flows import steps
     from flows.prefect_flows import TASKS
 
-    monkeypatch.setattr(stages, "stage", flaky)
+    monkeypatch.setattr(storage, "stage", flaky)
     monkeypatch.setattr(TASKS[steps.stage], "retry_delay_seconds", [0.0])
     state = run(corpus)
     assert len(calls) == tries
@@ -257,7 +262,7 @@ def test_a_stage_is_tried_again(prefect, corpus, monkeypatch, error, tries):
 
 def test_a_stage_that_takes_too_long_ends(prefect, corpus, monkeypatch):
     run(corpus)  # staged
-    monkeypatch.setattr(stages, "select", lambda *a, **k: time.sleep(60))
+    monkeypatch.setattr(Run, "begin", lambda *a, **k: time.sleep(60))
     began = time.monotonic()
     state = run(corpus, features=5, timeout=1.0, fresh=True)
     assert state.is_failed()
@@ -295,13 +300,12 @@ def test_a_full_disk_is_one_plain_error_and_the_next_run_goes_on(prefect, corpus
 def test_a_store_that_vanishes_is_one_plain_error_and_the_next_run_makes_it_anew(
     prefect, corpus, monkeypatch
 ):
-    def vanishes(*given, select=stages.select, **more):
-        run = select(*given, **more)
+    def vanishes(*given, write=steps._write_selection):
+        write(*given)
         shutil.rmtree(".bigfs")
-        return run
 
     with monkeypatch.context() as patched:
-        patched.setattr(stages, "select", vanishes)
+        patched.setattr(steps, "_write_selection", vanishes)
         state = run(corpus)
     assert state.is_failed()
     assert re.search(

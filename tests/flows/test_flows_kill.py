@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from flows import stages
 from storage.runs.runs import Run
+from tests.helpers import stages
 from tests.helpers.processes import CANARY, assert_no_secrets, kill, start, until, write_corpus
 
 pytestmark = pytest.mark.process

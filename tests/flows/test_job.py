@@ -1,5 +1,6 @@
 """The main job in this process, without Prefect."""
 
+import functools
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 import storage
 from flows import run as runs
-from flows import stages
+from flows import steps
 from flows.job import Job
 from flows.locks import exclusive
 from flows.options import Engine, Staging
@@ -20,6 +21,12 @@ from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 
 SERIAL = Engine(workers=0)
+WORK = {  # what a step calls only if its result is not on disk
+    "stage": (storage, "stage"),
+    "select": (steps, "_write_selection"),
+    "evaluate": (steps, "score"),
+    "report": (steps, "write_page"),
+}
 
 
 @pytest.fixture
@@ -42,38 +49,39 @@ def done(monkeypatch):
     def counted(name, real):
         return lambda *given, **more: names.append(name) or real(*given, **more)
 
-    for name in ("stage", "select", "evaluate", "finish"):
-        monkeypatch.setattr(stages, name, counted(name, getattr(stages, name)))
+    for name, (owner, work) in WORK.items():
+        monkeypatch.setattr(owner, work, counted(name, getattr(owner, work)))
     return names
 
 
 def test_each_step_is_done_once(source, done, caplog):
     caplog.set_level("INFO", logger="bigfs.flows")
     assert run(source) == "runs/r"
-    assert done == ["stage", "select", "evaluate", "finish"]
+    assert done == list(WORK)
     first = Run.open("runs/r")
-    steps = [record["stage"] for record in first.metadata["stages"]]
-    assert steps == ["start-up (Python, Dask)", "stage", "select", "evaluate"]
+    names = [record["stage"] for record in first.metadata["stages"]]
+    assert names == ["start-up (Python, Dask)", "stage", "select", "evaluate"]
     assert len(first.selected) == 12
 
     done.clear()
     run(source)
-    assert done == ["stage"]  # which finds the store
+    assert not done
     for step in ("stage", "select", "evaluate", "report"):
         assert f"{step}: reused the result of an earlier run" in caplog.messages
     run(source, fresh=True)
-    assert done == ["stage", "stage", "select", "evaluate", "finish"]
+    assert done == ["select", "evaluate", "report"]
 
 
 def test_a_step_is_tried_again_only_after_an_error_that_may_pass(source, monkeypatch, capsys):
-    waits, real, errors = [], stages.select, []
+    waits, real, errors = [], steps.select, []
 
+    @functools.wraps(real)
     def flaky(*arguments, **choices):
         if errors:
             raise errors.pop()
         return real(*arguments, **choices)
 
-    monkeypatch.setattr(stages, "select", flaky)
+    monkeypatch.setattr(steps, "select", flaky)
     monkeypatch.setattr(runs.time, "sleep", waits.append)
     errors += [ConnectionResetError("the store hung up")] * 3
     run(source)
@@ -119,10 +127,11 @@ def test_a_store_is_locked_only_while_it_is_staged(source, monkeypatch):
 
         return call
 
-    for name in ("select", "evaluate", "finish"):
-        monkeypatch.setattr(stages, name, is_free(name, getattr(stages, name)))
+    for name in ("select", "evaluate", "report"):
+        owner, work = WORK[name]
+        monkeypatch.setattr(owner, work, is_free(name, getattr(owner, work)))
     run(source, settings=Staging())
-    assert free == {"select": True, "evaluate": True, "finish": True}
+    assert free == {"select": True, "evaluate": True, "report": True}
 
 
 # --- directories ----------------------------------------------------------------------------------
@@ -180,13 +189,14 @@ def test_a_corpus_that_has_changed_keeps_its_directory_and_the_command_says_so(s
 
 def test_a_selection_is_taken_up_by_a_run(source, bigfs, done):
     store = storage.stage("corpus.jsonl")
+    done.clear()
     words = ("--method", "anova", "--features", 12, "--workers", 0, "--out", "r")
     assert bigfs("select", store, *words)[0] == 0
-    assert done == ["select", "finish"]
+    assert done == ["select", "report"]
     assert "curves" not in Run.open("r").metadata
     assert "has this result already" in bigfs("select", store, *words)[2]
     assert bigfs("run", "corpus.jsonl", *words)[0] == 0
-    assert done == ["select", "finish", "stage", "evaluate"]
+    assert done == ["select", "report", "evaluate", "report"]
     assert Run.open("r").metadata["curves"]
     # the store is a source too
     assert "has this result already" in bigfs("run", store, *words)[2]
@@ -246,7 +256,7 @@ def test_only_a_broken_connection_or_a_busy_object_store_is_asked_again(
 def test_the_age_of_a_process_is_what_its_parent_measures():
     """psutil's own time of the start is off where the clock was corrected after the boot."""
     began = time.perf_counter()
-    code = "from flows.stages import process_age; print(process_age())"
+    code = "from flows.steps import process_age; print(process_age())"
     age = float(subprocess.check_output([sys.executable, "-c", code]))
     longest = time.perf_counter() - began
     assert longest / 2 < age < longest + 0.02  # the kernel counts in hundredths of a second

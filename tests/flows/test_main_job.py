@@ -11,8 +11,8 @@ import pytest
 
 import storage
 from bigfs import SparGE, engine
-from flows import stages
 from flows.report import page as report
+from tests.helpers import stages
 
 pytestmark = pytest.mark.process
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from bigfs.result import Status
-from flows import reuse, stages, steps
+from flows import reuse, steps
 from flows import run as runs
 from flows.job import Job
 from flows.options import Engine, Staging
 from storage.runs.runs import Run
 from storage.staging.stage import make_plan
+from tests.helpers import stages
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 
@@ -30,7 +31,7 @@ def done(tmp_path, monkeypatch):
     source = write_corpus(tmp_path / "corpus.jsonl", seed=3)
     plan = make_plan(source, None, **Staging().model_dump())
     stages.stage(source, plan.uri)
-    run = stages.select(plan.uri, "runs/r", about={"key": key_of(source)}, **JOB)
+    run = stages.select(plan.uri, "runs/r", source=source, **JOB)
     stages.evaluate(run)
     stages.finish(run)
     return source
@@ -49,7 +50,7 @@ def selects_again(source):
     """Whether the step selects, or takes the selection of the run."""
     job = runs.prepare(Job(source=source, out="runs/r", engine=Engine(workers=0), **JOB))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stages, "select", lambda *_, **__: pytest.fail("selected"))
+        patched.setattr(Run, "begin", lambda *_: pytest.fail("selected"))
         try:
             steps.select(job, [])
         except pytest.fail.Exception:
@@ -71,10 +72,13 @@ def test_the_same_run_again_does_no_work(done, bigfs):
 
 def test_what_has_changed_is_done_again(done, bigfs, tmp_path):
     command = ("run", done, "--out", "runs/r", "--method")
-    for words in (("anova", "--features", 11), ("fisher", "--features", 12)):
+    for words in (
+        ("anova", "--features", 11),
+        ("fisher", "--features", 12),
+        ("anova", "--features", 12, "--tile-rows", 50),
+    ):
         fails(bigfs(*command, *words), "runs/r holds another result")
         fails(bigfs(*command, *words, "--fresh"), "a job was asked for")
-    fails(bigfs(*command, "anova", "--features", 12, "--tile-rows", 50), "a job was asked for")
     (tmp_path / "runs" / "r" / "report.html").rename(tmp_path / "report.html")
     fails(bigfs(*command, "anova", "--features", 12), "a job was asked for")
     (tmp_path / "report.html").rename(tmp_path / "runs" / "r" / "report.html")
@@ -96,10 +100,10 @@ def test_a_selection_that_lacked_memory_is_made_again(done, bigfs):
 
 def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
     plan = make_plan(done, None, **Staging().model_dump())
-    again = stages.select(plan.uri, "runs/r", about={"key": key_of(done)}, **JOB)
+    again = stages.select(plan.uri, "runs/r", source=done, **JOB)
     stages.evaluate(again)
-    stages.report(again)  # and it is killed before it gets its name
-    assert not reuse.is_whole(again)
+    steps.write_page(again)  # and it is killed before it gets its name
+    assert not reuse.is_reported(again)
     command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
     fails(bigfs(*command), "a job was asked for")
 
@@ -113,13 +117,13 @@ def test_a_checkpoint_of_another_version_is_not_resumed(done, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(stages, "_write_selection", is_killed)
+        patched.setattr(steps, "_write_selection", is_killed)
         with pytest.raises(KeyboardInterrupt):
             stages.select(plan.uri, "runs/other", **job)
     assert list(Path("runs").glob(".other.run-partial/checkpoints/sparge-*.npz"))
     with monkeypatch.context() as patched:
-        patched.setattr(stages, "source_hash", lambda: "another version")
-        patched.setattr(stages, "_write_selection", is_killed)
+        patched.setattr(reuse, "source_hash", lambda: "another version")
+        patched.setattr(steps, "_write_selection", is_killed)
         with pytest.raises(KeyboardInterrupt):
             stages.select(plan.uri, "runs/other", **job)
     assert len(list(Path("runs").glob(".other.run-partial/checkpoints/sparge-*.npz"))) == 2

@@ -8,10 +8,11 @@ import pytest
 
 import storage
 from bigfs import SPEC
-from flows import stages
+from flows import steps
 from flows.evaluation import selection
 from storage.errors import StoreError
 from storage.runs.runs import Run
+from tests.helpers import stages
 from tests.helpers.stores import write_svmlight
 
 
@@ -84,10 +85,10 @@ def test_evaluation_without_room_for_its_report_leaves_the_finished_run_as_it_wa
     with monkeypatch.context() as patched:
         patched.setattr("flows.report.page.write_report", full_disk)
         with pytest.raises(OSError, match="No space left"):
-            stages.evaluate_again(str(path))
+            steps.evaluate_again(str(path), {})
     after = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
     assert after == before
-    stages.evaluate_again(str(path))
+    steps.evaluate_again(str(path), {})
     assert (path / "curves.csv").read_bytes() == before["curves.csv"]
     assert {file.name for file in path.iterdir()} == set(before)
 

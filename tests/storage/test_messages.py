@@ -9,12 +9,12 @@ from sklearn.datasets import _twenty_newsgroups as newsgroups
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import storage
-from flows import stages
 from flows.options import Staging
 from flows.use.predict import predict
 from storage import messages
 from storage.errors import SourceError
 from storage.runs.runs import Run
+from tests.helpers import stages
 
 ORACLES = {
     "headers": newsgroups.strip_newsgroup_header,

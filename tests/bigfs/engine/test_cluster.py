@@ -17,11 +17,12 @@ from bigfs import engine as tile_engine
 from bigfs.engine.budget import Shares
 from bigfs.engine.clusters import describe_workers
 from bigfs.result import observed
-from flows import stages
+from flows import steps
 from flows.options import Engine, Staging
 from flows.tls import environment as tls_environment
 from flows.tls import make_certificates
 from storage.runs.runs import Run
+from tests.helpers import stages
 from tests.helpers.processes import PREFECT_WARNS, dask_cluster, environment, until, write_corpus
 
 pytestmark = PREFECT_WARNS
@@ -72,7 +73,7 @@ def pipeline(source, cluster):
         "select",
         *(
             pytest.param(stage, marks=pytest.mark.nightly)
-            for stage in ("stage", "build_graph", "evaluate")
+            for stage in ("stage", "graph", "evaluate")
         ),
     ],
 )
@@ -89,13 +90,15 @@ def test_the_answer_is_the_serial_one_whoever_dies(
             killed.append(pids[0])
 
     if stage != "none":
-        real = getattr(stages, stage)
+        from flows.prefect_flows import TASKS
+
+        step = getattr(steps, stage)
 
         def struck(*given, **more):
             with tile_engine.progress(strike), observed(callback=strike):
-                return real(*given, **more)
+                return step(*given, **more)
 
-        monkeypatch.setattr(stages, stage, struck)
+        monkeypatch.setattr(TASKS[step], "fn", struck)
     run = Run.open(pipeline(corpus, tls_cluster))
     assert bool(killed) is (stage != "none")
     np.testing.assert_array_equal(run.selected, serial.selected)

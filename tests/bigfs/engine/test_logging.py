@@ -8,7 +8,7 @@ import pytest
 
 import storage
 from bigfs import SparGE
-from flows import stages
+from tests.helpers import stages
 from tests.helpers.stores import write_svmlight
 
 

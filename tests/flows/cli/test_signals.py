@@ -14,8 +14,8 @@ import time
 import psutil
 import pytest
 
-from flows import stages
 from flows.cli import signals
+from tests.helpers import stages
 from tests.helpers.processes import environment, give_database, until, write_corpus
 
 pytestmark = pytest.mark.process

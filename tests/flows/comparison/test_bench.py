@@ -16,12 +16,12 @@ from bigfs.evaluation import linear_model
 from bigfs.evaluation.significance import choice_stability
 from bigfs.result import ALL, Status
 from bigfs.selectors.registry import METHODS
-from flows import stages
 from flows.comparison import bench, standings
 from flows.comparison.bench import Bench
 from flows.comparison.outcomes import write_outcome
 from flows.evaluation import selection
 from storage.runs.runs import RunError
+from tests.helpers import stages
 from tests.helpers.processes import write_corpus
 from tests.helpers.stores import write_svmlight
 

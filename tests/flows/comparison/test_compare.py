@@ -13,7 +13,6 @@ import storage.graphs
 from bigfs import SparGE
 from bigfs.engine import ClusterLost
 from flows import run as runs
-from flows import stages
 from flows.cli import comparisons
 from flows.comparison import bench
 from flows.comparison.compare import Comparison, compare, require_result
@@ -82,7 +81,8 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
         lambda *a, knn=storage.graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k),
     )
     monkeypatch.setattr(
-        stages, "stage", lambda *a, stage=stages.stage: staged.append(a) or stage(*a)
+        *(storage, "stage"),
+        lambda *a, stage=storage.stage, **k: staged.append(a) or stage(*a, **k),
     )
     monkeypatch.setattr(
         bench.Bench, "run", lambda self, m, run=bench.Bench.run: ran.append(m) or run(self, m)

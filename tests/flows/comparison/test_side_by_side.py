@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from bigfs import engine
-from flows import stages
 from flows.comparison import bench, standings
 from flows.comparison.bench import Bench
 from flows.comparison.compare import Comparison, run_method, run_methods
 from flows.comparison.side_by_side import run_side_by_side
+from tests.helpers import stages
 from tests.helpers.processes import write_corpus
 
 METHODS = ["anova", "laplacian", "mrmr", "lsdf", "sparge-lda", "f-regression"]

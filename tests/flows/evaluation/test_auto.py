@@ -9,10 +9,11 @@ from pydantic import ValidationError
 import storage
 from bigfs import ANOVA, SelectorCV
 from bigfs.evaluation.splits import held_out_split, stratified_folds
-from flows import reuse, stages
+from flows import reuse
 from flows.evaluation import selection
 from flows.options import Scoring
 from storage.runs.runs import Run
+from tests.helpers import stages
 from tests.helpers.commands import fails
 
 pytestmark = pytest.mark.slow

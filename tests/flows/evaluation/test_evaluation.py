@@ -20,10 +20,10 @@ import storage
 from bigfs import ANOVA, Matrix, SparGE, engine
 from bigfs.evaluation import linear_model, splits
 from bigfs.selectors.registry import METHODS
-from flows import stages
 from flows.evaluation import plan as evaluation
 from flows.evaluation import selection
 from storage.runs.runs import Run
+from tests.helpers import stages
 from tests.helpers.processes import write_corpus
 
 pytestmark = pytest.mark.slow

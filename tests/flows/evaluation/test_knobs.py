@@ -7,10 +7,10 @@ import pytest
 
 import storage
 from bigfs import ANOVA, LaplacianScore
-from flows import stages
 from flows.evaluation import selection
 from flows.job import Job
 from storage.runs.runs import Run
+from tests.helpers import stages
 from tests.helpers.commands import fails
 
 
@@ -81,6 +81,15 @@ def test_a_forbidden_feature_takes_no_part_in_the_graph(stores, tmp_path):
     assert names_of(stores["plain"], chosen) == names_of(
         stores["plain"], allowed[dropped.selected_]
     )
+
+
+def test_a_run_that_forbids_features_makes_its_own_graph(bigfs, stores):
+    status, _, err = bigfs(
+        *("run", stores["plain"], "--method", "laplacian", "--features", 3, "--out", "r"),
+        *("--forbid", "w0,w1", "--workers", 0),
+    )
+    assert status == 0, err
+    assert not names_of(stores["plain"], Run.open("r").selected) & {"w0", "w1"}
 
 
 def test_rivals_and_folds_obey_the_constraints(stores, tmp_path, monkeypatch):

@@ -10,11 +10,12 @@ from sklearn.svm import LinearSVC
 
 import storage
 from bigfs.result import ALL
-from flows import reuse, stages
+from flows import reuse, steps
 from flows.evaluation.plan import make_plan, require_choices
 from flows.evaluation.selection import get_method
 from flows.options import Scoring
 from storage.runs.runs import Run
+from tests.helpers import stages
 from tests.helpers.commands import fails
 
 
@@ -78,7 +79,7 @@ def test_other_choices_are_another_result(store, tmp_path):
         4,
         8,
     ]
-    stages.evaluate_again(str(tmp_path / "r"), {"sizes": [3]})
+    steps.evaluate_again(str(tmp_path / "r"), {"sizes": [3]})
     again = Run.open(tmp_path / "r")
     assert reuse.is_scored(again, {"sizes": [3]})
     assert sizes_of(again) == [3, 8]

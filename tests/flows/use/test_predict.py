@@ -14,13 +14,13 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
 import storage
-from flows import stages
 from flows.use import predict as predictions
 from flows.use.export import export
 from flows.use.predict import predict
 from storage import atomic
 from storage.errors import SourceError, StoreError
 from storage.runs.runs import Run, RunError
+from tests.helpers import stages
 from tests.helpers.commands import fails
 
 WORDS = {"cats": "cat meow purr fur", "dogs": "dog bark fur fetch", "fish": "fin swim gill dog"}

@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 import storage
-from flows import stages
 from flows.use.predict import predict
 from flows.use.transform import transform
 from storage.runs.runs import Run
+from tests.helpers import stages
 
 pytestmark = pytest.mark.slow
 

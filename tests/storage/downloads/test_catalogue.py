@@ -16,11 +16,11 @@ import pooch
 import pytest
 
 import storage
-from flows import stages
 from storage import sources
 from storage.downloads import catalog, downloader
 from storage.downloads.catalog import ENTRIES, Entry, File
 from storage.errors import SourceError, is_permanent
+from tests.helpers import stages
 from tests.helpers.sources import documents_of
 
 TRAIN = b"1 1:0.5 3:2\n2 2:1\n1 3:4\n"

@@ -8,9 +8,9 @@ import pytest
 from sklearn.impute import SimpleImputer
 
 import storage
-from flows import stages
 from storage.errors import SourceError
 from storage.sources import find
+from tests.helpers import stages
 from tests.helpers.sources import refused
 
 FEATURES = ["gene_1", "gene_2", "color", "age"]

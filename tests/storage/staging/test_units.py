@@ -10,11 +10,11 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 import storage
-from flows import stages
 from flows.use.predict import predict
 from storage.errors import SourceError
 from storage.runs.runs import Run
 from storage.staging import build, scale_blocks
+from tests.helpers import stages
 
 ORACLES = {
     "tfidf": ({"weight": "tfidf"}, TfidfTransformer(sublinear_tf=True)),

@@ -1,0 +1,38 @@
+"""The steps of a run by keywords, for tests that look at one of them: always done, never reused."""
+
+from flows import steps
+from flows.job import Job, Request
+from flows.options import Engine, Scoring
+from flows.run import store_of
+from storage.runs.runs import Run
+
+
+def stage(source, store=None, settings=None):
+    """Stage a source with the memory that is free; gives the record of the step."""
+    engine = Engine(memory_limit="auto")
+    request = Request(source=str(source), store=store, settings=settings, engine=engine)
+    return steps.stage(request.model_copy(update={"store": store_of(request)}))
+
+
+def build_graph(store, method, parameters=None):
+    """Give the record of the graph, or None where the method uses none beside the store."""
+    job = Job(source=store, store=store, method=method, parameters=parameters)
+    return steps.graph(job) if steps.needs_graph(job) else None
+
+
+def select(store, out, *, earlier=(), metric=None, **job):
+    """Select features; gives the unfinished run."""
+    given = {"source": str(store), "store": str(store), "out": str(out), "fresh": True}
+    steps.select(Job(scoring=Scoring(metric=metric), **(given | job)), earlier)
+    return Run.open_unfinished(out)
+
+
+def evaluate(run, **choices):
+    """Score a run; gives the points of its curves."""
+    return steps.score(run, choices)
+
+
+def finish(run):
+    """Write the report and finish the run; gives its directory."""
+    steps.write_page(run)
+    return run.finish()
