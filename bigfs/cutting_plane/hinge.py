@@ -141,14 +141,15 @@ class SquaredHinge(Loss):
             master = RestrictedMaster(G, fit.C + GW, T_norm2, gamma, sets)
             solution = newton(master, eta, share, factor, fit.W)
             eta = solution.eta
-            factor = ridge_at(master, eta, tol, solution.factor, solution.W).factor
+            ridge = ridge_at(master, eta, tol, solution.factor, solution.W)
+            factor = ridge.factor
             d = coverage(sets, eta, len(W))
-            fit, value = self.descend(Z, solution.W, d, gamma, _solver(factor), share)
+            fit, value = self.descend(Z, solution.W, d, gamma, _solver(ridge.factor), share)
             b = fit.norm2 + float(set_sums(sets, fit.C).max()) / gamma
             lower = fit.a**2 / (2 * b) if b > 0 else 0.0
             if value - lower <= tol * value:
                 break
-        return MasterSolution(eta, fit.W, value, lower, n_iter, factor)
+        return MasterSolution(eta, fit.W, value, lower, n_iter, ridge.factor)
 
     def descend(
         self,

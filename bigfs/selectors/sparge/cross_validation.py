@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -27,12 +28,16 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
-from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
-from bigfs.selectors.sparge.fold_scores import held_out_loss, score_candidates, training_data
-from bigfs.selectors.sparge.sparge import SparGE, column_scale, share_of_samples
-from bigfs.types import FloatArray, IntArray
+from bigfs.selectors.sparge.fold_scores import (
+    Fold,
+    held_out_loss,
+    held_out_score,
+    measure_folds,
+)
+from bigfs.selectors.sparge.sparge import SparGE
+from bigfs.types import FloatArray
 
 FOLD_SETS = 10  # sets of m features that the penalties of a fold are taken to gather
 LARGE_FOLDS = 256 << 20  # bytes of the products of all folds from which one is solved at a time
@@ -158,36 +163,32 @@ class SparGECV(SparGE):
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
-    def _resolve(self, X: Matrix, y: Any) -> SparGE:
-        """Return the SparGE of the best score, if a score decides and not the held-out loss."""
-        grids = {name: getattr(self, name) for name in GRIDS}
-        if self.scoring is None and not any(isinstance(values, list) for values in grids.values()):
-            return self
-        values = [v if isinstance(v, list) else [v] for v in grids.values()]
-        gammas = np.sort(np.asarray(self.gammas, dtype=np.float64).ravel())[::-1]
+    def _resolve(self, X: Matrix, y: Any, shared: dict[str, Columns]) -> SparGE:
+        """Return the SparGE of the best score, or of the largest γ whose loss is near the least."""
+        values = [getattr(self, name) for name in GRIDS]
+        by_score = self.scoring is not None or any(isinstance(v, list) for v in values)
+        gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
+        if by_score:
+            gammas = np.sort(gammas)[::-1]  # the largest of those with equal scores is chosen
+        values = [v if isinstance(v, list) else [v] for v in values]
         grid = [
             {**dict(zip(GRIDS, one, strict=True)), "gamma": float(gamma)}
             for *one, gamma in itertools.product(*values, gammas)
         ]
-        shared = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name in SparGE._parameter_constraints and name not in GRIDS
-        }
-        candidates = [SparGE(**shared, **parameters) for parameters in grid]
-        for candidate in candidates:
-            candidate._validate_params()
-            candidate._in_tiles, candidate._constraints = False, self._constraints
-        T = np.zeros((int(y.is_labeled.sum()), 1))
-        folds = list(self._folds(T, y))
-        scores = score_candidates(candidates, X, y, folds, get_scorer(self.scoring or "accuracy"))
-        best = int(np.argmax(scores.mean(axis=1)))
-        self._record(grid, scores, best)
-        self._warn_at_an_end(self.gamma_, gammas)
-        return candidates[best]
-
-    def _record(self, grid: list[dict[str, Any]], scores: FloatArray, best: int) -> None:
-        """Keep the scores (one row per combination) and the choice."""
+        candidates = [self._candidate(parameters) for parameters in grid]
+        data: list[Any] = [candidate._shared_data(X, y, shared) for candidate in candidates]
+        folds = list(self._folds(data[0].T, y))
+        name = f"SparGE folds of {self._count(X.shape[1])}"
+        if by_score:
+            scorer, codes = get_scorer(self.scoring or "accuracy"), y.codes[y.is_labeled]
+            measure = partial(held_out_score, scorer, codes)
+            scores = measure_folds(candidates, data, y, folds, measure, name)
+            best = at_least = int(np.argmax(scores.mean(axis=1)))
+        else:
+            self.losses_ = self._losses(candidates, data, y, folds, gammas, name)
+            at_least, threshold = _least_loss(self.losses_)
+            near = self.losses_.mean(axis=1) <= threshold
+            best, scores = int(np.argmax(np.where(near, gammas, 0))), -self.losses_
         means = scores.mean(axis=1)
         self.cv_results_ = {
             "params": grid,
@@ -196,7 +197,47 @@ class SparGECV(SparGE):
             **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
         }
         self.best_params_, self.best_score_ = grid[best], float(means[best])
-        self.gamma_ = float(grid[best]["gamma"])
+        self.gamma_ = candidates[best].gamma
+        self._warn_at_an_end(candidates[at_least].gamma, gammas)
+        return candidates[best]
+
+    def _candidate(self, parameters: dict[str, Any]) -> SparGE:
+        """Return a SparGE with these parameters, and the others of this selector."""
+        own = self.get_params(deep=False).items()
+        shared = {k: v for k, v in own if k in SparGE._parameter_constraints and k != "solver"}
+        candidate = SparGE(**{**shared, **parameters})
+        candidate._validate_params()
+        candidate._in_tiles, candidate._constraints = False, self._constraints
+        return candidate
+
+    def _losses(
+        self,
+        candidates: Sequence[SparGE],
+        data: Sequence[GatheredColumns],
+        y: Any,
+        folds: Sequence[Fold],
+        gammas: FloatArray,
+        name: str,
+    ) -> FloatArray:
+        """Return the held-out loss of each γ on each fold.
+
+        Where the folds are large, one γ and fold is solved after the other, from the largest γ on.
+        The search ends with the first γ that is worse than a larger one by more than a standard
+        error. The losses of the γ after it are NaN.
+        """
+        measure = partial(held_out_loss, gammas)
+        m, d = self._count(data[0].X.shape[1]), data[0].X.shape[1]
+        if 8 * len(folds) * min(FOLD_SETS * m, d) ** 2 <= LARGE_FOLDS:
+            return measure_folds(candidates, data, y, folds, measure, name)
+        losses = np.full((len(gammas), len(folds)), np.nan)
+        for i in np.argsort(-gammas, kind="stable").tolist():
+            one = candidates[i : i + 1], data[i : i + 1], y
+            for k, fold in enumerate(folds):
+                of_fold = f"SparGE fold {k + 1} of {m}, gamma {candidates[i].gamma}"
+                losses[i, k] = measure_folds(*one, [fold], measure, of_fold).item()
+            if losses[i].mean() > _least_loss(losses)[1]:
+                break
+        return losses
 
     def _warn_at_an_end(self, gamma: float, gammas: FloatArray) -> None:
         """Warn if the best of three penalties or more is the least or the largest."""
@@ -208,74 +249,6 @@ class SparGECV(SparGE):
                 EndOfGrid,
                 stacklevel=2,
             )
-
-    def _gamma(self, data: Columns, y: Any) -> float:
-        assert isinstance(data, GatheredColumns)
-        m = self._set_size(data.X.shape[1])
-        gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
-        folds = list(self._folds(data.T, y))
-        n_columns = min(FOLD_SETS * m, data.X.shape[1])
-        if 8 * len(folds) * n_columns**2 > LARGE_FOLDS:
-            self.losses_ = self._losses_in_turn(data, folds, m, gammas)
-        else:
-            self.losses_ = self._losses(
-                data, folds, m, gammas, gammas.tolist(), f"SparGE folds of {m}"
-            )
-        least, threshold = _least_loss(self.losses_)
-        self._warn_at_an_end(gammas[least], gammas)
-        largest = float(gammas[self.losses_.mean(axis=1) <= threshold].max())
-        fixed = {name: getattr(self, name) for name in GRIDS}
-        grid = [{**fixed, "gamma": float(gamma)} for gamma in gammas]
-        self._record(grid, -self.losses_, gammas.tolist().index(largest))
-        return self.gamma_ * column_scale(data.X, forbidden=self._constraints.forbidden)
-
-    def _losses_in_turn(
-        self,
-        data: GatheredColumns,
-        folds: Sequence[tuple[IntArray, IntArray]],
-        m: int,
-        gammas: FloatArray,
-    ) -> FloatArray:
-        """Return the held-out losses, one γ and fold after the other, from the largest γ on.
-
-        The search ends with the first γ that is worse than a larger one by more than a standard
-        error. The losses of the γ after it are NaN.
-        """
-        losses = np.full((len(gammas), len(folds)), np.nan)
-        for i in np.argsort(-gammas, kind="stable").tolist():
-            gamma = float(gammas[i])
-            for k, fold in enumerate(folds):
-                name = f"SparGE fold {k + 1} of {m}, gamma {gamma}"
-                losses[i, k] = self._losses(data, [fold], m, gammas, [gamma], name).item()
-            if losses[i].mean() > _least_loss(losses)[1]:
-                break
-        return losses
-
-    def _losses(
-        self,
-        data: GatheredColumns,
-        folds: Sequence[tuple[IntArray, IntArray]],
-        m: int,
-        gammas: FloatArray,
-        tried: Sequence[float],
-        name: str,
-    ) -> FloatArray:
-        """Return the held-out loss of the tried penalties in some folds, from one joint run."""
-        is_hinge = self.loss == "squared_hinge"
-        trained = [training_data(data, train, is_hinge) for train, _ in folds]
-        forbidden = self._constraints.forbidden
-        units = [column_scale(data.X, share_of_samples(fold), forbidden) for fold in trained]
-        problems = [
-            self._relaxation(fold, m, gamma * of_fold)
-            for gamma in tried
-            for fold, of_fold in zip(trained, units, strict=True)
-        ]
-        results = solve_jointly(problems, tol=self.tol, max_iter=self.max_iter, name=name)
-        losses = [
-            held_out_loss(problem, result.value, data, gammas * of_fold)
-            for problem, result, of_fold in zip(problems, results, units * len(tried), strict=True)
-        ]
-        return np.reshape(losses, (len(tried), len(folds)))
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
         """Return the pairs of training and test samples, stratified where there are classes."""

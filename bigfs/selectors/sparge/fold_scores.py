@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve
@@ -12,13 +13,13 @@ from sklearn.svm import LinearSVC
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import solve_jointly
-from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
-from bigfs.linalg.prox import row_norms
-from bigfs.matrix import Matrix
-from bigfs.selectors.sparge.sparge import SparGE, svm_order
+from bigfs.cutting_plane.relaxation import Relaxation
+from bigfs.result import scope
+from bigfs.selectors.sparge.sparge import SparGE, unit_of_gamma
 from bigfs.types import FloatArray, IntArray
 
 Fold = tuple[IntArray, IntArray]  # the numbers of the training and the test samples
+Measure = Callable[[Relaxation, IntArray, GatheredColumns, Fold], float]
 
 
 def training_data(
@@ -43,37 +44,101 @@ def intercept_of(T: FloatArray, omega: FloatArray) -> FloatArray:
     return omega @ T / (omega @ omega)
 
 
-def held_out_loss(
-    problem: Relaxation, state: CuttingPlaneState, data: GatheredColumns, penalties: FloatArray
-) -> float:
-    """Return the share of the held-out T that a ridge on the m chosen features leaves unexplained.
+def measure_folds(
+    candidates: Sequence[SparGE],
+    data: Sequence[GatheredColumns],
+    y: Any,
+    folds: Sequence[Fold],
+    measure: Measure,
+    name: str,
+) -> FloatArray:
+    """Measure the features that each candidate chooses without a fold's test samples.
 
-    The ridge has the best of the penalties.
+    All relaxations are solved jointly, and candidates that differ in their ranking alone share one.
+
+    Parameters
+    ----------
+    candidates : sequence of SparGE
+        The candidates.
+    data : sequence of GatheredColumns
+        The regression of each candidate on all samples. Some may be the same.
+    y : Labels or ndarray
+        The targets.
+    folds : sequence of (train, test)
+        Numbers of the samples of the regression.
+    measure : callable
+        Called as ``measure(problem, chosen, whole, fold)``, with the regression on all samples.
+    name : str
+        Name of the run.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates, n_folds)
+        The measures.
+    """
+    training: dict[tuple[int, int], GatheredColumns] = {}
+    problems: dict[tuple[int, int, int, float], Relaxation] = {}
+    keys = []
+    for candidate, whole in zip(candidates, data, strict=True):
+        size = candidate._set_size(whole.X.shape[1])
+        for k, (train, _) in enumerate(folds):
+            of_fold = (id(whole), k)
+            if of_fold not in training:
+                is_hinge = candidate.loss == "squared_hinge"
+                training[of_fold] = training_data(whole, train, is_hinge)
+            keys.append((*of_fold, size, candidate.gamma))
+            if keys[-1] not in problems:
+                problems[keys[-1]] = candidate._problem(training[of_fold])
+    results = solve_jointly(
+        list(problems.values()), tol=candidates[0].tol, max_iter=candidates[0].max_iter, name=name
+    )
+    result_of = dict(zip(problems, results, strict=True))
+    measures = []
+    for number, key in enumerate(keys):
+        index, k = divmod(number, len(folds))
+        fitted, problem = copy(candidates[index]), problems[key]
+        with scope(f"{name}, candidate {index}, fold {k}"):  # a checkpoint of its own
+            fitted._select(problem, result_of[key], y)
+        chosen = np.sort(fitted._choose().selected_)
+        problem.data.add(chosen)
+        measures.append(measure(problem, chosen, data[index], folds[k]))
+    return np.reshape(measures, (len(candidates), len(folds)))
+
+
+def held_out_loss(
+    gammas: FloatArray,
+    problem: Relaxation,
+    chosen: IntArray,
+    whole: GatheredColumns,
+    fold: Fold,
+) -> float:
+    """Return the share of the held-out T that a ridge on the chosen features leaves unexplained.
+
+    The ridge has the best of the penalties, which are in the units of the gamma of `SparGE`.
     """
     training, is_test = problem.data, problem.data.omega == 0
     assert isinstance(training, GatheredColumns)
-    features, elimination = problem.eliminate_to_m(state)
-    chosen = np.sort(features[elimination.order[: problem.m]])
+    penalties = gammas * unit_of_gamma(training, problem.constraints.forbidden)
     if isinstance(problem.loss, SquaredHinge):
-        return _hinge_loss(problem.loss, chosen, data, penalties)
+        return _hinge_loss(problem.loss, chosen, whole, penalties)
     positions, (G, B) = training.positions(chosen), training.gram(chosen)
     W = [solve(G + penalty * np.eye(len(G)), B, assume_a="pos") for penalty in penalties]
     stacked = np.hstack(W)  # one ridge beside the other
     fitted = (training.Z[:, positions] @ stacked - training.mu[positions] @ stacked)[is_test]
-    target = (data.T - np.outer(data.omega, intercept_of(data.T, training.omega)))[is_test]
+    target = (whole.T - np.outer(whole.omega, intercept_of(whole.T, training.omega)))[is_test]
     residuals = [
-        target - data.omega[is_test, None] * part for part in np.split(fitted, len(W), axis=1)
+        target - whole.omega[is_test, None] * part for part in np.split(fitted, len(W), axis=1)
     ]
     return min(float(np.sum(residual**2)) for residual in residuals) / float(np.sum(target**2))
 
 
 def _hinge_loss(
-    hinge: SquaredHinge, chosen: IntArray, data: GatheredColumns, penalties: FloatArray
+    hinge: SquaredHinge, chosen: IntArray, whole: GatheredColumns, penalties: FloatArray
 ) -> float:
     """Return the held-out squared hinge loss as a share of that of an intercept alone."""
     is_test = hinge.data.omega == 0
-    omega = data.omega[is_test, None]
-    Y, Z = data.T[is_test] / omega, hinge.columns(chosen)
+    omega = whole.omega[is_test, None]
+    Y, Z = whole.T[is_test] / omega, hinge.columns(chosen)
 
     def loss(F: FloatArray) -> float:
         return float(np.sum((omega * np.maximum(1 - Y * F, 0)) ** 2))
@@ -86,118 +151,17 @@ def _hinge_loss(
     return min(losses) / loss(np.tile(alone, (len(Y), 1)))
 
 
-# --- a score of the chosen features ---------------------------------------------------------------
-
-
-class FoldProblem(NamedTuple):
-    """What decides about a relaxation of a fold."""
-
-    class_weight: str  # its repr
-    loss: str
-    m: int  # size of the sets
-    gamma: float
-    fold: int
-
-
-def score_candidates(
-    candidates: Sequence[SparGE], X: Matrix, y: Any, folds: Sequence[Fold], scorer: Any
-) -> FloatArray:
-    """Score the features that each candidate chooses without a fold's test samples, on these.
-
-    A linear SVM is trained on the chosen columns. All relaxations are solved jointly, and
-    candidates that differ in their ranking alone share one.
-
-    Parameters
-    ----------
-    candidates : sequence of SparGE
-        The candidates, with embedding "lda".
-    X : Matrix of shape (n, d)
-        The samples.
-    y : Labels
-        The classes.
-    folds : sequence of (train, test)
-        Numbers of the labeled samples.
-    scorer : callable
-        Called as ``scorer(estimator, X, y)``.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates, n_folds)
-        The scores.
-    """
-    data: dict[tuple[str, str, int], GatheredColumns] = {}
-    problems: dict[FoldProblem, Relaxation] = {}
-    keys = []
-    for candidate in candidates:
-        weight, loss = repr(candidate.class_weight), candidate.loss
-        if (weight, loss, 0) not in data:
-            whole = candidate._data(X, y)
-            assert isinstance(whole, GatheredColumns)
-            for k, (train, _) in enumerate(folds):
-                data[weight, loss, k] = training_data(whole, train, loss == "squared_hinge")
-        m = candidate._set_size(X.shape[1])
-        gammas = [candidate._gamma(data[weight, loss, k], y) for k in range(len(folds))]
-        keys.append([FoldProblem(weight, loss, m, gamma, k) for k, gamma in enumerate(gammas)])
-        for key in keys[-1]:
-            if key not in problems:
-                fold = data[weight, loss, key.fold]
-                problems[key] = candidate._relaxation(fold, m, key.gamma)
-    model = candidates[0]
-    name = f"SparGE grid of {model._count(X.shape[1])}"
-    results = solve_jointly(
-        list(problems.values()),
-        tol=model.tol,
-        max_iter=model.max_iter,
-        name=name,
-    )
-    states = {key: result.value for key, result in zip(problems, results, strict=True)}
-    codes = y.codes[y.is_labeled]
-    return np.array(
-        [
-            [
-                _score(
-                    candidate,
-                    problems[key],
-                    states[key],
-                    (codes, candidate._sample_weights(y)),
-                    folds[key.fold],
-                    scorer,
-                    f"{name}, candidate {number}, fold {key.fold}",  # a checkpoint of its own
-                )
-                for key in row
-            ]
-            for number, (candidate, row) in enumerate(zip(candidates, keys, strict=True))
-        ]
-    )
-
-
-def _score(
-    candidate: SparGE,
-    problem: Relaxation,
-    state: CuttingPlaneState,
-    labels: tuple[IntArray, FloatArray | None],
-    samples: Fold,
+def held_out_score(
     scorer: Any,
-    name: str,
+    codes: IntArray,
+    problem: Relaxation,
+    chosen: IntArray,
+    whole: GatheredColumns,
+    fold: Fold,
 ) -> float:
-    """Return the score of one candidate on one fold, by the codes and weights of the samples."""
-    (codes, weights), (train, test) = labels, samples
-    fold = problem.data
-    assert isinstance(fold, GatheredColumns)
-    m = candidate._count(fold.X.shape[1])
-    if candidate.ranking == "weights":
-        order = problem.constraints.within(state.features).order(row_norms(state.W))
-        chosen = state.features[order[:m]]
-    else:
-        features, elimination = problem.eliminate_to_m(state)
-        chosen = np.sort(features[elimination.order[: problem.m]])
-        if candidate.ranking == "svm":
-            Z = fold.Z[:, fold.positions(chosen)][train]
-            every, C = np.arange(len(chosen)), 1 / (2 * problem.gamma)
-            kept = problem.constraints.within(chosen).kept
-            s = None if weights is None else weights[train]
-            order = svm_order(Matrix.from_array(Z), codes[train], every, m, C, name, kept, s)
-            chosen = chosen[order[-m:]]
-    Z = fold.Z[:, fold.positions(np.sort(chosen))]
+    """Return the score of a linear SVM, trained on the chosen columns, for the test samples."""
+    (train, test), training = fold, problem.data
+    assert isinstance(training, GatheredColumns)
+    Z = training.Z[:, training.positions(chosen)]
     machine = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], codes[train])
     return float(scorer(machine, Z[test], codes[test]))

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
-from threadpoolctl import threadpool_limits
 
 from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS
@@ -33,7 +32,7 @@ from bigfs.selectors.base.labels import TARGETS, Labels
 from bigfs.selectors.base.parameters import COUNT, POSITIVE
 from bigfs.selectors.sparge.response import GraphEmbedding
 from bigfs.selectors.svm.svm import eliminate_by_svm, elimination_sizes
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import IntArray
 
 GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may have
     "class_weight": ("balanced",),
@@ -155,14 +154,13 @@ class SparGE(GraphEmbedding, Selector):
         return Cost(first.get(self.embedding, "") + "1 per cut", "(n + d) r + columns")
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        # BLAS rounds by its number of threads; the answer must not
-        with threadpool_limits(1, user_api="blas"):
-            chosen = self._resolve(X, y)
-            problem = chosen._problem(chosen._data(X, y), y)
-            problem.data.X.release_stats()
-            result = cutting_plane(problem, tol=self.tol, max_iter=self.max_iter)
-            chosen._select(problem, result, y)
-            self._adopt(chosen)
+        shared: dict[str, Columns] = {}
+        chosen = self._resolve(X, y, shared)
+        problem = chosen._problem(chosen._shared_data(X, y, shared))
+        problem.data.X.release_stats()
+        result = cutting_plane(problem, tol=self.tol, max_iter=self.max_iter)
+        chosen._select(problem, result, y)
+        self._adopt(chosen)
 
     @engine.one_blas_thread()
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
@@ -203,26 +201,18 @@ class SparGE(GraphEmbedding, Selector):
         """
         template, sizes = clone(self), list(dict.fromkeys(sizes))
         matrix, y = template._as_matrix(X, y)
-        with threadpool_limits(1, user_api="blas"):
-            path = {m: template._with_n_features(m) for m in sizes}
-            chosen = {m: path[m]._resolve(matrix, y) for m in sizes}
-            data: dict[str, Columns] = {}  # by what the regression depends on
-            for one in chosen.values():
-                key = repr((one.class_weight, one.loss))
-                data[key] = data.get(key) or one._data(matrix, y)
-            problems = [
-                one._problem(data[repr((one.class_weight, one.loss))], y) for one in chosen.values()
-            ]
-            for problem in problems:
-                problem.data.X.release_stats()
-            results = solve_jointly(
-                problems, tol=self.tol, max_iter=self.max_iter, name="SparGE path"
-            )
-            for m, problem, result in zip(sizes, problems, results, strict=True):
-                chosen[m]._select(problem, result, y)
-                chosen[m]._describe_target(y)
-                path[m]._adopt(chosen[m])
-                path[m]._choose()
+        path = {m: template._with_n_features(m) for m in sizes}
+        shared: dict[str, Columns] = {}
+        chosen = {m: path[m]._resolve(matrix, y, shared) for m in sizes}
+        problems = [one._problem(one._shared_data(matrix, y, shared)) for one in chosen.values()]
+        for problem in problems:
+            problem.data.X.release_stats()
+        results = solve_jointly(problems, tol=self.tol, max_iter=self.max_iter, name="SparGE path")
+        for m, problem, result in zip(sizes, problems, results, strict=True):
+            chosen[m]._select(problem, result, y)
+            chosen[m]._describe_target(y)
+            path[m]._adopt(chosen[m])
+            path[m]._choose()
         return path
 
     def _with_n_features(self, m: int) -> Self:
@@ -254,9 +244,15 @@ class SparGE(GraphEmbedding, Selector):
 
     # --- the problem ---
 
-    def _resolve(self, X: Matrix, y: Any) -> SparGE:
+    def _resolve(self, X: Matrix, y: Any, shared: dict[str, Columns]) -> SparGE:
         """Return the selector whose parameters are used. A subclass may choose them."""
         return self
+
+    def _shared_data(self, X: Matrix, y: Any, shared: dict[str, Columns]) -> Columns:
+        """Return the data of the regression, one for all selectors of the same loss and weights."""
+        key = repr((self.class_weight, self.loss))
+        shared[key] = shared.get(key) or self._data(X, y)
+        return shared[key]
 
     def _adopt(self, other: SparGE) -> None:
         """Take over what another selector has fitted."""
@@ -264,29 +260,20 @@ class SparGE(GraphEmbedding, Selector):
             fitted = {k: v for k, v in vars(other).items() if k.endswith("_") and k[0] != "_"}
             self.__dict__.update(fitted)
 
-    def _problem(self, data: Columns, y: Any) -> Relaxation:
+    def _problem(self, data: Columns) -> Relaxation:
         """Return the relaxation, whose sets have m features, or as many as the SVM starts from."""
-        size, gamma = self._set_size(data.X.shape[1]), self._gamma(data, y)
-        return self._relaxation(data, size, gamma)
-
-    def _relaxation(self, data: Columns, m: int, gamma: float) -> Relaxation:
-        """Return the relaxation for sets of m features and the penalty γ (unscaled)."""
         loss = None
         if self.loss == "squared_hinge":
             assert isinstance(data, GatheredColumns)
             loss = SquaredHinge(data)
-        return Relaxation(data, m, gamma, self._constraints, loss)
+        gamma = self.gamma * unit_of_gamma(data, self._constraints.forbidden)
+        return Relaxation(data, self._set_size(data.X.shape[1]), gamma, self._constraints, loss)
 
     def _set_size(self, d: int) -> int:
         m = self._count(d)
         if self.ranking != "svm":
             return m
         return min(SVM_CANDIDATES * m, d - len(self._constraints.forbidden))
-
-    def _gamma(self, data: Columns, y: Any) -> float:
-        """Return γ, which is given in units of `column_scale`."""
-        forbidden = self._constraints.forbidden
-        return self.gamma * column_scale(data.X, share_of_samples(data), forbidden)
 
     def _select(self, problem: Relaxation, result: Result[CuttingPlaneState], y: Any) -> None:
         """Score the features by a nested order, from the weighted union of the relaxation."""
@@ -319,59 +306,38 @@ class SparGE(GraphEmbedding, Selector):
         result.stats.update(objective=objective, objective_gap=gap)
 
     def _rank_by_svm(self, problem: Relaxation, candidates: IntArray, y: Labels) -> None:
-        """Score the candidates by recursive elimination with linear SVMs on their columns alone."""
-        codes = y.codes[y.is_labeled]
-        m = self._count(problem.data.X.shape[1])
-        name = f"{type(self).__name__} machines of {m}"
-        order = svm_order(
-            problem.data.X,
+        """Score the candidates by recursive elimination with linear SVMs on their columns alone.
+
+        The order goes by way of m. On a fold of `SparGECV` it is that of the training samples.
+        """
+        data, candidates = problem.data, np.sort(candidates)
+        X, features, kept = data.X, candidates, self._constraints.kept
+        codes, weights = y.codes[y.is_labeled], self._sample_weights(y)
+        trains = data.omega > 0
+        if isinstance(data, GatheredColumns) and not trains.all():
+            X = Matrix.from_array(data.Z[:, data.positions(candidates)][trains])
+            features, kept = np.arange(X.shape[1]), self._constraints.within(candidates).kept
+            codes, weights = codes[trains], None if weights is None else weights[trains]
+        m = self._count(data.X.shape[1])
+        svm = {"C": 1 / (2 * problem.gamma), "tol": SVM_TOL, "max_iter": SVM_MAX_ITER}
+        state = eliminate_by_svm(
+            X,
             codes,
-            np.sort(candidates),
-            m,
-            1 / (2 * problem.gamma),
-            name,
-            self._constraints.kept,
-            self._sample_weights(y),
-        )
+            int(codes.max()) + 1,
+            features,
+            elimination_sizes(len(features), m, SVM_STEP),
+            svm={**svm, "sample_weight": weights},
+            name=f"{type(self).__name__} machines of {m}",
+            removed_last=kept,
+        ).value
+        order = candidates[np.searchsorted(features, np.append(state.removed, state.kept))]
         self.scores_[order] = np.arange(1, len(order) + 1) / len(order)
-        self.result_.stats.update(passes=problem.data.passes)
+        self.result_.stats.update(passes=data.passes)
 
 
-def svm_order(
-    X: Matrix,
-    codes: IntArray,
-    candidates: IntArray,
-    m: int,
-    C: float,
-    name: str,
-    kept: IntArray,
-    sample_weight: FloatArray | None,
-) -> IntArray:
-    """Return the candidates in the order of their elimination by way of m, the best last.
-
-    The kept ones are removed after all others.
-    """
-    result = eliminate_by_svm(
-        X,
-        codes,
-        int(codes.max()) + 1,
-        candidates,
-        elimination_sizes(len(candidates), m, SVM_STEP),
-        svm={
-            "C": C,
-            "tol": SVM_TOL,
-            "max_iter": SVM_MAX_ITER,
-            "sample_weight": sample_weight,
-        },
-        name=name,
-        removed_last=kept,
-    )
-    return np.append(result.value.removed, result.value.kept)
-
-
-def share_of_samples(data: Columns) -> float:
-    """Return the share of the samples whose weight is not zero."""
-    return float(np.count_nonzero(data.omega) / len(data.omega))
+def unit_of_gamma(data: Columns, forbidden: IntArray) -> float:
+    """Return the `column_scale` of the samples whose weight is not zero."""
+    return column_scale(data.X, np.count_nonzero(data.omega) / len(data.omega), forbidden)
 
 
 def column_scale(

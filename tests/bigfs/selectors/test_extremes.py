@@ -242,14 +242,12 @@ def test_bounds_of_pca_hold_for_the_true_singular_vectors(text):
     matrix, tol = Matrix.from_array(X), 1e-6
     exact = cutting_plane(
         Relaxation(GatheredColumns(matrix, U), 9, column_scale(matrix)),
-        solver="auto",
         tol=1e-9,
         max_iter=500,
     ).value
     T = pca(matrix, 5, tol=tol / 4)
     found = cutting_plane(
         Relaxation(GatheredColumns(matrix, T), 9, column_scale(matrix)),
-        solver="auto",
         tol=tol,
         max_iter=500,
     ).value

@@ -20,7 +20,7 @@ from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.responses import lda
 from bigfs.result import observed
-from bigfs.selectors.sparge import cross_validation
+from bigfs.selectors.sparge import cross_validation, fold_scores
 from bigfs.selectors.sparge.fold_scores import training_data
 from storage.format import manifest, verified
 from storage.runs.runs import Run
@@ -144,7 +144,7 @@ def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_
         names.append(name)
         held.append(len(folds))
 
-    monkeypatch.setattr(cross_validation, "training_data", make)
+    monkeypatch.setattr(fold_scores, "training_data", make)
     monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 3 * 8 * 80**2 - 1)
     gc.disable()  # nothing may wait for the collector
     try:
