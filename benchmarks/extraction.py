@@ -25,9 +25,9 @@ from bigfs.evaluation.splits import Split
 from bigfs.graph import Metric
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Block, Centered, Matrix
-from bigfs.selectors.base.labels import Labels, at_least_two, labeled_part
+from bigfs.selectors.base.labels import Labels, labeled_part
 from bigfs.selectors.base.sample_graph import sample_graph
-from bigfs.selectors.penalty_path.spectral_regression import spectral_targets
+from bigfs.selectors.penalty_path.sparse_regression import spectral_targets
 from bigfs.types import FloatArray, IntArray
 
 SCATTER_SHARE = 1e-6  # of the mean of S_w's diagonal, added to it
@@ -77,8 +77,7 @@ def lda2d(X: Matrix, y: Labels, shape: tuple[int, int], r: int) -> Extraction:
             f"directions; X has {X.shape[1]} features"
         )
     engine.require_memory(8 * M * N * M * r, f"a map of {M} × {N} pixels to {M} × {r}")
-    classes, codes = at_least_two(y)
-    X, codes = labeled_part(X, codes)
+    X, classes, codes = labeled_part(X, y)
     between, within = _scatters(X, codes, len(classes), shape)
     within[np.diag_indices(N)] += SCATTER_SHARE * max(float(np.trace(within)) / N, 1e-300)
     V = scipy.linalg.eigh(between, within, subset_by_index=[N - r, N - 1])[1][:, ::-1]

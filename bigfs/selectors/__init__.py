@@ -20,12 +20,12 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.greedy.mrmr import MRMR as MRMR
     from bigfs.selectors.greedy.mrmr import RRPC as RRPC
     from bigfs.selectors.images.smr import SMR as SMR
-    from bigfs.selectors.penalty_path.lasso import L1SVM as L1SVM
-    from bigfs.selectors.penalty_path.lasso import MultiTaskLasso as MultiTaskLasso
-    from bigfs.selectors.penalty_path.spectral_regression import MCFS as MCFS
-    from bigfs.selectors.penalty_path.spectral_regression import MRSF as MRSF
-    from bigfs.selectors.penalty_path.targets import DLSR as DLSR
-    from bigfs.selectors.penalty_path.targets import SPFS as SPFS
+    from bigfs.selectors.penalty_path.sparse_regression import DLSR as DLSR
+    from bigfs.selectors.penalty_path.sparse_regression import L1SVM as L1SVM
+    from bigfs.selectors.penalty_path.sparse_regression import MCFS as MCFS
+    from bigfs.selectors.penalty_path.sparse_regression import MRSF as MRSF
+    from bigfs.selectors.penalty_path.sparse_regression import SPFS as SPFS
+    from bigfs.selectors.penalty_path.sparse_regression import MultiTaskLasso as MultiTaskLasso
     from bigfs.selectors.row_sparse.glspfs import GLSPFS as GLSPFS
     from bigfs.selectors.row_sparse.jhlsr import JHLSR as JHLSR
     from bigfs.selectors.row_sparse.joint_embedding import JELSR as JELSR

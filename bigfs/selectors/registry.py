@@ -128,22 +128,24 @@ METHODS: dict[str, Method] = {
     ),
     "l2-svm": Method("svm.svm:L2SVM", "weights of a linear SVM with the squared hinge loss"),
     "l1-svm": Method(
-        "penalty_path.lasso:L1SVM", "weights of a sparse linear SVM with the squared hinge loss"
+        "penalty_path.sparse_regression:L1SVM",
+        "weights of a sparse linear SVM with the squared hinge loss",
     ),
     "multitask-lasso": Method(
-        "penalty_path.lasso:MultiTaskLasso", "weights of a row-sparse regression on the classes"
+        "penalty_path.sparse_regression:MultiTaskLasso",
+        "weights of a row-sparse regression on the classes",
     ),
     "svm-rfe": Method(
         "svm.svm:SVMRFE", "recursive elimination of the least weights of a linear SVM"
     ),
     "mcfs": Method(
-        "penalty_path.spectral_regression:MCFS",
+        "penalty_path.sparse_regression:MCFS",
         "a lasso per eigenvector of the kNN graph, unsupervised",
         **ON_GRAPH,
         **UNSUPERVISED,
     ),
     "mrsf": Method(
-        "penalty_path.spectral_regression:MRSF",
+        "penalty_path.sparse_regression:MRSF",
         "row-sparse regression on the eigenvectors of the kNN graph, unsupervised",
         **ON_GRAPH,
         **UNSUPERVISED,
@@ -154,10 +156,11 @@ METHODS: dict[str, Method] = {
         **JOINT,
     ),
     "dlsr": Method(
-        "penalty_path.targets:DLSR", "row-sparse regression on class targets that are dragged apart"
+        "penalty_path.sparse_regression:DLSR",
+        "row-sparse regression on class targets that are dragged apart",
     ),
     "spfs": Method(
-        "penalty_path.targets:SPFS",
+        "penalty_path.sparse_regression:SPFS",
         "row-sparse regression that preserves the similarity of the classes",
     ),
     "jelsr": Method(

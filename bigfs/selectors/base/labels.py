@@ -70,14 +70,17 @@ def at_least_two(labels: Labels) -> Labels:
     return labels
 
 
-def labeled_part(X: Matrix, codes: IntArray) -> tuple[Matrix, IntArray]:
-    """Return the labeled samples, whose passes count as passes over X, and their class numbers."""
-    is_labeled = codes >= 0
-    if is_labeled.all():
-        return X, codes
-    part = X.take_rows(is_labeled)
+def labeled_part(X: Matrix, y: Labels) -> tuple[Matrix, AnyArray, IntArray]:
+    """Return the labeled samples, the classes, of which two are needed, and the class numbers.
+
+    Passes over these samples count as passes over X.
+    """
+    classes, codes = at_least_two(y)
+    if y.is_labeled.all():
+        return X, classes, codes
+    part = X.take_rows(y.is_labeled)
     part._passes = X._passes
-    return part, codes[is_labeled]
+    return part, classes, codes[y.is_labeled]
 
 
 def is_real(y: AnyArray, target: str) -> bool:

@@ -211,11 +211,17 @@ result_ : bigfs.result.Result
     X and the number of gathered columns.
 """,
     "spectral_result": """\
-result_ : bigfs.result.Result
-    Status and history. Each record of the history has the "penalty" relative to the one that
-    empties the model, the number of features with a weight, the objective, the relative duality
-    gap over all features, and how many features are "missing". The stats have the passes over
-    X, the number of gathered columns, and what the graph and its embedding are.
+%(path_result)s
+    They also have what the graph and its embedding are.
+""",
+    "spectral": """\
+n_components : int or None, default=
+    Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
+    X has few samples.
+%(n_neighbors)s
+%(weighted_metric)s
+%(graph)s
+%(path)s
 """,
     "embedding_result": """\
 result_ : bigfs.result.Result

@@ -35,7 +35,7 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
 from bigfs.result import Record, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.labels import at_least_two, labeled_part
+from bigfs.selectors.base.labels import labeled_part
 from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
 from bigfs.selectors.images.grams import GramSource, ImageLayout, SampleGrams, covariance_grams
 from bigfs.selectors.images.systems import GramSystems, ImageSystems, KernelSystems
@@ -225,8 +225,7 @@ class SMR(Selector):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         layout = self._layout(X.shape[1])
-        self.classes_, codes = at_least_two(y)
-        X, codes = labeled_part(X, codes)
+        X, self.classes_, codes = labeled_part(X, y)
         blank = self._constraints.forbidden
         Y = one_hot(codes, len(self.classes_))
         mu, y_mean = X.means, Y.mean(axis=0)

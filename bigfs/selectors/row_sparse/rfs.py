@@ -35,7 +35,7 @@ from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.labels import at_least_two, labeled_part
+from bigfs.selectors.base.labels import labeled_part
 from bigfs.selectors.base.parameters import NOT_NEGATIVE, POSITIVE
 from bigfs.selectors.row_sparse.accelerate import extrapolate, next_momentum
 from bigfs.selectors.row_sparse.rows import (
@@ -291,8 +291,7 @@ class RFS(Selector):
     }
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        self.classes_, codes = at_least_two(y)
-        X, codes = labeled_part(X, codes)
+        X, self.classes_, codes = labeled_part(X, y)
         self._solve(X, one_hot(codes, len(self.classes_)))
 
     def _solve(self, X: Matrix, Y: FloatArray) -> None:

@@ -23,14 +23,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import Bounds, minimize
 from scipy.special import expit
-from threadpoolctl import threadpool_limits
 
 from bigfs import engine
 from bigfs.graph import Metric
 from bigfs.matrix import Block, Matrix
 from bigfs.result import Record, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
-from bigfs.selectors.base.labels import Labels, at_least_two, labeled_part
+from bigfs.selectors.base.labels import Labels, labeled_part
 from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED
 from bigfs.types import BoolArray, FloatArray, IntArray
 
@@ -331,34 +330,31 @@ class LLFS(Selector):
     }
 
     def _fit(self, X: Matrix, y: Labels) -> None:
-        self.classes_, codes = at_least_two(y)
-        X, codes = labeled_part(X, codes)
+        X, self.classes_, codes = labeled_part(X, y)
         _ = X.stats  # refuses values whose squares overflow
         drawn = np.random.default_rng(self.random_state).permutation(X.shape[0])[: self.n_anchors]
         self.anchors_ = np.sort(drawn)
-        # BLAS rounds by its number of threads; the answer must not
-        with threadpool_limits(1, user_api="blas"):
-            pairs = nearest_hits_and_misses(
-                self._allowed(X), codes, self.anchors_, self.n_neighbors, self.metric
+        pairs = nearest_hits_and_misses(
+            self._allowed(X), codes, self.anchors_, self.n_neighbors, self.metric
+        )
+        if not len(pairs.anchor):
+            raise ValueError(
+                "no anchor has another sample of its class: give more samples per class"
             )
-            if not len(pairs.anchor):
-                raise ValueError(
-                    "no anchor has another sample of its class: give more samples per class"
-                )
-            ranges = np.concatenate(map_all_columns(X, _ranges, label="LLFS"))
-            ranges[self._constraints.forbidden] = 0  # as of a constant one: it gets no weight
-            D = differences(X, pairs, self.anchors_, ranges)
-            problem = LLFSProblem(D, pairs, self.lam, self.sigma)
-            self.result_ = iterate(
-                problem.step,
-                LLFSState((ranges > 0).astype(np.float64), 1.0, np.inf, np.inf, 0.0),
-                measure=measure,
-                stop="change",
-                tol=self.tol,
-                max_iter=self.max_iter,
-                name="LLFS",
-                reached=Status.FINISHED,
-            )
-            self.scores_ = problem.scores(self.result_.value)
+        ranges = np.concatenate(map_all_columns(X, _ranges, label="LLFS"))
+        ranges[self._constraints.forbidden] = 0  # as of a constant one: it gets no weight
+        D = differences(X, pairs, self.anchors_, ranges)
+        problem = LLFSProblem(D, pairs, self.lam, self.sigma)
+        self.result_ = iterate(
+            problem.step,
+            LLFSState((ranges > 0).astype(np.float64), 1.0, np.inf, np.inf, 0.0),
+            measure=measure,
+            stop="change",
+            tol=self.tol,
+            max_iter=self.max_iter,
+            name="LLFS",
+            reached=Status.FINISHED,
+        )
+        self.scores_ = problem.scores(self.result_.value)
         self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(pairs=len(pairs.anchor))

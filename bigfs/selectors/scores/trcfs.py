@@ -20,7 +20,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import cg
 from sklearn.utils._param_validation import Interval
-from threadpoolctl import threadpool_limits
 
 from bigfs.embedding.responses import one_hot
 from bigfs.graph import Weights
@@ -141,8 +140,7 @@ def propagated(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple
     right = alpha * root[u][:, None] * (A[u][:, labeled] @ Y[labeled])  # |u| × c
     F, largest = Y.copy(), 0.0
     for c in range(Y.shape[1]):
-        with threadpool_limits(1, user_api="blas"):  # BLAS rounds by its number of threads
-            z, _ = cg(system, right[:, c], rtol=PROPAGATION_TOLERANCE)
+        z, _ = cg(system, right[:, c], rtol=PROPAGATION_TOLERANCE)
         norm = float(np.linalg.norm(right[:, c])) or 1.0
         largest = max(largest, float(np.linalg.norm(system @ z - right[:, c])) / norm)
         F[u, c] = root[u] * z

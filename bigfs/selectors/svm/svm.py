@@ -20,7 +20,7 @@ from bigfs.linalg.svm import fit_svm
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.labels import at_least_two, labeled_part
+from bigfs.selectors.base.labels import labeled_part
 from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE
 from bigfs.types import FloatArray, IntArray
 
@@ -98,8 +98,7 @@ class L2SVM(Selector):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        self.classes_, codes = at_least_two(y)
-        X, codes = labeled_part(X, codes)
+        X, self.classes_, codes = labeled_part(X, y)
         X.stats  # noqa: B018, refuses values whose products overflow
         features = None
         if len(forbidden := self._constraints.forbidden):
@@ -272,8 +271,7 @@ class SVMRFE(Selector):
     }
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        self.classes_, codes = at_least_two(y)
-        X, codes = labeled_part(X, codes)
+        X, self.classes_, codes = labeled_part(X, y)
         d = X.shape[1]
         kept, forbidden = self._constraints
         allowed = np.delete(np.arange(d), forbidden)
