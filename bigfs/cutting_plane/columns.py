@@ -28,7 +28,7 @@ from bigfs import engine
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+from bigfs.types import BoolArray, FloatArray, IntArray
 
 LARGE_SIZE = 4096  # columns from which G may be held in single precision
 # Beside G a master takes half a square in double precision, and some arrays of the size of W.
@@ -263,11 +263,16 @@ class GatheredColumns(Columns):
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
         """Return the residual for the weights W of gathered features."""
+        V = self.T - self.omega[:, None] * self.times(W, features)
+        return Residual(self.center(V), float(np.vdot(V, self.T)), float(np.vdot(V, V)))
+
+    def times(self, W: FloatArray, features: IntArray) -> FloatArray:
+        """Return (X − 1μᵀ)W (n × r) for the weights W of gathered features."""
         positions = self.positions(features)
         W_gathered = np.zeros((len(self.features), W.shape[1]))
         W_gathered[positions] = W
-        V = self.T - self.omega[:, None] * (self.Z @ W_gathered - self.mu[positions] @ W)
-        return Residual(self.center(V), float(np.vdot(V, self.T)), float(np.vdot(V, V)))
+        product: FloatArray = self.Z @ W_gathered - self.mu[positions] @ W
+        return product
 
     def center(self, V: FloatArray) -> FloatArray:
         """Return ω(V − ω(ωᵀV)/‖ω‖²), with which XcᵀV = Xᵀ `center`(V)."""
@@ -282,40 +287,9 @@ class GatheredColumns(Columns):
 
 
 def _joined(Z: Any, Z_new: Any, old_positions: IntArray, new_positions: IntArray) -> sp.csr_array:
-    """Return the columns of both at their positions, by rows."""
-    nnz, shape = Z.nnz + Z_new.nnz, (Z.shape[0], Z.shape[1] + Z_new.shape[1])
-    indices = np.empty(nnz, np.int32 if nnz < 2**31 else np.int64)
-    data = np.empty(nnz, np.result_type(Z.dtype, Z_new.dtype))
-    _join_rows(
-        (Z.indptr, Z.indices, Z.data, old_positions),
-        (Z_new.indptr, Z_new.indices, Z_new.data, new_positions),
-        indices,
-        data,
-    )
-    indptr = np.add(Z.indptr, Z_new.indptr, dtype=indices.dtype)  # 32 bits would wrap in silence
-    return sp.csr_array((data, indices, indptr), shape)
-
-
-@njit(nogil=True, cache=True)
-def _join_rows(
-    one: tuple[IntArray, IntArray, AnyArray, IntArray],
-    other: tuple[IntArray, IntArray, AnyArray, IntArray],
-    indices: IntArray,
-    data: AnyArray,
-) -> None:
-    """Fill in the rows of both, each in the order of the positions."""
-    indptr_a, columns_a, values_a, positions_a = one
-    indptr_b, columns_b, values_b, positions_b = other
-    k = 0
-    for i in range(len(indptr_a) - 1):
-        p, q = indptr_a[i], indptr_b[i]
-        while p < indptr_a[i + 1] or q < indptr_b[i + 1]:
-            if q == indptr_b[i + 1] or (
-                p < indptr_a[i + 1] and positions_a[columns_a[p]] < positions_b[columns_b[q]]
-            ):
-                indices[k], data[k] = positions_a[columns_a[p]], values_a[p]
-                p += 1
-            else:
-                indices[k], data[k] = positions_b[columns_b[q]], values_b[q]
-                q += 1
-            k += 1
+    """Return the columns of both at their positions, by rows. Both are overwritten on the way."""
+    shape = Z.shape[0], Z.shape[1] + Z_new.shape[1]
+    for part, positions in ((Z, old_positions), (Z_new, new_positions)):
+        part.indices[:] = positions[part.indices]
+        part.resize(shape)
+    return Z + Z_new

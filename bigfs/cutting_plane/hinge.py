@@ -83,7 +83,7 @@ class SquaredHinge(Loss):
         The search for b starts from the one given.
         """
         b = np.zeros(F.shape[1]) if b is None else b
-        return _best_slack(np.ascontiguousarray(F), self.Y, self.data.omega, b)
+        return best_slack(np.ascontiguousarray(F), self.Y, self.data.omega, b)
 
     def fit(self, Z: Any, W: FloatArray, b: FloatArray | None = None) -> Fit:
         """Return the weights W of the columns Z (n × u) with their residual."""
@@ -239,7 +239,7 @@ def _solver(factor: Factor) -> Solve:
 
 
 @njit(nogil=True, cache=True)
-def _best_slack(
+def best_slack(
     F: FloatArray, Y: FloatArray, omega: FloatArray, b: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, and that b.

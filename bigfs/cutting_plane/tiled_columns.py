@@ -211,38 +211,6 @@ def _lookup(d: int, features: IntArray) -> AnyArray:
     return positions
 
 
-def _take(block: Any, features: IntArray) -> Any:
-    """Return these columns of a csr block, in their order, which is increasing."""
-    block, positions = sp.csr_array(block), _lookup(block.shape[1], features)
-    indptr = np.zeros(len(block.indptr), dtype=np.int64)
-    columns, values = np.empty(block.nnz, np.int32), np.empty(block.nnz, block.dtype)
-    nnz = _take_entries(block.indptr, block.indices, block.data, positions, indptr, columns, values)
-    shape = block.shape[0], len(features)
-    return sp.csr_array((values[:nnz].copy(), columns[:nnz].copy(), indptr), shape=shape)
-
-
-@njit(nogil=True, cache=True)
-def _take_entries(
-    indptr: IntArray,
-    indices: IntArray,
-    data: AnyArray,
-    positions: AnyArray,
-    new_indptr: IntArray,
-    columns: AnyArray,
-    values: AnyArray,
-) -> int:
-    """Write the entries whose column has a position, and return how many there are."""
-    count = 0
-    for i in range(len(indptr) - 1):
-        for p in range(indptr[i], indptr[i + 1]):
-            position = positions[indices[p]]
-            if position >= 0:
-                columns[count], values[count] = position, data[p]
-                count += 1
-        new_indptr[i + 1] = count
-    return count
-
-
 def _rows_of_T(
     Y: Any, omega: FloatArray | None, C: FloatArray | None, shift: FloatArray, mean: FloatArray
 ) -> FloatArray:
@@ -266,7 +234,7 @@ def _products_of_tile(
 ) -> FloatArray:
     """Add Zᵀdiag(ω²)Z_new, ω²ᵀZ_new and (Z_newᵀ `center`(T))ᵀ, one below the other."""
     Y, omega = rows
-    Z = sp.csc_array(_take(block, union))
+    Z = sp.csc_array(sp.csr_array(block)[:, union])
     if omega is not None:
         Z = sp.csc_array(sp.diags_array(omega) @ Z)
     Z_new = Z[:, new_positions]

@@ -16,16 +16,16 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.hinge import best_slack
 from bigfs.lasso.descent import descend, descend_hinge, duality_gap
-from bigfs.linalg.prox import row_norms
+from bigfs.linalg.prox import column_dots, row_norms
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import hold_if_small
-from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+from bigfs.types import BoolArray, FloatArray, IntArray
 
 MAX_SWEEPS = 300  # of coordinate descent per step of the path
 SWEEPS = 5  # of coordinate descent on the squared hinge between two duality gaps
 MAX_ROUNDS = 200  # of such sweeps per step of the path
-INTERCEPT_STEPS = 60  # halvings in double precision; Newton's steps in between end it earlier
 
 
 class Fit(NamedTuple):
@@ -102,16 +102,15 @@ class LeastSquares(Loss):
 
     def residual(self, W: FloatArray, features: IntArray) -> Fit:
         """Return the residual V = T − XcW."""
-        V = self.T - centered_times(self.columns, W, features)
+        V = self.T - self.columns.times(W, features)
         V -= V.mean(axis=0)
-        return Fit(V, _dots(V, self.T), _dots(V, V))
+        return Fit(V, column_dots(V, self.T), column_dots(V, V))
 
     def solve(
         self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
     ) -> FloatArray:
         """Return the minimum by coordinate descent on the products of the columns."""
         G, B = self.columns.gram(features)
-        assert isinstance(G, np.ndarray)  # only columns in tiles have panels
         parts = [
             descend(
                 G,
@@ -132,18 +131,14 @@ class SquaredHinge(Loss):
 
     def residual(self, W: FloatArray, features: IntArray) -> Fit:
         """Return the residual V = Y ⊙ max(0, 1 − Y ⊙ F) at the best intercepts."""
-        V = self.hinge(self.decision(W, features))
-        return Fit(V, _dots(V, self.T), _dots(V, V))
+        V, _ = self.slack(W, features)
+        return Fit(V, column_dots(V, self.T), column_dots(V, V))
 
-    def decision(self, W: FloatArray, features: IntArray) -> FloatArray:
-        """Return F = XcW + 1bᵀ at the best intercepts."""
-        XW = centered_times(self.columns, W, features)
-        return XW + best_intercepts(XW, self.T)
-
-    def hinge(self, F: FloatArray) -> FloatArray:
-        """Return V of decision values."""
-        V: FloatArray = self.T * np.maximum(1 - self.T * F, 0)
-        return V - V.mean(axis=0)  # zero but for rounding
+    def slack(self, W: FloatArray, features: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return V and F = XcW + 1bᵀ at the best intercepts b."""
+        XW = self.columns.times(W, features)
+        V, b = best_slack(XW, self.T, self.columns.omega, np.zeros(XW.shape[1]))
+        return V - V.mean(axis=0), XW + b  # the mean is zero but for rounding
 
     def solve(
         self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
@@ -152,9 +147,8 @@ class SquaredHinge(Loss):
         Z = self.columns.Z[:, self.columns.positions(features)].tocsc().astype(np.float64)
         W = W.copy()
         for _ in range(MAX_ROUNDS):
-            F = self.decision(W, features)
-            V = self.hinge(F)
-            a, norm2, R = _dots(V, self.T), _dots(V, V), Z.T @ V
+            V, F = self.slack(W, features)
+            a, norm2, R = column_dots(V, self.T), column_dots(V, V), Z.T @ V
             open_groups = [
                 g
                 for g in groups
@@ -175,42 +169,3 @@ class SquaredHinge(Loss):
                 descend_hinge(Z.indptr, Z.indices, Z.data, Y, slack, W_g, lam, SWEEPS)
                 W[:, g] = W_g
         return W
-
-
-def centered_times(columns: GatheredColumns, W: FloatArray, features: IntArray) -> FloatArray:
-    """Return XcW (n × r) for weights of gathered features."""
-    positions = columns.positions(features)
-    gathered = np.zeros((len(columns.features), W.shape[1]))
-    gathered[positions] = W
-    product: FloatArray = columns.Z @ gathered - columns.mu[positions] @ W
-    return product
-
-
-def best_intercepts(F: FloatArray, Y: AnyArray) -> FloatArray:
-    """Return the b (r,) that minimize Σ_i max(0, 1 − y(f + b))² for each column.
-
-    The slope is linear between the points where a sample's loss sets in. Newton's method finds its
-    root inside a bracket, outside of which all samples of one class have no loss.
-    """
-    least, most = F.min(axis=0, initial=np.inf), F.max(axis=0, initial=-np.inf)
-    low, high = -1 - most, 1 - least
-    size = np.maximum(np.abs(low), np.abs(high))
-    b = np.zeros(F.shape[1])
-    for _ in range(INTERCEPT_STEPS):
-        slack = np.maximum(1 - Y * (F + b), 0)
-        slope, curvature = -(Y * slack).sum(axis=0), (slack > 0).sum(axis=0)
-        low, high = np.where(slope <= 0, b, low), np.where(slope >= 0, b, high)
-        following = b - np.divide(slope, curvature, out=np.zeros(len(b)), where=curvature > 0)
-        inside = (following >= low) & (following <= high) & (curvature > 0)
-        following = np.where(inside, following, (low + high) / 2)
-        settled = np.abs(following - b) <= 4 * np.finfo(float).eps * size
-        b = following
-        if settled.all():
-            break
-    return b
-
-
-def _dots(A: FloatArray, B: FloatArray) -> FloatArray:
-    """Return the dot product of each pair of columns."""
-    dots: FloatArray = np.einsum("ij,ij->j", A, B)
-    return dots

@@ -355,15 +355,6 @@ def test_products_in_single_precision_give_the_same_features(text, embedding, mo
     np.testing.assert_allclose(single.scores_, double.scores_, rtol=1e-5, atol=1e-9)
 
 
-def test_columns_of_a_wide_block_are_taken_in_their_order(rng):
-    block = sp.random_array((40, 700), density=0.2, format="csr", random_state=rng)
-    features = np.sort(rng.choice(700, 90, replace=False))
-    features[[0, -1]] = 0, 699
-    taken = tiled_columns._take(block, features)
-    np.testing.assert_array_equal(taken.toarray(), block.toarray()[:, features])
-    assert taken.has_sorted_indices
-
-
 def test_products_too_large_for_a_pass_come_from_several_with_the_same_bits(text, monkeypatch):
     X, y = text
     matrix, T = Matrix.from_array(X, tile_rows=17, tile_columns=9), lda(y, 4)
@@ -422,22 +413,6 @@ def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch)
     assert likely.result_.stats["passes"] < without.result_.stats["passes"]
     assert likely.result_.converged
     assert without.result_.converged
-
-
-def test_row_pointers_of_joined_columns_pass_32_bits(monkeypatch):
-    """The numbers are those of 2³¹ values, of which none exists."""
-
-    class Claimed:
-        def __init__(self, nnz):
-            self.nnz, self.shape, self.dtype = nnz, (1, 1), np.float32
-            self.indptr = np.array([0, nnz], dtype=np.int32)
-            self.indices = self.data = None
-
-    monkeypatch.setattr(columns.np, "empty", lambda nnz, dtype: np.zeros(0, dtype))
-    monkeypatch.setattr(columns, "_join_rows", lambda *_: None)
-    monkeypatch.setattr(columns.sp, "csr_array", lambda parts, shape: parts)
-    _, _, indptr = columns._joined(Claimed(2**30), Claimed(2**30), None, None)
-    np.testing.assert_array_equal(indptr, [0, 2**31])
 
 
 def test_more_values_of_a_block_than_32_bits_number_are_refused():

@@ -9,9 +9,9 @@ from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 from bigfs import L1SVM, Matrix, MultiTaskLasso
+from bigfs.cutting_plane.hinge import best_slack
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.lasso.descent import descend
-from bigfs.lasso.losses import best_intercepts
 from bigfs.result import NotConverged
 from tests.helpers.fitting import fit_and_resume, fit_few_steps
 
@@ -153,9 +153,9 @@ def test_descent_is_the_lasso_of_scikit_learn(rng):
 def test_best_intercepts_minimize_the_loss(rng):
     F = 10 ** rng.uniform(-3, 3, 6) * rng.normal(size=(30, 6)) + rng.normal(size=6) * 100
     Y = np.where(rng.random((30, 6)) < 0.3, 1, -1)
-    b = best_intercepts(F, Y)
-    slack = np.maximum(1 - Y * (F + b), 0)
-    assert np.abs((Y * slack).sum(axis=0)).max() <= 1e-9 * np.abs(F).max()
+    V, b = best_slack(F, Y.astype(float), np.ones(30), np.zeros(6))
+    np.testing.assert_allclose(V, Y * np.maximum(1 - Y * (F + b), 0))
+    assert np.abs(V.sum(axis=0)).max() <= 1e-9 * np.abs(F).max()
 
 
 @pytest.mark.parametrize("selector", [MultiTaskLasso(tol=1e-6), L1SVM(tol=1e-4)])
