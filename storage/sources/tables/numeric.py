@@ -7,13 +7,11 @@ found in one reading of the table before it is staged.
 
 from __future__ import annotations
 
-import contextlib
-import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,18 +21,9 @@ from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import checks
 from storage.sources import labels as label_rules
-from storage.sources.base import Label, MatrixSource, Rows, shorten, shorten_names
-from storage.sources.tables.tables import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    CsvTable,
-    ParquetTable,
-    Table,
-    column_values,
-)
-
-if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
-    import pyarrow as pa
+from storage.sources.base import Label, shorten, shorten_names
+from storage.sources.tables.records import Batch, MatrixRecords
+from storage.sources.tables.tables import CsvFile, ParquetFile, Table, decoded
 
 MAX_CATEGORIES = 1000  # of a column; more of them are names of samples or numbers
 NO_NUMBER = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")  # a number that is missing in a text
@@ -52,10 +41,9 @@ class Column(NamedTuple):
 
 
 @dataclass(eq=False, kw_only=True)
-class NumericTable(Table, MatrixSource):
+class NumericTable(MatrixRecords, Table):
     """A table whose columns are features."""
 
-    memory_per_byte = 32
     columns: str | Sequence[str]  # names or patterns with * and ?; * takes all without a role
     categories: str | Sequence[str] = ()  # those of the columns that hold categories
     # "mean" or "zero" in place of a missing number; the mean is that of the samples that are not
@@ -81,7 +69,7 @@ class NumericTable(Table, MatrixSource):
             str(getattr(self, "delimiter", None)),
         )
 
-    def wanted_columns(self, columns: list[str]) -> list[str]:
+    def wanted_fields(self, columns: list[str]) -> list[str]:
         """Return the columns of the features, the label, the split and the name."""
         roles = [name for name in dict.fromkeys(self.roles) if name in columns]
         return [*self._features(columns), *roles]
@@ -112,7 +100,7 @@ class NumericTable(Table, MatrixSource):
 
     def prepare(self, scratch: Path) -> Self:
         """Find the categories and the means."""
-        ready = copy.copy(super().prepare(scratch))
+        ready = super().prepare(scratch)
         features = ready._features(ready.column_names())
         categories: dict[str, set[str]] = {
             name: set() for name in ready._match("categories", features)
@@ -121,22 +109,20 @@ class NumericTable(Table, MatrixSource):
         sums, counts = np.zeros(len(numbers)), np.zeros(len(numbers))
         surveyed = ready.pieces(SURVEY_BYTES) if categories or self.missing == "mean" else []
         for piece in surveyed:
-            for batch, first, where in ready.batches(piece):
+            for batch in ready.batches(piece):
                 for name, known in categories.items():
-                    known |= set(_texts(batch.column(name)).drop_null().unique().to_pylist())
+                    known |= set(_texts(batch.fields[name]).drop_null().unique().to_pylist())
                     if len(known) > MAX_CATEGORIES:
                         raise SourceError(
                             f"{self.path}: column {name!r} holds more than {MAX_CATEGORIES:,} "
                             f"categories: leave it out of categories= or of columns="
                         )
                 if self.missing == "mean":
-                    splits = ready._splits(batch, first, where)
-                    train = np.array([split != "test" for split in splits], dtype=bool)
+                    is_test = [split == "test" for split in batch.values(self.roles[1])]
                     for j, name in enumerate(numbers):
-                        values = _numbers(batch.column(name), name, where)[train]
-                        is_there = ~np.isnan(values)
-                        sums[j] += values[is_there].sum()
-                        counts[j] += is_there.sum()
+                        values = _numbers(batch, name)[~np.array(is_test)]
+                        sums[j] += np.nansum(values)
+                        counts[j] += np.count_nonzero(~np.isnan(values))
         means = dict(zip(numbers, sums / np.maximum(counts, 1), strict=True))
         layout: list[Column] = []
         names: list[str] = []
@@ -154,70 +140,47 @@ class NumericTable(Table, MatrixSource):
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def read(self, piece: Any) -> Rows:
-        blocks = [sp.csr_array((0, self.n_features or 0))]
-        labels: list[Label] = []
-        splits: list[str | None] = []
-        names: list[str] = []
-        for batch, first, where in self.batches(piece):
-            blocks.append(self._block(batch, first, where))
-            label, _, name = self.roles
-            if label in batch.schema.names:
-                values = column_values(batch, label)
-                labels += [
-                    self.read_label(self._target(value, place), place)
-                    for value, place in _with_places(values, first, where)
-                ]
-            splits += self._splits(batch, first, where)
-            names += map(self.read_name, column_values(batch, name))
-        return self.rows(sp.csr_array(sp.vstack(blocks)), labels, splits, names)
-
-    def _block(self, batch: pa.RecordBatch, first: int, where: str) -> sp.csr_array:
-        """Return the features of a batch."""
+    def block(self, batch: Batch) -> sp.csr_array:
         rows, columns, entries = [], [], []
         for column in self.layout:
             if column.categories is None:
-                values = _numbers(batch.column(column.name), column.name, where)
+                values = _numbers(batch, column.name)
                 is_missing = np.isnan(values)
                 values = np.where(is_missing, column.fill, values)
                 row = np.flatnonzero(values)
                 position, values = np.full(len(row), column.first), values[row]
             else:
-                codes = _codes(batch.column(column.name), column.categories)
+                codes = _codes(batch.fields[column.name], column.categories)
                 is_missing = codes < 0
                 row = np.flatnonzero(~is_missing)
                 position, values = column.first + codes[row], np.ones(len(row))
             if self.missing is None and is_missing.any():
-                at = first + int(np.flatnonzero(is_missing)[0])
+                place = batch.place(int(np.argmax(is_missing)))
                 raise SourceError(
-                    f"{where} {at} (from 0): column {column.name!r} is missing: give missing=mean "
-                    f"or missing=zero, or leave the column out of columns="
+                    f"{place}: column {column.name!r} is missing: give missing=mean or "
+                    f"missing=zero, or leave the column out of columns="
                 )
             rows.append(row)
             columns.append(position)
             entries.append(values)
         coordinates = (np.concatenate(rows), np.concatenate(columns))
         X = sp.csr_array(
-            (np.concatenate(entries), coordinates), shape=(batch.num_rows, self.n_features or 0)
+            (np.concatenate(entries), coordinates), shape=(batch.length, self.n_features or 0)
         )
         X.indices = X.indices.astype(np.int32)
         X.sort_indices()
-        return checks.require_values(X, lambda row: f"{where} {first + row} (from 0)")
+        return checks.require_values(X, lambda row: str(batch.place(row)))
 
-    def _target(self, value: Any, place: str) -> Any:
-        """Return a label as it is, or as a number where target=real."""
-        if self.target != "real" or not isinstance(value, str):
-            return value
-        try:
-            return label_rules.parse_number(value) if value else None
-        except ValueError:
-            raise SourceError(
-                f"{place}: {self.label} must be a number, because target=real; got {shorten(value)}"
-            ) from None
-
-    def _splits(self, batch: pa.RecordBatch, first: int, where: str) -> list[str | None]:
-        values = column_values(batch, self.roles[1])
-        return [self.read_split(*pair) for pair in _with_places(values, first, where)]
+    def read_label(self, label: Any, place: object) -> Label:
+        if self.target == "real" and isinstance(label, str):
+            try:
+                label = label_rules.parse_number(label) if label else None
+            except ValueError:
+                raise SourceError(
+                    f"{place}: {self.label} must be a number, because target=real; got "
+                    f"{shorten(label)}"
+                ) from None
+        return super().read_label(label, place)
 
 
 def _split(value: str | Sequence[str]) -> tuple[str, ...]:
@@ -225,25 +188,15 @@ def _split(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in names if name.strip())
 
 
-def _with_places(values: list[Any], first: int, where: str) -> Iterable[tuple[Any, str]]:
-    return ((value, f"{where} {i} (from 0)") for i, value in enumerate(values, first))
-
-
 # --- columns of Arrow -----------------------------------------------------------------------------
 
 
-def _decoded(values: Any) -> Any:
-    with contextlib.suppress(AttributeError):  # only columns with a dictionary have it
-        values = values.dictionary_decode()
-    return values
-
-
-def _numbers(values: Any, name: str, where: str) -> FloatArray:
+def _numbers(batch: Batch, name: str) -> FloatArray:
     """Return a column as numbers, NaN where they are missing."""
     import pyarrow as pa
     from pyarrow import compute
 
-    values = _decoded(values)
+    values = decoded(batch.fields[name])
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         values = compute.utf8_trim_whitespace(values)
         is_missing = compute.is_in(values, pa.array(NO_NUMBER, values.type))
@@ -253,12 +206,12 @@ def _numbers(values: Any, name: str, where: str) -> FloatArray:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         if pa.types.is_nested(values.type):
             raise SourceError(
-                f"{where} … : column {name!r} holds {values.type}, and a column must hold one "
-                f"number per sample: leave it out of columns=, or write each place of it as a "
+                f"{batch.place(0)} …: column {name!r} holds {values.type}, and a column must hold "
+                f"one number per sample: leave it out of columns=, or write each place of it as a "
                 f"column of its own"
             ) from error
         raise SourceError(
-            f"{where} … : column {name!r} does not hold numbers "
+            f"{batch.place(0)} …: column {name!r} does not hold numbers "
             f"({shorten(str(error).splitlines()[0])}): name it with categories=, or leave it out "
             f"of columns="
         ) from error
@@ -270,7 +223,7 @@ def _texts(values: Any) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 
-    texts = compute.cast(_decoded(values), pa.string())
+    texts = compute.cast(decoded(values), pa.string())
     return compute.if_else(compute.equal(texts, ""), None, texts)
 
 
@@ -287,20 +240,14 @@ def _codes(values: Any, categories: tuple[str, ...]) -> AnyArray:
 
 
 @dataclass(eq=False, kw_only=True)
-class CsvFeatures(NumericTable, CsvTable):
+class CsvFeatures(NumericTable, CsvFile):
     """Numbers and categories in comma- or tab-separated values."""
 
     format = "csv-features"
 
 
 @dataclass(eq=False, kw_only=True)
-class ParquetFeatures(NumericTable, ParquetTable):
+class ParquetFeatures(NumericTable, ParquetFile):
     """Numbers and categories in Parquet."""
 
     format = "parquet-features"
-
-    @property
-    def batch_rows(self) -> int:
-        """The rows that are read at a time: few if they are wide."""
-        width = len(self.layout) or len(self._features(self.column_names()))
-        return max(1, min(BATCH_ROWS, BATCH_BYTES // (8 * max(width, 1))))

@@ -1,7 +1,8 @@
-"""Tables: CSV (or any delimiter) and Parquet, read by pyarrow in batches, and those with a text.
+"""Tables: CSV (or any delimiter) and Parquet, read by pyarrow in batches.
 
-CSV is cut where records end, at line ends outside quotes, which one scan finds. Parquet is cut
-between its row groups. A folder of Parquet files is one table.
+What can't be read in parts where it lies is laid out on scratch first, as Arrow's IPC files with
+batches of a few megabytes: CSV, whose records end nobody knows where, and Parquet with large row
+groups. A table of another origin has to give its columns and a stream of batches.
 """
 
 from __future__ import annotations
@@ -9,55 +10,62 @@ from __future__ import annotations
 import contextlib
 import copy
 import csv
-import io
-import itertools
+import mmap
+import uuid
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
-
+from bigfs import engine
+from bigfs.engine import format_bytes, require_memory
 from storage import atomic
 from storage.errors import SourceError
-from storage.sources.base import Document, open_decompressed, shorten_names, source_errors
-from storage.sources.tables.records import RecordFile, TextRecords
+from storage.sources.base import open_decompressed, shorten_names, source_errors
+from storage.sources.tables.records import Batch, Records, TextRecords
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
+    from pyarrow import parquet
 
 MAX_GROUP_BYTES = 32 << 20  # of a row group that a task reads whole
-# of Parquet: rows held at a time, and their bytes when row groups are rewritten
-BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20
-SCAN_BYTES = 1 << 22  # bytes of CSV scanned at a time
+BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20  # of a batch
+# bytes of a record of CSV: what is always taken, and what is refused whatever the memory
+SMALL_RECORD, MAX_RECORD = 1 << 20, 1 << 28
+LINE_LIMIT = 1 << 26  # bytes of a line of CSV's header
 NO_UTF8 = "it is not UTF-8: convert the file, such as by iconv -f latin1 -t utf-8"
-HEADER_LIMIT = 1 << 26  # bytes of a line of the header
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
+class Part(NamedTuple):
+    """A batch on scratch, or a row group of Parquet."""
+
+    file: str
+    number: int
+    size: int  # in bytes
+    first: int  # the number of its first row, as `Table.place` counts them
+
+
 @dataclass(eq=False, kw_only=True)
-class Table(RecordFile):
+class Table(Records):
     """A table, of which some columns are read."""
+
+    scratch: list[Part] | None = field(default=None, init=False, repr=False)
 
     @abstractmethod
     def column_names(self) -> list[str]:
         """Return the names of the columns."""
 
     @abstractmethod
-    def wanted_columns(self, columns: list[str]) -> list[str]:
-        """Return the columns to read of those that are there."""
-
-    @abstractmethod
-    def batches(self, piece: Any) -> Iterator[tuple[pa.RecordBatch, int, str]]:
-        """Yield the batches of a piece, each with the number of its first record and its place."""
+    def stream(self) -> Iterator[pa.RecordBatch]:
+        """Yield the columns to read in batches of any size."""
 
     def check(self) -> None:
-        self._columns_to_read(self.column_names())
+        self.columns_to_read(self.column_names())
 
-    def _columns_to_read(self, columns: list[str]) -> list[str]:
-        """Return the columns to read, in the order of `wanted_columns`."""
+    def columns_to_read(self, columns: list[str]) -> list[str]:
+        """Return the columns to read, in the order of `wanted_fields`."""
         if len(set(columns)) < len(columns):
             twice = next(name for name in columns if columns.count(name) > 1)
             raise SourceError(f"{self.path} has two columns called {twice!r}")
@@ -67,45 +75,72 @@ class Table(RecordFile):
                     f"{self.path} has no column {name!r}, only {shorten_names(columns) or 'none'}: "
                     f"name one of them with {role}=, or leave {role}= out"
                 )
-        return self.wanted_columns(columns)
+        return self.wanted_fields(columns)
+
+    def prepare(self, scratch: Path) -> Self:
+        """Lay the table out on scratch, in a file for each schema that its batches have."""
+        import pyarrow as pa
+
+        scratch.mkdir(parents=True, exist_ok=True)
+        ready = super().prepare(scratch)
+        ready.scratch = []
+        out: Any = None
+        schema, number, first = None, 0, 0
+        size = min(BATCH_BYTES, engine.memory_limit() // self.memory_per_byte)
+        with contextlib.ExitStack() as files:
+            for batch in ready.stream():
+                batch = pa.RecordBatch.from_arrays(
+                    [decoded(column) for column in batch.columns], batch.schema.names
+                )
+                if batch.schema != schema:
+                    path = scratch / f"{Path(self.path).stem}-{self.fingerprint()}-{first}.arrow"
+                    schema, number = batch.schema, 0
+                    out = files.enter_context(pa.ipc.new_file(path, schema))
+                rows = max(1, batch.num_rows * size // max(batch.nbytes, 1))
+                for start in range(0, batch.num_rows, rows):
+                    part = batch.slice(start, rows)
+                    out.write_batch(part)
+                    ready.scratch.append(Part(str(path), number, part.nbytes, first))
+                    number, first = number + 1, first + part.num_rows
+        if ready.plain != self.plain:
+            Path(ready.plain).unlink()  # what was decompressed
+        return ready
+
+    def pieces(self, size: int) -> list[Any]:
+        """Return the batches on scratch, whatever `size`."""
+        if not self.scratch:
+            raise SourceError(f"{self.path} holds no rows")
+        return self.scratch
+
+    def weight(self, piece: Part) -> int:
+        return piece.size
+
+    def batches(self, piece: Part) -> Iterator[Batch]:
+        import pyarrow as pa
+
+        with pa.memory_map(piece.file) as file:
+            batch = pa.ipc.open_file(file).get_batch(piece.number)
+            yield as_batch(batch, piece.first, f"{self.path}: row")
 
 
-@dataclass(eq=False, kw_only=True)
-class TextTable(Table, TextRecords):
-    """A table with a text column."""
-
-    def wanted_columns(self, columns: list[str]) -> list[str]:
-        if self.text not in columns:
-            raise SourceError(
-                f"{self.path} has no column {self.text!r}, only "
-                f"{shorten_names(columns)}: name it with text=, or the columns of a table of "
-                f"numbers with columns="
-            )
-        return [name for name in dict.fromkeys((self.text, *self.roles)) if name in columns]
-
-    def read(self, piece: Any) -> Iterator[Document]:
-        for batch, first, where in self.batches(piece):
-            columns = (column_values(batch, name) for name in (self.text, *self.roles))
-            for i, (text, label, split, name) in enumerate(zip(*columns, strict=True), first):
-                if text is not None and not isinstance(text, str):
-                    kind = batch.schema.field(self.text).type
-                    raise SourceError(f"{self.path}: column {self.text!r} holds {kind}, not text")
-                yield self.document(text or "", label, split, name, f"{where} {i} (from 0)")
+def as_batch(batch: pa.RecordBatch, first: int, where: str) -> Batch:
+    """Return a batch of Arrow, of whose records the first has a number."""
+    fields = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return Batch(fields, batch.num_rows, lambda i: f"{where} {first + i} (from 0)")
 
 
-def column_values(batch: pa.RecordBatch, column: str) -> list[Any]:
-    """Return the values of a column, None where there is no such column."""
-    if column not in batch.schema.names:
-        return [None] * batch.num_rows
-    values: list[Any] = batch.column(column).to_pylist()
-    return values
+def decoded(values: Any) -> Any:
+    """Return a column without a dictionary, which another batch would replace."""
+    import pyarrow as pa
+
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 # --- CSV ------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, kw_only=True)
-class CsvTable(Table):
+class CsvFile(Table):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed."""
 
     delimiter: str = ""  # one character, by default that of the suffix (.csv, .tsv) or a comma
@@ -121,49 +156,38 @@ class CsvTable(Table):
         return super().settings() | {"delimiter": self.delimiter}
 
     def column_names(self) -> list[str]:
-        return self._header()[0]
+        with source_errors(f"{self.path} is broken"), open_decompressed(self.path) as file:
+            return self._read_header(file)
 
-    def pieces(self, size: int) -> list[tuple[int, int]]:
-        """Return byte ranges that begin and end between records. The first holds the header."""
-        from storage.sources.tables import csv_kernel  # compiled at its first use
+    def _read_header(self, file: IO[bytes]) -> list[str]:
+        lines = (raw.decode("utf-8-sig") for raw in iter(lambda: file.readline(LINE_LIMIT), b""))
+        try:
+            return next(csv.reader(lines, delimiter=self.delimiter), [])
+        except (UnicodeDecodeError, csv.Error) as error:
+            why = NO_UTF8 if isinstance(error, UnicodeDecodeError) else error
+            raise SourceError(f"{self.path}, line 1: no header can be read: {why}") from error
 
-        length, (_, at) = self.length(), self._header()
-        cuts, aim, state = [0], size, csv_kernel.BEGIN
-        with open(self.plain, "rb") as file:
-            file.seek(at)
-            while chunk := file.read(SCAN_BYTES):
-                raw = np.frombuffer(chunk, np.uint8)
-                more, aim, state = csv_kernel.cut_records(
-                    raw, at, aim, size, state, ord(self.delimiter)
-                )
-                cuts += more.tolist()
-                at += len(raw)
-        if state == csv_kernel.QUOTED:
-            raise SourceError(f"{self.path} has a quote that is never closed")
-        if cuts[-1] < length:
-            cuts.append(length)
-        for start, stop in itertools.pairwise(cuts):
-            # the part beyond `size` is one record
-            self.require_record_fits(stop - start - size, f"{self.path}, after byte {start}")
-        return list(itertools.pairwise(cuts))
-
-    def batches(self, piece: tuple[int, int]) -> Iterator[tuple[pa.RecordBatch, int, str]]:
+    def stream(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import csv as tables
 
-        start, stop = piece
-        columns, after = self._header()
-        wanted = self._columns_to_read(columns)
+        self.length()  # which refuses an empty file
+        limit = engine.memory_limit()
+        block = min(max(limit // self.memory_per_byte, SMALL_RECORD), MAX_RECORD)
         with open(self.plain, "rb") as file:
-            file.seek(max(start, after))
-            raw = file.read(max(0, stop - file.tell()))
-        if not raw.strip():
-            return
+            columns = self._read_header(file)
+            records = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            records = records[file.tell() :]
+        wanted = self.columns_to_read(columns)
+        # a record more, which a quote that is never closed swallows
+        mark = uuid.uuid4().hex
+        end = f"\n{self.delimiter.join([mark] * len(columns))}\n".encode()
+        count, is_closed = 0, False
         try:
-            reader = tables.open_csv(
-                io.BytesIO(raw),
+            for batch in tables.open_csv(
+                _Bytes([records, memoryview(end)]),
                 read_options=tables.ReadOptions(
-                    column_names=columns, use_threads=False, block_size=max(len(raw), 1)
+                    column_names=columns, use_threads=False, block_size=block
                 ),
                 parse_options=tables.ParseOptions(
                     delimiter=self.delimiter, newlines_in_values=True
@@ -174,43 +198,43 @@ class CsvTable(Table):
                     strings_can_be_null=True,
                     null_values=[""],
                 ),
-            )
-            first = 0
-            for batch in reader:
-                yield batch, first, f"{self.path}, after byte {start}: record"
-                first += batch.num_rows
+            ):
+                is_closed = bool(batch) and batch.column(0)[-1].as_py() == mark
+                yield batch.slice(0, batch.num_rows - is_closed)
+                count += batch.num_rows
         except pa.ArrowInvalid as error:
             text = str(error).splitlines()[0]
-            raise SourceError(
-                f"{self.path}, bytes {start} … {stop}: {NO_UTF8 if 'UTF8' in text else text}"
-            ) from error
+            if "straddling" in text:
+                what = f"{self.path}, after record {count}: a record of more than "
+                what += f"{format_bytes(block)} cannot be cut and"
+                require_memory(2 * block * self.memory_per_byte, what, limit)
+                raise SourceError(f"{what} is too long") from error
+            if mark not in str(error):
+                text = NO_UTF8 if "UTF8" in text else text
+                raise SourceError(f"{self.path}, after the header: {text}") from error
+        if not is_closed:
+            raise SourceError(f"{self.path} has a quote that is never closed")
 
-    def _header(self) -> tuple[list[str], int]:
-        """Return the names of the columns, and the byte at which the records begin."""
-        after = 0
 
-        def lines(file: IO[bytes]) -> Iterator[str]:
-            nonlocal after
-            while True:
-                with source_errors(f"{self.path} is broken"):
-                    line = file.readline(HEADER_LIMIT)
-                if not line:
-                    return
-                text = line.decode("utf-8" if after else "utf-8-sig")
-                after += len(line)
-                yield text
+class _Bytes:
+    """What pyarrow reads: parts of memory, one after the other, which it does not copy."""
 
-        try:
-            with open_decompressed(self.plain) as file:
-                columns = next(csv.reader(lines(file), delimiter=self.delimiter), [])
-        except (UnicodeDecodeError, csv.Error) as error:
-            why = NO_UTF8 if isinstance(error, UnicodeDecodeError) else error
-            raise SourceError(f"{self.path}, line 1: no header can be read: {why}") from error
-        return columns, after
+    closed = False
+
+    def __init__(self, parts: list[memoryview]) -> None:
+        self.parts = parts
+
+    def read(self, size: int) -> memoryview | bytes:
+        while self.parts and not self.parts[0]:
+            self.parts.pop(0)
+        if not self.parts:
+            return b""
+        part, self.parts[0] = self.parts[0][:size], self.parts[0][size:]
+        return part
 
 
 @dataclass(eq=False, kw_only=True)
-class Csv(CsvTable, TextTable):
+class Csv(CsvFile, TextRecords):
     """Comma- or tab-separated values with a text column."""
 
     format = "csv"
@@ -223,26 +247,9 @@ class Csv(CsvTable, TextTable):
 # --- Parquet --------------------------------------------------------------------------------------
 
 
-class RowGroup(NamedTuple):
-    """A row group of a Parquet file."""
-
-    file: str
-    number: int
-    size: int
-
-
 @dataclass(eq=False, kw_only=True)
-class ParquetTable(Table):
+class ParquetFile(Table):
     """A Parquet file, or a folder of them."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.folder: str | None = None  # of files rewritten with small row groups
-
-    @property
-    def batch_rows(self) -> int:
-        """The rows that are read at a time."""
-        return BATCH_ROWS
 
     def column_names(self) -> list[str]:
         """Return the names of the columns of the first file."""
@@ -256,74 +263,57 @@ class ParquetTable(Table):
         return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
     def prepare(self, scratch: Path) -> Self:
-        """Rewrite files with large row groups in small ones.
-
-        A row group is the smallest part that can be read alone, and some writers put a whole file
-        into one.
-        """
+        """Lay out a table with large row groups, as some writers put a whole file into one."""
         if max((group.size for group in self._groups()), default=0) <= MAX_GROUP_BYTES:
-            return self
-        ready = copy.copy(self)
-        ready.folder = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}")
-        Path(ready.folder).mkdir(parents=True, exist_ok=True)
-        for file in self.files():
-            self._rewrite(str(file), Path(ready.folder) / file.name)
-        return ready
+            return copy.copy(self)
+        return super().prepare(scratch)
 
-    def _rewrite(self, file: str, target: Path) -> None:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetWriter
+    def stream(self) -> Iterator[pa.RecordBatch]:
+        for file in map(str, self.files()):
+            with self._open(file, pre_buffer=False) as table, _arrow_errors(f"{file} is broken"):
+                yield from self._read(table)
 
-        with self._open(file, pre_buffer=False) as table, _arrow_errors(f"{file} is broken"):
-            wanted = self._columns_to_read(table.schema_arrow.names)
-            schema = pa.schema([table.schema_arrow.field(name) for name in wanted])
-            metadata = table.metadata
-            size = sum(metadata.row_group(i).total_byte_size for i in range(table.num_row_groups))
-            rows = max(1, min(BATCH_ROWS, BATCH_BYTES * metadata.num_rows // max(size, 1)))
-            with ParquetWriter(target, schema, compression="lz4") as out:
-                for batch in table.iter_batches(rows, columns=wanted, use_threads=False):
-                    out.write_batch(batch)
-
-    def _groups(self) -> Iterator[RowGroup]:
-        for file in self.files():
-            file = file if self.folder is None else Path(self.folder) / file.name
-            with self._open(str(file)) as table:
-                self._columns_to_read(table.schema_arrow.names)
-                groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
-            for i, group in enumerate(groups):
-                if group.num_rows:
-                    yield RowGroup(str(file), i, group.total_byte_size)
-
-    def pieces(self, size: int) -> list[RowGroup]:
-        """Return the row groups, whatever `size`."""
-        groups = list(self._groups())
-        if not groups:
-            raise SourceError(f"{self.path} holds no rows")
+    def _groups(self) -> list[Part]:
+        groups = []
+        for file in map(str, self.files()):
+            with self._open(file) as table:
+                self.columns_to_read(table.schema_arrow.names)
+                for i in range(table.num_row_groups):
+                    group = table.metadata.row_group(i)
+                    if group.num_rows:
+                        groups.append(Part(file, i, group.total_byte_size, 0))
         return groups
 
-    def weight(self, piece: RowGroup) -> int:
-        return piece.size
+    def pieces(self, size: int) -> list[Any]:
+        """Return the row groups, whatever `size`."""
+        if self.scratch is None and (groups := self._groups()):
+            return groups
+        return super().pieces(size)
 
-    def batches(self, piece: RowGroup) -> Iterator[tuple[pa.RecordBatch, int, str]]:
-        first = 0
-        where = f"{piece.file}, row group {piece.number}"
+    def batches(self, piece: Part) -> Iterator[Batch]:
+        if self.scratch is not None:
+            yield from super().batches(piece)
+            return
+        first, where = 0, f"{piece.file}, row group {piece.number}"
         with self._open(piece.file) as table, _arrow_errors(f"{where} is broken"):
-            columns = self._columns_to_read(table.schema_arrow.names)
-            for batch in table.iter_batches(
-                self.batch_rows, row_groups=[piece.number], columns=columns, use_threads=False
-            ):
-                yield batch, first, f"{where}: row"
+            for batch in self._read(table, row_groups=[piece.number]):
+                yield as_batch(batch, first, f"{where}: row")
                 first += batch.num_rows
 
-    def _open(self, file: str, **settings: Any) -> ParquetFile:
-        from pyarrow.parquet import ParquetFile
+    def _read(self, table: parquet.ParquetFile, **groups: Any) -> Iterator[pa.RecordBatch]:
+        columns = self.columns_to_read(table.schema_arrow.names)
+        rows = max(1, min(BATCH_ROWS, BATCH_BYTES // (8 * len(columns))))
+        return table.iter_batches(rows, columns=columns, use_threads=False, **groups)
+
+    def _open(self, file: str, **settings: Any) -> parquet.ParquetFile:
+        from pyarrow import parquet
 
         with _arrow_errors(f"{file} is not a whole Parquet file"):
-            return ParquetFile(file, **settings)
+            return parquet.ParquetFile(file, **settings)
 
 
 @dataclass(eq=False, kw_only=True)
-class Parquet(ParquetTable, TextTable):
+class Parquet(ParquetFile, TextRecords):
     """A table of Parquet with a text column."""
 
     format = "parquet"

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage import sources
-from storage.sources.tables import jsonl
 from tests.helpers.sources import MATRICES, consumed, documents_of, save_matrix, whole_or_refused
 
 pytestmark = pytest.mark.slow
@@ -54,24 +53,6 @@ def test_any_bytes_are_documents_or_refused(tmp_path, lines, size):
     outcome = whole_or_refused(read, size)
     assert outcome != "refused at length"
     assert outcome == whole_or_refused(read, 10**9)
-
-
-COLONS = st.text(st.sampled_from('a:"\\{},\n\u20ac\ud800'), max_size=6)
-FLAT = st.lists(
-    st.tuples(COLONS, st.none() | st.booleans() | st.integers() | st.floats() | COLONS), max_size=4
-)
-
-
-@FUZZ
-@given(pairs=FLAT, escaped=st.booleans(), end=st.sampled_from([b"", b" ", b"}", b":"]))
-def test_a_line_has_the_same_fields_by_either_parser(pairs, escaped, end):
-    """orjson's answer is used where it is json's, down to the types; names may come twice."""
-    fields = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in pairs)
-    line = f"{{{fields}}}".replace(":", "\\u003a" if escaped else ":", 1).encode() + end
-    found = jsonl._parse_flat(line)
-    if found is not None:
-        pairs = json.loads(line, parse_constant=str, object_pairs_hook=list)
-        assert repr(list(found.items())) == repr(pairs)
 
 
 @FUZZ

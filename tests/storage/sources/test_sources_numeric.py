@@ -60,11 +60,13 @@ def read_all(path, scratch, settings):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz", ".parquet"])
-def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, suffix):
-    source = find(write(frame, tmp_path / f"table{suffix}"), **options()).prepare(tmp_path)
+def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, monkeypatch, suffix):
+    found = find(write(frame, tmp_path / f"table{suffix}"), **options())
     want = expected(frame)
-    assert list(source.feature_names) == list(want.columns)
     for size in (1 << 20, 300):
+        monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", size)
+        source = found.prepare(tmp_path / f"scratch-{size}")
+        assert list(source.feature_names) == list(want.columns)
         rows = [source.read(piece) for piece in source.pieces(size)]
         assert len(rows) > 1 or size > 300
         X = np.concatenate([part.X.toarray() for part in rows])
@@ -176,11 +178,13 @@ def test_a_column_of_lists_is_told_what_it_must_be(tmp_path):
 
 
 def test_a_wide_table_is_surveyed_in_small_batches(tmp_path):
-    table = pa.table({f"c{j}": np.arange(60.0) for j in range(3000)})
+    table = pa.table({f"c{j}": np.arange(400.0) for j in range(3000)})
     pa.parquet.write_table(table, tmp_path / "t.parquet")
     source = find(tmp_path / "t.parquet", columns="*", missing="mean")
-    assert source.batch_rows == (4 << 20) // (8 * 3000)
-    assert source.prepare(tmp_path).batch_rows == source.batch_rows
+    for ready in (source, source.prepare(tmp_path)):
+        batches = [batch.length for piece in ready.pieces(1) for batch in ready.batches(piece)]
+        assert batches == [174, 174, 52]
+    assert 174 == (4 << 20) // (8 * 3000)
 
 
 def test_columns_far_larger_than_the_others_are_named(frame, tmp_path):
