@@ -15,10 +15,10 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.atoms.jgsc import JGSC as JGSC
     from bigfs.selectors.atoms.jgsc import RJGSC as RJGSC
     from bigfs.selectors.base.estimator import Selector as Selector
-    from bigfs.selectors.greedy.joint_information import CMIM as CMIM
-    from bigfs.selectors.greedy.joint_information import JMI as JMI
-    from bigfs.selectors.greedy.mrmr import MRMR as MRMR
-    from bigfs.selectors.greedy.mrmr import RRPC as RRPC
+    from bigfs.selectors.greedy.criteria import CMIM as CMIM
+    from bigfs.selectors.greedy.criteria import JMI as JMI
+    from bigfs.selectors.greedy.criteria import MRMR as MRMR
+    from bigfs.selectors.greedy.criteria import RRPC as RRPC
     from bigfs.selectors.images.smr import SMR as SMR
     from bigfs.selectors.penalty_path.sparse_regression import DLSR as DLSR
     from bigfs.selectors.penalty_path.sparse_regression import L1SVM as L1SVM

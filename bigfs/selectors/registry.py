@@ -238,17 +238,19 @@ METHODS: dict[str, Method] = {
         "scores.targets:Variance", "variance of each feature, unsupervised", **UNSUPERVISED
     ),
     "mrmr": Method(
-        "greedy.mrmr:MRMR", "minimum redundancy, maximum relevance, by mutual information"
+        "greedy.criteria:MRMR", "minimum redundancy, maximum relevance, by mutual information"
     ),
     "mrmr-f": Method(
-        "greedy.mrmr:MRMR",
+        "greedy.criteria:MRMR",
         "minimum redundancy, maximum relevance, by F statistics and correlations",
         parameters={"relevance": "f"},
         targets=("class", "real"),
     ),
-    "rrpc": Method("greedy.mrmr:RRPC", "relevance and redundancy by correlations, for few labels"),
+    "rrpc": Method(
+        "greedy.criteria:RRPC", "relevance and redundancy by correlations, for few labels"
+    ),
     "jmi": Method(
-        "greedy.joint_information:JMI", "joint mutual information with each feature chosen before"
+        "greedy.criteria:JMI", "joint mutual information with each feature chosen before"
     ),
     "relieff": Method(
         "scores.relieff:ReliefF", "differences between near samples of other classes", pairs=1
@@ -284,7 +286,7 @@ METHODS: dict[str, Method] = {
         **ON_GRAPH,
     ),
     "cmim": Method(
-        "greedy.joint_information:CMIM",
+        "greedy.criteria:CMIM",
         "least information that a feature adds to one chosen before",
     ),
 }

@@ -154,19 +154,18 @@ n_features_in_ : int
 feature_names_in_ : ndarray of shape (`n_features_in_`,)
     Names of the features, where X is a data frame whose column names are strings.
 """,
-    "greedy_scores": """\
+    "greedy": """\
 scores_ : ndarray of shape (n_features,)
     1 − k/m for the feature that was chosen after k others out of m, and 0 for the others.
-""",
-    "greedy_selected": """\
+criterion_ : ndarray of shape (n_selected,)
+    Value of the criterion of each chosen feature when it was chosen. The first one is its
+    relevance, or its mutual information with the class.
 selected_ : ndarray of shape (n_selected,)
     Indices of the chosen features, in the order of the choices. Of equal ones the first is
     chosen.
 support_ : ndarray of shape (n_features,)
     Mask of the chosen features.
 %(features_in)s
-""",
-    "greedy_result": """\
 result_ : bigfs.result.Result
     Status and history. `stats` has the numbers of passes over X and of gathered columns.
 """,

@@ -12,7 +12,7 @@ was gathered nor on the tiles.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,8 @@ from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, Status, iterate
 from bigfs.selectors.base.estimator import BYTES_PER_ENTRY, Selector, map_all_columns
+from bigfs.selectors.greedy.correlations import Correlations
+from bigfs.selectors.scores.bins import Information
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 MEMORY_SHARE = 0.1  # for the gathered columns
@@ -31,26 +33,11 @@ AHEAD = 256  # columns gathered at once, at least; later as many as there are
 LARGE_SHARE = 0.125  # of the non-zeros: columns that hold more are not gathered batch by batch
 
 
-class Pairs(Protocol):
-    """Computes the terms t_ji. It travels to the workers."""
-
-    line_bytes: ClassVar[int]  # of a line, per sample
-
-    def prepare(self, block: Any) -> sp.csc_array:
-        """Return the columns of a block as `lines` and `terms` take them."""
-
-    def lines(self, Z: sp.csc_array) -> AnyArray:
-        """Return prepared columns as lines, one number per sample (columns × n)."""
-
-    def terms(self, Z: sp.csc_array, lines: AnyArray, skipped: IntArray) -> FloatArray:
-        """Return the terms of prepared columns with all lines but the first `skipped` ones."""
-
-
 class Problem(NamedTuple):
     """What a criterion is made of."""
 
     relevance: FloatArray  # (d,) R of each feature
-    pairs: Pairs
+    pairs: Correlations | Information
     largest: FloatArray | float = 0.0  # (d,) no term of a feature is larger, where terms add to J
 
 
@@ -69,13 +56,13 @@ class GreedySelector(Selector):
     A subclass writes `_prepare`, and `_criterion` for its J.
     """
 
-    _least = False  # whether a total is the least of the terms, and not their sum
+    _least = False  # whether a total is the least of R and the terms, and not the sum of these
 
     def _fit(self, X: Matrix, y: Any) -> None:
         d = X.shape[1]
         m = self._count(d)
         problem = self._prepare(X, y)
-        columns = _Columns(X, problem.pairs)
+        columns = _Columns(X, problem.pairs, m)
 
         def step(state: Greedy) -> Greedy:
             return self._step(state, problem, columns)
@@ -84,7 +71,7 @@ class GreedySelector(Selector):
             s = len(state.selected)
             return {"features": s, "gathered": columns.count, "left": m - s}
 
-        totals = self._first_totals(problem.relevance)
+        totals = problem.relevance.copy() if self._least else np.zeros(d)
         start = Greedy(np.empty(0, np.int64), np.empty(0), totals, np.zeros(d, np.int64))
         result = iterate(
             *(step, start),
@@ -110,9 +97,6 @@ class GreedySelector(Selector):
         self, problem: Problem, totals: FloatArray, pending: IntArray, s: int
     ) -> FloatArray:
         """Return J from the totals of s terms, or an upper bound where `pending` are missing."""
-
-    def _first_totals(self, relevance: FloatArray) -> FloatArray:
-        return np.zeros_like(relevance)
 
     def _step(self, state: Greedy, problem: Problem, columns: _Columns) -> Greedy:
         """Choose the feature of largest J, the first one of several."""
@@ -182,13 +166,14 @@ class GreedySelector(Selector):
 class _Columns:
     """The prepared columns that are gathered in memory, and passes over those that are not."""
 
-    def __init__(self, X: Matrix, pairs: Pairs) -> None:
+    def __init__(self, X: Matrix, pairs: Correlations | Information, m: int) -> None:
         self.X, self.pairs = X, pairs
         self.nnz = X.stats.nnz
         self.position = np.full(X.shape[1], -1, dtype=np.int64)  # −1: not gathered
         self.Z: Any = None
         self.count = 0
         self.max_lines = max(1, MAX_LINE_BYTES // (pairs.line_bytes * X.shape[0]))
+        self.room = min(self.max_lines, m)
         # lines by the number of their part, with how many there are: the first part, which every
         # late feature needs, and the last one, which grows
         self._kept: dict[int, tuple[AnyArray, int]] = {}
@@ -224,12 +209,8 @@ class _Columns:
         lines, count = self._kept.get(part, (np.empty((0, 0)), 0))
         if stop - start > count:
             new = self._read_lines(selected[start + count : stop])
-            if stop - start > len(lines):
-                size = min(2 * (stop - start), self.max_lines)
-                room = np.empty((size, new.shape[1]), new.dtype)
-                if count:
-                    room[:count] = lines[:count]
-                lines = room
+            if not count:
+                lines = np.empty((self.room, new.shape[1]), new.dtype)
             lines[count : stop - start] = new
             self._kept[part] = lines, stop - start
         return lines[first - start : stop - start]
@@ -278,6 +259,8 @@ def _add(
             totals[j] = min(totals[j], terms[k, i]) if least else totals[j] + terms[k, i]
 
 
-def _terms_of_block(block: Any, start: int, stop: int, pairs: Pairs, lines: AnyArray) -> FloatArray:
+def _terms_of_block(
+    block: Any, start: int, stop: int, pairs: Correlations | Information, lines: AnyArray
+) -> FloatArray:
     """Return the terms of a tile of columns with all lines (width × lines)."""
     return pairs.terms(pairs.prepare(block), lines, np.zeros(stop - start, dtype=np.int64))

@@ -2,13 +2,16 @@
 pass over the columns.
 
     I(x_j; y) = Σ_bc p(b, c) log( p(b, c) / (p(b) p(c)) )      b: a bin of x_j's values, c: a class
+    I(x_j; v | u) = Σ_buv p(b, u, v) log( p(b, u, v) p(u) / (p(b, u) p(u, v)) )
     Gini gain = i(S) − min_v [ |L_v|/n i(L_v) + |R_v|/n i(R_v) ],      i = 1 − Σ_c p_c²,
                 L_v = {x_j ≤ v}, R_v = {x_j > v}
+
+Only the non-zero entries of x_j are visited.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,36 +23,12 @@ from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import MANY, Cost, Selector, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.base.parameters import COUNT
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 DENSE_BINS = 10  # of "auto" for a matrix of which at least half of the values are stored
 
 
-class _ByColumn(Selector):
-    """Base of the scores from a column's values and the classes of its samples."""
-
-    _largest_tried = MANY
-
-    def _fit(self, X: Matrix, y: Labels) -> None:
-        classes, codes = at_least_two(y)
-        parameters = (codes, len(classes), *self._parameters(X))
-        self.scores_ = np.concatenate(
-            map_all_columns(X, self._score_block, *parameters, label="scores")
-        )
-
-    def _parameters(self, X: Matrix) -> tuple[Any, ...]:
-        """Return the further arguments of `_score_block`."""
-        return ()
-
-    @staticmethod
-    @abstractmethod
-    def _score_block(
-        block: Any, start: int, stop: int, codes: IntArray, n_classes: int, *parameters: Any
-    ) -> FloatArray:
-        """Return the scores of the block's columns."""
-
-
-class MutualInformation(_ByColumn):
+class MutualInformation(Selector):
     """Score each feature by its mutual information with the class, after binning its values.
 
     Zero is a bin of its own. The other values of a feature are cut into `n_bins` bins of equal
@@ -99,28 +78,21 @@ class MutualInformation(_ByColumn):
 
     n_bins: int | str = "auto"
 
+    _largest_tried = MANY
     _cost = Cost("1", "d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_bins": [*COUNT, StrOptions({"auto"})],
     }
 
-    def _parameters(self, X: Matrix) -> tuple[Any, ...]:
-        return (count_bins(self._allowed(X), self.n_bins),)
-
-    @staticmethod
-    def _score_block(
-        block: Any, start: int, stop: int, codes: IntArray, n_classes: int, *parameters: Any
-    ) -> FloatArray:
-        Z = labeled_columns(block, codes)
-        scores = np.empty(Z.shape[1])
-        (n_bins,) = parameters
-        _mutual_information(
-            Z.indptr, Z.indices, Z.data, codes, _class_sizes(codes, n_classes), n_bins, scores
-        )
-        return scores
+    def _fit(self, X: Matrix, y: Labels) -> None:
+        classes, codes = at_least_two(y)
+        n_bins = count_bins(self._allowed(X), self.n_bins)
+        information = Information(codes, len(classes), n_bins)
+        parts = map_all_columns(X, _with_class, information, label="scores")
+        self.scores_ = np.concatenate(parts)
 
 
-class Gini(_ByColumn):
+class Gini(Selector):
     """Score each feature by the decrease of Gini impurity at its best threshold.
 
     A sample goes left if its value is at most the threshold, and right if it is greater. Unlabeled
@@ -166,16 +138,24 @@ class Gini(_ByColumn):
     array([0.23, 0.13, 0.33, 0.33])
     """
 
+    _largest_tried = MANY
     _cost = Cost("1", "d")
 
-    @staticmethod
-    def _score_block(
-        block: Any, start: int, stop: int, codes: IntArray, n_classes: int, *parameters: Any
-    ) -> FloatArray:
-        Z = labeled_columns(block, codes)
-        scores = np.empty(Z.shape[1])
-        _gini_decrease(Z.indptr, Z.indices, Z.data, codes, _class_sizes(codes, n_classes), scores)
-        return scores
+    def _fit(self, X: Matrix, y: Labels) -> None:
+        classes, codes = at_least_two(y)
+        sizes = np.bincount(codes[codes >= 0], minlength=len(classes))
+        self.scores_ = np.concatenate(map_all_columns(X, _gini, codes, sizes, label="scores"))
+
+
+def _with_class(block: Any, start: int, stop: int, information: Information) -> FloatArray:
+    return information.with_class(information.prepare(block))
+
+
+def _gini(block: Any, start: int, stop: int, codes: IntArray, sizes: IntArray) -> FloatArray:
+    Z = labeled_columns(block, codes)
+    scores = np.empty(Z.shape[1])
+    _gini_decrease(Z.indptr, Z.indices, Z.data, codes, sizes, scores)
+    return scores
 
 
 def count_bins(X: Matrix, n_bins: int | str) -> int:
@@ -194,9 +174,78 @@ def labeled_columns(block: Any, codes: IntArray) -> sp.csc_array:
     return sp.csc_array((Z.data[kept].astype(np.float64), (rows, columns)), shape=Z.shape)
 
 
-def _class_sizes(codes: IntArray, n_classes: int) -> IntArray:
-    sizes: IntArray = np.bincount(codes[codes >= 0], minlength=n_classes)
-    return sizes
+@dataclass(frozen=True)
+class Information:
+    """Terms I(x_j; x_i), or I(x_j; y | x_i) if `conditional`, in nats, of binned features.
+
+    Zero is a bin of its own, and its number is `n_bins`.
+    """
+
+    codes: IntArray  # (n,) the classes y, −1 for an excluded sample
+    n_classes: int
+    n_bins: int  # of the non-zero values
+    conditional: bool = False
+    line_bytes: ClassVar[int] = 4
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many values the condition u and the variable v have."""
+        bins = self.n_bins + 1
+        return (bins, self.n_classes) if self.conditional else (1, bins)
+
+    def prepare(self, block: Any) -> sp.csc_array:
+        """Return the columns of a block with the number of the bin in place of each value."""
+        Z = labeled_columns(block, self.codes)
+        bins = np.zeros(Z.nnz, dtype=np.min_scalar_type(self.n_bins))
+        _fill_bins(Z.indptr, Z.data, self.n_bins, bins)
+        return sp.csc_array((bins, Z.indices, Z.indptr), shape=Z.shape)
+
+    def lines(self, Z: sp.csc_array) -> IntArray:
+        """Return the number of (u, v) of each sample, −1 for an excluded one, then their counts."""
+        (n, width), bins = Z.shape, self.n_bins + 1
+        c = self.n_classes if self.conditional else 1
+        is_included = self.codes >= 0
+        y = np.where(is_included, self.codes, 0) if self.conditional else np.zeros(n, np.int64)
+        columns = np.repeat(np.arange(width), np.diff(Z.indptr))
+        uv = Z.data * np.int64(c) + y[Z.indices]
+        counts = np.bincount(columns * bins * c + uv, minlength=width * bins * c)
+        counts = counts.reshape(width, bins, c)
+        # an included sample without an entry has a zero
+        counts[:, self.n_bins] = np.bincount(y[is_included], minlength=c) - counts.sum(axis=1)
+        lines = np.empty((width, n + bins * c), dtype=np.int32)
+        lines[:, :n] = np.where(is_included, self.n_bins * c + y, -1)
+        lines[columns, Z.indices] = uv
+        lines[:, n:] = counts.reshape(width, bins * c)
+        return lines
+
+    def terms(self, Z: sp.csc_array, lines: IntArray, skipped: IntArray) -> FloatArray:
+        """Return the information of columns and lines."""
+        return self._fill(Z, lines, skipped, self.shape)
+
+    def with_class(self, Z: sp.csc_array) -> FloatArray:
+        """Return I(x_j; y) of prepared columns."""
+        sizes = np.bincount(self.codes[self.codes >= 0], minlength=self.n_classes)
+        y = np.append(self.codes, sizes)[None].astype(np.int32)
+        no_skip = np.zeros(Z.shape[1], dtype=np.int64)
+        return self._fill(Z, y, no_skip, (1, self.n_classes))[:, 0]
+
+    def entropy(self, Z: sp.csc_array) -> FloatArray:
+        """Return the entropy H(x_j) of prepared columns."""
+        counts = np.zeros((Z.shape[1], self.n_bins + 1))
+        columns = np.repeat(np.arange(Z.shape[1]), np.diff(Z.indptr))
+        np.add.at(counts, (columns, Z.data), 1)
+        n = np.count_nonzero(self.codes >= 0)
+        counts[:, self.n_bins] = n - np.diff(Z.indptr)
+        share = counts / n
+        logs = np.log(share, out=np.zeros_like(share), where=share > 0)
+        return -(share * logs).sum(axis=1)
+
+    def _fill(
+        self, Z: sp.csc_array, lines: AnyArray, skipped: IntArray, shape: tuple[int, int]
+    ) -> FloatArray:
+        out = np.zeros((Z.shape[1], len(lines)))
+        _fill_information(Z.indptr, Z.indices, Z.data, self.n_bins, lines, *shape, skipped, out)
+        return out
 
 
 @njit(nogil=True, cache=True)
@@ -211,7 +260,7 @@ def _bin_of(x: float, low: float, width: float, n_bins: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def fill_bins(indptr: IntArray, values: FloatArray, n_bins: int, bins: IntArray) -> None:
+def _fill_bins(indptr: IntArray, values: FloatArray, n_bins: int, bins: IntArray) -> None:
     """Fill in the bin of each value among those of its column."""
     for j in range(len(indptr) - 1):
         first, last = indptr[j], indptr[j + 1]
@@ -223,35 +272,41 @@ def fill_bins(indptr: IntArray, values: FloatArray, n_bins: int, bins: IntArray)
 
 
 @njit(nogil=True, cache=True)
-def _mutual_information(
+def _fill_information(
     indptr: IntArray,
     rows: IntArray,
-    values: FloatArray,
-    codes: IntArray,
-    sizes: IntArray,
+    bins: IntArray,
     n_bins: int,
-    scores: FloatArray,
+    lines: IntArray,
+    n_u: int,
+    n_v: int,
+    skipped: IntArray,
+    out: FloatArray,
 ) -> None:
-    n = sizes.sum()
+    """Fill in I(x_j; v | u), where a line holds u · n_v + v of each sample, then their counts."""
+    first = lines.shape[1] - n_u * n_v
+    margins = np.zeros(n_u * n_v)
+    counts = np.zeros((n_bins + 1, n_u * n_v))
     for j in range(len(indptr) - 1):
-        first, last = indptr[j], indptr[j + 1]
-        low, width = 0.0, 0.0
-        if first < last:
-            low = np.float64(values[first:last].min())
-            width = (np.float64(values[first:last].max()) - low) / n_bins
-        counts = np.zeros((n_bins + 1, len(sizes)))  # bins × classes; the last bin is zero
-        counts[n_bins] = sizes
-        for p in range(first, last):
-            b = _bin_of(np.float64(values[p]), low, width, n_bins)
-            counts[b, codes[rows[p]]] += 1
-            counts[n_bins, codes[rows[p]]] -= 1
-        information = 0.0
-        for b in range(n_bins + 1):
-            in_bin = counts[b].sum()
-            for c in range(len(sizes)):
-                if counts[b, c] > 0:
-                    information += counts[b, c] * np.log(counts[b, c] * n / (in_bin * sizes[c]))
-        scores[j] = max(information / n, 0.0)
+        for i in range(skipped[j], len(lines)):
+            margins[:] = lines[i, first:]
+            counts[:] = 0
+            counts[n_bins] = margins
+            for p in range(indptr[j], indptr[j + 1]):
+                uv = lines[i, rows[p]]
+                counts[bins[p], uv] += 1
+                counts[n_bins, uv] -= 1
+            information = 0.0
+            for u in range(n_u):
+                in_u = margins[u * n_v : (u + 1) * n_v].sum()
+                for b in range(n_bins + 1):
+                    in_bin = counts[b, u * n_v : (u + 1) * n_v].sum()
+                    for uv in range(u * n_v, (u + 1) * n_v):
+                        if counts[b, uv] > 0:
+                            information += counts[b, uv] * np.log(
+                                counts[b, uv] * in_u / (in_bin * margins[uv])
+                            )
+            out[j, i] = max(information / margins.sum(), 0.0)
 
 
 @njit(nogil=True, cache=True)

@@ -12,7 +12,8 @@ import storage
 from bigfs import CMIM, JMI, MRMR, RRPC, Matrix
 from bigfs.engine import NotEnoughMemory
 from bigfs.result import Status, observed
-from bigfs.selectors.greedy import pair_terms, search
+from bigfs.selectors.greedy import search
+from bigfs.selectors.greedy.correlations import Correlations
 from tests.helpers.fitting import MemoryCheckpoint
 from tests.helpers.stores import write_svmlight
 
@@ -179,8 +180,8 @@ GREEDY = [
 def test_lines_of_the_last_part_are_made_once_while_it_grows(sample, monkeypatch):
     X = sample[0]
     monkeypatch.setattr(search, "MAX_LINE_BYTES", 3 * 8 * len(X))
-    pairs = pair_terms.Correlations(np.zeros(len(X), dtype=np.int64))
-    columns, read = search._Columns(Matrix.from_array(X), pairs), []
+    pairs = Correlations(np.zeros(len(X), dtype=np.int64))
+    columns, read = search._Columns(Matrix.from_array(X), pairs, 12), []
     read_lines = columns._read_lines
     monkeypatch.setattr(columns, "_read_lines", lambda c: read.extend(c) or read_lines(c))
     steps = ((1, 0, 1), (3, 0, 3), (4, 3, 4), (6, 0, 3), (6, 3, 6), (6, 4, 6), (8, 6, 8))

@@ -1,14 +1,20 @@
-"""Relevance against redundancy, feature by feature: mRMR and RRPC.
+"""Features chosen one by one, by their relevance and their terms with those chosen before.
 
-    choose argmax_j  R_j − (1/s) Σ_{i∈S} t_ji        difference   [Peng, Long, Ding 2005]
-    choose argmax_j  R_j / ((1/s) Σ_{i∈S} t_ji)      quotient     [Ding, Peng 2005, Table 1]
+    mRMR   choose argmax_j  R_j − (1/s) Σ_{i∈S} t_ji        difference   [Peng, Long, Ding 2005]
+           choose argmax_j  R_j / ((1/s) Σ_{i∈S} t_ji)      quotient     [Ding, Peng 2005, Table 1]
+    RRPC   choose argmax_j  η_j − (1/s) Σ_{i∈S} |ρ(x_j, x_i)|            [Xu and others 2017]
+    JMI    choose argmax_j  (1/s) Σ_{i∈S} I(x_j; y | x_i)                [Yang, Moody 1999]
+    CMIM   choose argmax_j  min( I(x_j; y), min_{i∈S} I(x_j; y | x_i) )  [Fleuret 2004]
 
-S holds the s features chosen so far. R_j is the relevance of feature j, and t_ji its redundancy
-with feature i:
+S holds the s features chosen so far, and the first one has the largest relevance. That of mRMR and
+its redundancy t_ji of two features are
 
     mutual information   R_j = I(x_j; y),  t_ji = I(x_j; x_i)    on binned values
     F                    R_j = F statistic of the target,  t_ji = |ρ(x_j, x_i)|
-    RRPC                 R_j = correlation with the labels,  t_ji = |ρ(x_j, x_i)| over all samples
+
+η_j is the correlation with the labels, and ρ is over all samples. The joint mutual information
+Σ_i I(x_j, x_i; y) of Yang and Moody differs from JMI's sum by Σ_i I(x_i; y), which is the same for
+every j. I(x_j; y | x_i) is at most the entropy of x_j, which bounds JMI from above.
 """
 
 from __future__ import annotations
@@ -19,19 +25,22 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils._param_validation import StrOptions
 
+from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import TARGETS, Labels, at_least_two, is_real, real_target
 from bigfs.selectors.base.parameters import COUNT
-from bigfs.selectors.greedy.pair_terms import Correlations, Information
+from bigfs.selectors.greedy.correlations import Correlations
 from bigfs.selectors.greedy.search import GreedySelector, Problem
-from bigfs.selectors.scores.bins import count_bins
+from bigfs.selectors.scores.bins import Information, count_bins
 from bigfs.selectors.scores.classes import ANOVA, Fisher
 from bigfs.selectors.scores.targets import regression_f
 from bigfs.types import FloatArray
 
 LARGEST = 1e12  # of F, so that redundancy decides among features that explain the target wholly
 SMALLEST = 1e-12  # a mean redundancy below this one counts as this one in a quotient
+SLACK = 1 + 1e-9  # of an upper bound, for rounding
+BINS: dict[str, list[Any]] = {"n_bins": [*COUNT, StrOptions({"auto"})]}
 
 
 class MRMR(GreedySelector):
@@ -63,12 +72,7 @@ class MRMR(GreedySelector):
 
     Attributes
     ----------
-    %(greedy_scores)s
-    criterion_ : ndarray of shape (n_selected,)
-        Value of the criterion of each chosen feature when it was chosen. The first one is its
-        relevance.
-    %(greedy_selected)s
-    %(greedy_result)s
+    %(greedy)s
 
     See Also
     --------
@@ -113,7 +117,7 @@ class MRMR(GreedySelector):
         "relevance": [StrOptions({"mutual-info", "f"})],
         "scheme": [StrOptions({"auto", "difference", "quotient"})],
         "target": [StrOptions(TARGETS)],
-        "n_bins": [*COUNT, StrOptions({"auto"})],
+        **BINS,
     }
 
     @property
@@ -142,9 +146,7 @@ class MRMR(GreedySelector):
             anova = ANOVA()
             anova._fit(X, y)
             return Problem(np.minimum(anova.scores_, LARGEST), Correlations(y.codes))
-        n_bins = count_bins(self._allowed(X), self.n_bins)
-        problem, _ = information_problem(X, y, n_bins, conditional=False)
-        return problem
+        return information_problem(X, y, count_bins(self._allowed(X), self.n_bins), False)
 
     def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
         of_one_unit = self.relevance == "mutual-info"
@@ -166,12 +168,7 @@ class RRPC(GreedySelector):
 
     Attributes
     ----------
-    %(greedy_scores)s
-    criterion_ : ndarray of shape (n_selected,)
-        Value of the criterion of each chosen feature when it was chosen. The first one is its
-        relevance.
-    %(greedy_selected)s
-    %(greedy_result)s
+    %(greedy)s
 
     See Also
     --------
@@ -219,16 +216,132 @@ class RRPC(GreedySelector):
         return problem.relevance - totals / s
 
 
-def information_problem(
-    X: Matrix, y: Labels, n_bins: int, *, conditional: bool
-) -> tuple[Problem, FloatArray]:
-    """Return the problem of a criterion of information, and the entropy of each binned feature."""
+class _JointInformation(GreedySelector):
+    """Base of the criteria of I(x_j; y | x_i)."""
+
+    n_bins: int | str = "auto"
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = BINS
+
+    def _prepare(self, X: Matrix, y: Labels) -> Problem:
+        return information_problem(X, y, count_bins(self._allowed(X), self.n_bins), True)
+
+
+class JMI(_JointInformation):
+    """Choose features one by one, each of the largest joint mutual information with the others.
+
+    Joint mutual information [1]_ asks how much a feature and each of those chosen before say about
+    the class together. Unlike `MRMR` it sees features that help only together. Unlabeled samples of
+    a store are left out.
+
+    Parameters
+    ----------
+    %(select)s
+    %(n_bins)s
+
+    Attributes
+    ----------
+    %(greedy)s
+
+    See Also
+    --------
+    CMIM : The least information that a feature adds to another, in place of the mean.
+    MRMR : Relevance against redundancy.
+
+    Notes
+    -----
+    With s features i chosen before, the next one maximizes::
+
+        (1/s) Σ_i I(x_j; y | x_i)
+
+    This differs from the mean of I(x_j, x_i; y) by a number that is the same for every feature. The
+    bins are those of `MutualInformation`.
+
+    References
+    ----------
+    .. [1] Yang and Moody, "Data visualization and feature selection: new algorithms for nongaussian
+       data", NIPS 1999.
+    .. [2] Brown, Pocock, Zhao and Luján, "Conditional likelihood maximisation: a unifying framework
+       for information theoretic feature selection", Journal of Machine Learning Research 13, 2012.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import JMI
+    >>> X, y = load_iris(return_X_y=True)
+    >>> JMI(n_features_to_select=3).fit(X, y).selected_
+    array([3, 0, 2])
+    """
+
+    _cost = Cost("1 to m", "d + columns")
+
+    def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
+        return (totals + np.where(pending > 0, pending * problem.largest * SLACK, 0)) / s
+
+
+class CMIM(_JointInformation):
+    """Choose features one by one, each of which adds information to every one before.
+
+    Conditional mutual information maximization [1]_ scores a feature by the least information that
+    it adds to one of those chosen before. Unlabeled samples are left out.
+
+    Parameters
+    ----------
+    %(select)s
+    %(n_bins)s
+
+    Attributes
+    ----------
+    %(greedy)s
+
+    See Also
+    --------
+    JMI : The mean of what a feature adds, in place of the least.
+    MRMR : Relevance against redundancy.
+
+    Notes
+    -----
+    With features i chosen before, the next one maximizes::
+
+        min( I(x_j; y), min_i I(x_j; y | x_i) )
+
+    The value of a feature can only fall, so only features near the best are compared. The bins are
+    those of `MutualInformation`. Fleuret's features are binary, as those of sparse data are here.
+
+    References
+    ----------
+    .. [1] Fleuret, "Fast binary feature selection with conditional mutual information", Journal of
+       Machine Learning Research 5, 2004.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import CMIM
+    >>> X, y = load_iris(return_X_y=True)
+    >>> CMIM(n_features_to_select=3).fit(X, y).selected_
+    array([3, 0, 2])
+    """
+
+    _cost = Cost("1 to m", "d + columns")
+    _least = True
+
+    def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
+        return totals.copy()
+
+
+def information_problem(X: Matrix, y: Labels, n_bins: int, conditional: bool) -> Problem:
+    """Return the problem of a criterion of information. No term is above the entropy."""
     classes, codes = at_least_two(y)
     pairs = Information(codes, len(classes), n_bins, conditional)
+    engine.require_memory(
+        4 * 8 * (n_bins + 1) * int(np.prod(pairs.shape)),
+        f"a table of {n_bins + 1} bins per feature",
+    )
     parts = map_all_columns(X, _relevance, pairs, label="mutual information")
     information, entropy = np.concatenate(parts).T
-    return Problem(information, pairs), entropy
+    return Problem(information, pairs, entropy)
 
 
 def _relevance(block: Any, start: int, stop: int, pairs: Information) -> FloatArray:
-    return pairs.relevance(pairs.prepare(block))
+    Z = pairs.prepare(block)
+    return np.column_stack([pairs.with_class(Z), pairs.entropy(Z)])
