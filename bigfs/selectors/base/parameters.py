@@ -31,6 +31,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "metric": [StrOptions({"cosine", "euclidean"})],
     "graph": [HasMethods("tocsr"), Neighbors, None],
     "weights": [StrOptions({"binary", "cosine", "heat"})],
+    "tol": NOT_NEGATIVE,
     "max_iter": COUNT,
     "solver": [StrOptions({"auto", "woodbury", "primal", "cg"})],
     "solver_tol": SHARE,
@@ -225,8 +226,9 @@ n_components : int or None, default=
     "embedding_result": """\
 result_ : bigfs.result.Result
     Status and history. Each record of the history has the objective, the number of features,
-    the violation and the residual of the ridge solve. The stats have the penalty, the plans of
-    the ridge solves and the passes over X.
+    the violation of stationarity over the working set ("violation") and over all features
+    ("gap"), and the residual of the ridge solve. The stats have the penalty, the plans of the
+    ridge solves and the passes over X.
 """,
     "atoms": """\
 n_atoms : int or None, default=

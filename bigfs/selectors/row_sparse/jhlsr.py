@@ -23,7 +23,7 @@ The row of L_H of a sample in no hyperedge is that of the identity: it adds Î¼â€
 
 The problem is convex in S and in w, but not in both, so that the run ends at a stationary point.
 
-`jhlsr_problem` has the step and the certificate, and `jhlsr_accelerated` a faster step.
+`jhlsr_problem` has the step and the certificate, and `accelerate` a faster step.
 """
 
 from __future__ import annotations
@@ -44,16 +44,15 @@ from bigfs.graph.hypergraph.hypergraph import (
 )
 from bigfs.graph.hypergraph.lasso import lasso_hyperedges
 from bigfs.graph.hypergraph.smoothness import Degrees, Smoothness
-from bigfs.linalg.ridge import SOLVERS, project_costs
-from bigfs.linalg.ridge.working_set import WorkingSet
+from bigfs.linalg.ridge import project_costs
 from bigfs.matrix import Matrix
 from bigfs.matrix.panels import strip_width
-from bigfs.result import iterate
-from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
-from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED
-from bigfs.selectors.row_sparse.jhlsr_accelerated import AcceleratedJHLSR
-from bigfs.selectors.row_sparse.jhlsr_problem import JHLSRProblem, measure
+from bigfs.selectors.base.parameters import COUNT, POSITIVE, SEED
+from bigfs.selectors.row_sparse.accelerate import AcceleratedJHLSR
+from bigfs.selectors.row_sparse.jhlsr_problem import JHLSRProblem
+from bigfs.selectors.row_sparse.rows import RowSparseSelector
 from bigfs.types import AnyArray
 
 # Bytes per member of a hyperedge (measured): the incidence, the samples of each hyperedge and what
@@ -62,7 +61,7 @@ HYPEREDGE_BYTES = 20
 MAKING_BYTES = 32
 
 
-class JHLSR(Selector):
+class JHLSR(RowSparseSelector):
     """Choose features by sparse regression that is smooth over a learned hypergraph.
 
     Joint hypergraph learning and sparse regression [1]_ works with all labels, few labels, or none.
@@ -210,55 +209,34 @@ class JHLSR(Selector):
         "n_components": COUNT,
         "random_state": SEED,
         "fit_intercept": ["boolean"],
-        "solver": [StrOptions({*SOLVERS, "auto"})],
         "accelerate": ["boolean"],
-        "tol": NOT_NEGATIVE,
     }
     _supervised = False
     _needs_one_scale = True
     _semi_supervised = True
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        before, allowed = X.passes, self._allowed(X)
+        allowed = self._allowed(X)
         self.mode_ = self._mode(y)
         T, labeled = self._response(allowed, y)
         self.hypergraph_ = self._hypergraph(allowed, y, T.shape[1])
-        weights = (float(self.mu), float(self.lam), float(self.gamma))
-        learn_w = self.variant == "joint"
-        smoothness = Smoothness(self.hypergraph_, self.degrees)
+        room = self._room(X, T.shape[1], self.hypergraph_.H.nnz, self.hypergraph_.shape[1])
         kind = AcceleratedJHLSR if self.accelerate else JHLSRProblem
-        working_set = WorkingSet(
-            X,
-            room=self._room(X, T.shape[1], self.hypergraph_.H.nnz, self.hypergraph_.shape[1]),
-            targets=T.shape[1],
-            solver=self.solver,
-            tol=self.solver_tol,
-            max_iter=self.solver_max_iter,
-            reduction=np.sqrt(self.tol),
-        )
-        forbidden = self._constraints.forbidden
-        target = "y" if self.mode_ != "unsupervised" else "the kernel of the samples"
         with kind(
-            *(X, T, labeled, smoothness, weights, learn_w, self.tol, forbidden, target),
+            X,
+            T,
+            labeled,
+            Smoothness(self.hypergraph_, self.degrees),
+            (float(self.mu), float(self.lam), float(self.gamma)),
+            learn_w=self.variant == "joint",
             fit_intercept=self.fit_intercept,
+            target="y" if self.mode_ != "unsupervised" else "the kernel of the samples",
+            **self._options(room=room, reduction=np.sqrt(self.tol)),
         ) as problem:
-            self.result_ = iterate(
-                lambda state: problem.step(state, working_set),
-                problem.start(),
-                measure=measure,
-                stop="gap",
-                tol=self.tol,
-                max_iter=self.max_iter,
-                name=type(self).__name__,
-            )
-            state = self.result_.value
-            self.scores_ = problem.scores(state, working_set)
+            state = self._solve(problem, problem.start())
         self.coef_, self.hyperedge_weights_ = state.S, state.w
         self.intercept_ = state.intercept if self.fit_intercept else np.zeros(T.shape[1])
-        self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(
-            plans=working_set.plans,
-            passes=X.passes - before,
             zero_hyperedges=int(np.sum(state.w == 0)),
             n_without_hyperedge=int(np.sum(self.hypergraph_.vertex_degrees == 0)),
         )

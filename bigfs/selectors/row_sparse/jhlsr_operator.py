@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,13 +35,15 @@ class HypergraphOperator(SampleOperator):
         c = mu * hypergraph.members.total_weights(w / hypergraph.edge_degrees)
         return cls(a + mu, hypergraph=hypergraph, root_degrees=smoothness.root(w), c=c)
 
-    def times_ones(self) -> FloatArray:
-        """Return M1 (n,)."""
+    @cached_property
+    def ones(self) -> FloatArray:
+        """M1 (n,)."""
         return np.asarray(self.apply(np.ones((len(self.root_degrees), 1)), overwrite=True)[:, 0])
 
-    def centered(self, M1: FloatArray) -> HypergraphOperator:
-        """Return the operator with a free intercept, from M1 (n,)."""
-        return replace(self, g=M1 / np.sqrt(M1.sum()))
+    @cached_property
+    def centered(self) -> HypergraphOperator:
+        """The operator with a free intercept."""
+        return replace(self, g=self.ones / np.sqrt(self.ones.sum()))
 
     @property
     def entries(self) -> int:

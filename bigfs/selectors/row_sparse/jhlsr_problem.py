@@ -23,17 +23,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.graph.hypergraph.smoothness import Smoothness, WeightStep, choose_weights
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SampleOperator, weighted_squares
 from bigfs.linalg.ridge.cg import STRIP, subtract_product
-from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.matrix.panels import ColumnStrips, strip_width
 from bigfs.result import Record
 from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
-from bigfs.selectors.row_sparse.rows import RowSparseProblem, inactive_scores
+from bigfs.selectors.row_sparse.rows import RowSparseProblem, inactive_scores, ridge_weights
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
@@ -42,7 +40,7 @@ EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
 class JHLSRState(NamedTuple):
     """The solution after some rounds, with its certificate."""
 
-    u: AnyArray  # (d,): infinite where a feature is inactive
+    theta: AnyArray  # (d,): λ/2u, 0 where a feature is inactive
     S: AnyArray  # d × r
     product: AnyArray  # d × r: Xᵀ(AᵀA + μL_H(w))XS, of the active features
     w: AnyArray  # (e,)
@@ -70,24 +68,23 @@ class JHLSRProblem(RowSparseProblem):
         labeled: AnyArray,
         smoothness: Smoothness,
         weights: tuple[float, float, float],
+        *,
         learn_w: bool,
-        tol: float,
-        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
-        target: str = "y",
-        fit_intercept: bool = False,
+        fit_intercept: bool,
+        **options: Any,
     ) -> None:
-        super().__init__(X, forbidden, target)
+        super().__init__(X, T.shape[1], **options)
         self.T, self.labeled, self.smoothness = T, labeled, smoothness
         height = max(T.shape[0], len(smoothness.hypergraph.members.sizes))
         self.width = strip_width(height, T.shape[1])
         # d × r, by strips of columns of the same width
         self.XtT = ColumnStrips.of(transposed_times(X, T), self.width)
         self.mu, self.lam, self.gamma = weights
-        self.learn_w, self.tol, self.fit_intercept = learn_w, tol, fit_intercept
+        self.learn_w, self.fit_intercept = learn_w, fit_intercept
         self.T_sums = np.asarray(T.sum(axis=0)).ravel()  # (r,)
-        first_w = smoothness.hypergraph.w
-        self.fixed_operator = None if learn_w else self.sample_operator(first_w)
-        self.fixed_centered: HypergraphOperator | None = None
+        self.fixed_operator: HypergraphOperator | None = None
+        if not learn_w:
+            self.fixed_operator = self.sample_operator(smoothness.hypergraph.w)
 
     def __enter__(self) -> Self:
         """Return the problem. Its temporary file is deleted when the block ends."""
@@ -97,27 +94,19 @@ class JHLSRProblem(RowSparseProblem):
         self.XtT.__exit__(*error)
 
     def sample_operator(self, w: AnyArray) -> HypergraphOperator:
-        """Return AᵀA + μL_H(w)."""
-        return HypergraphOperator.of(self.smoothness, self.labeled, self.mu, w)
-
-    def solved_operator(self, w: AnyArray) -> HypergraphOperator:
-        """Return the operator of the ridge system of S, with a free intercept if there is one."""
-        M = self.fixed_operator or self.sample_operator(w)
-        if not self.fit_intercept:
-            return M
-        centered = self.fixed_centered or M.centered(M.times_ones())
-        self.fixed_centered = centered if self.fixed_operator else None
-        return centered
+        """Return AᵀA + μL_H(w). Where w stays it is always the same object."""
+        return self.fixed_operator or HypergraphOperator.of(
+            self.smoothness, self.labeled, self.mu, w
+        )
 
     def start(self) -> JHLSRState:
         """Return the state at u = λ and the hypergraph's own weights."""
-        d = self.X.shape[1]
-        u = np.where(self.candidates, self.lam, np.inf)
-        S, w = np.zeros((d, self.T.shape[1])), self.smoothness.hypergraph.w
-        state = JHLSRState(u, S, np.zeros_like(S), w, np.inf, np.inf, np.inf, 0.0)
+        theta = np.where(self.candidates, 0.5, 0.0)
+        S, w = np.zeros((len(theta), self.T.shape[1])), self.smoothness.hypergraph.w
+        state = JHLSRState(theta, S, np.zeros_like(S), w, np.inf, np.inf, np.inf, 0.0)
         if not self.fit_intercept:
             return state
-        M1 = (self.fixed_operator or self.sample_operator(w)).times_ones()
+        M1 = self.sample_operator(w).ones
         return self.with_intercept(state, M1, self.X.T @ M1 / M1.sum(), self.T_sums)
 
     def with_intercept(
@@ -141,24 +130,31 @@ class JHLSRProblem(RowSparseProblem):
             return XtT
         return XtT - np.outer(state.means[start:stop][rows], self.T_sums)
 
-    def step(self, state: JHLSRState, working_set: WorkingSet) -> JHLSRState:
+    def step(self, state: JHLSRState) -> JHLSRState:
         """Run one round."""
-        S, residual = self.solve(state, working_set)
-        return self.complete(state, S, residual, working_set)
+        return self.complete(state, *self.solve(state))
 
-    def complete(
-        self, state: JHLSRState, S: AnyArray, residual: float, working_set: WorkingSet
-    ) -> JHLSRState:
+    def solve(self, state: JHLSRState) -> tuple[AnyArray, float]:
+        """Return the next S and the relative residual of its ridge system."""
+        M = self.sample_operator(state.w)
+        solution = self.working_set.solve_rhs(
+            M.centered if self.fit_intercept else M,
+            ridge_weights(self.lam, state.theta),
+            lambda rows: self.response(state, 0, len(state.S), rows),
+            state.S,
+            state.product,
+        )
+        return solution.W, solution.residual
+
+    def complete(self, state: JHLSRState, S: AnyArray, residual: float) -> JHLSRState:
         """Return the state that follows with the new S."""
         if self.width < self.T.shape[1]:
             engine.trim_memory()  # what the solve has left
-        with working_set.times_by_strips(S, self.width) as P:
-            return self.complete_round(state, S, P, working_set)._replace(residual=residual)
+        with self.working_set.times_by_strips(S, self.width) as P:
+            return self.complete_round(state, S, P)._replace(residual=residual)
 
-    def complete_round(
-        self, state: JHLSRState, S: AnyArray, P: ColumnStrips, working_set: WorkingSet
-    ) -> JHLSRState:
-        """Choose w and u for the new S, with P = XS, and measure the violation."""
+    def complete_round(self, state: JHLSRState, S: AnyArray, P: ColumnStrips) -> JHLSRState:
+        """Choose w and θ for the new S, with P = XS, and measure the violation."""
         norms = row_norms(S)
         self.require_weight(norms)
         if self.fit_intercept:
@@ -168,35 +164,37 @@ class JHLSRProblem(RowSparseProblem):
         penalty = self.lam * smooth_norms.sum()
         w, smoothness, promise = self.weight_step(P, state.w, float(loss + penalty))
         objective = float(loss + self.mu * smoothness + penalty + self.gamma * w @ w)
-        M = self.fixed_operator or self.sample_operator(w)
+        M = self.sample_operator(w)
         if not P.whole:
             engine.trim_memory()  # what the steps of w have left
         P.replace(lambda columns, P_s: self.residual(columns, M, P_s))
         V = P  # V = T − M P at the new w, which takes the place of P
-        XtV = working_set.transposed_times(V)
+        XtV = self.working_set.transposed_times(V)
         means = state.means
         if self.fit_intercept:
-            M1, V_sums = M.times_ones(), np.concatenate([V_s.sum(axis=0) for _, V_s in V])
+            M1, V_sums = M.ones, np.concatenate([V_s.sum(axis=0) for _, V_s in V])
             promise = max(promise, float(V_sums @ V_sums / M1.sum()))  # what b may gain
             if self.learn_w:
-                means = working_set.transposed_times(M1[:, None])[:, 0] / M1.sum()
+                means = self.working_set.transposed_times(M1[:, None])[:, 0] / M1.sum()
         violation = max(self.violation(S, norms, smooth_norms, XtV), promise / objective)
-        active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
-        u = np.where(active, self.lam / (2 * smooth_norms), np.inf)
-        gap, known = np.inf, working_set.index
+        active = (state.theta > 0) & (norms >= np.sqrt(EPSILON) / 2)
+        theta = np.where(active, smooth_norms, 0.0)
+        gap, known = np.inf, self.working_set.index
         if violation <= self.tol:
-            XtV, known = self.all_rows(XtV, u, V), None
+            known = None
+            if np.any(~active & self.candidates):
+                XtV = np.asarray(self.X.T @ V)
             if self.fit_intercept and self.learn_w:
                 means = self.X.T @ M1 / M1.sum()
-            violators = self.kkt_violators(u, XtV)
-            u[violators] = self.lam / (2 * self.norms_alone(violators, XtV))
+            violators = ~active & (2 * self.pulls(XtV) > (1 + self.tol) * self.lam)
+            theta[violators] = self.norms_alone(violators, XtV)
             gap = np.inf if violators.any() else violation
-        if not np.isfinite(u).any():
+        if not theta.any():
             raise ValueError(
                 f"lam={self.lam:g} leaves every row of weights below {EPSILON**0.5:.0e}: choose a "
                 f"smaller one, or scale X to values near 1"
             )
-        state = JHLSRState(u, S, self.product(XtV, known), w, objective, violation, gap, 0.0)
+        state = JHLSRState(theta, S, self.product(XtV, known), w, objective, violation, gap, 0.0)
         return self.with_intercept(state, M1, means, V_sums) if self.fit_intercept else state
 
     def product(self, XtV: AnyArray, known: IntArray | None) -> AnyArray:
@@ -209,15 +207,6 @@ class JHLSRProblem(RowSparseProblem):
             XtT = self.XtT.rows(first, min(first + STRIP, len(XtV)))
             XtV[rows] = XtT[rows - first] - XtV[rows]
         return XtV
-
-    def solve(self, state: JHLSRState, working_set: WorkingSet) -> tuple[AnyArray, float]:
-        """Return the next S and the relative residual of its ridge system."""
-        M = self.solved_operator(state.w)
-        solution = working_set.solve_rhs(
-            *(M, state.u, lambda rows: self.response(state, 0, len(state.u), rows)),
-            *(state.S, state.product),
-        )
-        return solution.W, solution.residual
 
     def target(self, columns: slice) -> FloatArray:
         """Return columns of T (n × width), as an array of their own."""
@@ -252,20 +241,6 @@ class JHLSRProblem(RowSparseProblem):
             total += float(norms[rows] @ row_norms(residual))
         return float(total / scale) if scale > 0 else 0.0
 
-    def all_rows(self, XtV: AnyArray, u: AnyArray, V: ColumnStrips) -> AnyArray:
-        """Return XᵀV with the rows of inactive features too.
-
-        It takes a pass over X, unless all features are active.
-        """
-        if not np.any(np.isinf(u) & self.candidates):
-            return XtV
-        return np.asarray(self.X.T @ V)
-
-    def kkt_violators(self, u: AnyArray, XtV: AnyArray) -> BoolArray:
-        """Return the mask of the inactive features that should not be at zero."""
-        violators: BoolArray = np.isinf(u) & (2 * self.pulls(XtV) > (1 + self.tol) * self.lam)
-        return violators
-
     def norms_alone(self, features: BoolArray, XtV: AnyArray) -> FloatArray:
         """Return the norms of the rows of inactive features, if each alone became active.
 
@@ -280,7 +255,11 @@ class JHLSRProblem(RowSparseProblem):
         """The diagonal of Xᵀ(AᵀA + μI)X (d,). One pass."""
         return weighted_squares(self.X, self.labeled + self.mu)
 
-    def scores(self, state: JHLSRState, working_set: WorkingSet) -> FloatArray:
+    def measure(self, state: Any) -> Record:
+        """Return the record of a state in the history."""
+        return super().measure(state) | {"hyperedges": float(np.count_nonzero(state.w))}
+
+    def scores(self, state: JHLSRState) -> FloatArray:
         """Return the score of each feature.
 
         The product of a converged run has all rows. Otherwise it takes a round's passes over X.
@@ -288,13 +267,13 @@ class JHLSRProblem(RowSparseProblem):
         if np.isfinite(state.gap):
             XtV = self.response(state, 0, len(state.S)) - state.product
         else:
-            M = self.fixed_operator or self.sample_operator(state.w)
-            with working_set.times_by_strips(state.S, self.width) as P:
+            M = self.sample_operator(state.w)
+            with self.working_set.times_by_strips(state.S, self.width) as P:
                 if self.fit_intercept:
                     self.add_intercept(state, P)
                 P.replace(lambda columns, P_s: self.residual(columns, M, P_s))
                 XtV = np.asarray(self.X.T @ P)
-        norms = np.where(np.isfinite(state.u), row_norms(state.S), 0.0)
+        norms = np.where(state.theta > 0, row_norms(state.S), 0.0)
         return inactive_scores(norms, self.pulls(XtV))
 
 
@@ -311,15 +290,3 @@ def transposed_times(X: Matrix, T: Any) -> FloatArray:
 def _transposed_times(block: Any, start: int, stop: int, T: sp.csr_array) -> FloatArray:
     product = block.T @ T
     return np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)
-
-
-def measure(state: JHLSRState) -> Record:
-    """Return the record of a state in the history."""
-    return {
-        "objective": state.objective,
-        "features": float(np.count_nonzero(np.isfinite(state.u))),
-        "hyperedges": float(np.count_nonzero(state.w)),
-        "violation": state.violation,
-        "gap": state.gap,
-        "residual": state.residual,
-    }

@@ -39,28 +39,24 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from bigfs.embedding import responses
 from bigfs.graph import Metric, laplacian
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import centering
-from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
-from bigfs.result import iterate
-from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED, SHARE
+from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.base.parameters import COUNT, POSITIVE, SEED, SHARE
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.selectors.row_sparse.rows import (
     RowSparseProblem,
+    RowSparseSelector,
     inactive_scores,
-    measure,
-    return_violators,
-    ridge_options,
+    ridge_weights,
     without_negligible,
 )
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import FloatArray
 
 FLOOR = 0.2  # constant added to the indicators of the first clusters of NDFS
 INNER_STEPS = 10  # of Y per round
@@ -79,31 +75,21 @@ class JointState(NamedTuple):
     Y: FloatArray  # n × r
     P: FloatArray  # n × r: XW + 1bᵀ
     objective: float
-    violation: float
+    violation: float  # of stationarity, on the working set
+    gap: float  # of stationarity, on all features; infinite until the inactive ones were checked
     residual: float  # of the ridge solve, relative
 
 
 class JointProblem(RowSparseProblem):
-    """The data, the graph, the step, and the working set of features."""
+    """The data, the graph, and the step."""
 
     def __init__(
-        self,
-        X: Matrix,
-        graph: SampleGraph,
-        tol: float,
-        r: int,
-        ridge: dict[str, Any],
-        forbidden: IntArray,
-        *,
-        share: float,
-        weight: float,
+        self, X: Matrix, graph: SampleGraph, r: int, *, share: float, weight: float, **options: Any
     ) -> None:
-        super().__init__(X, forbidden, "the graph's embedding")
-        self.share, self.weight, self.tol = share, weight, tol
-        self.graph, self.r = graph, r
+        super().__init__(X, r, target="the graph's embedding", **options)
+        self.share, self.weight, self.graph, self.r = share, weight, graph, r
         self.L = laplacian(graph.A, "normalized")
         self.centering = centering(X.shape[0])
-        self.working_set = WorkingSet(X, targets=r, **ridge)
         self.penalty = np.inf  # ρ, until the first Y is known
 
     @abstractmethod
@@ -132,15 +118,14 @@ class JointProblem(RowSparseProblem):
         self.require_weight(correlations)
         self.penalty = 2 * self.share * float(correlations.max())
         theta = np.where(correlations > 0, 1.0, 0.0)
-        return JointState(theta, np.zeros((d, r)), np.zeros(r), Y, Y, np.inf, np.inf, 0.0)
+        return JointState(theta, np.zeros((d, r)), np.zeros(r), Y, Y, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: JointState) -> JointState:
         """Run one round."""
         Y = state.Y
         for _ in range(INNER_STEPS):
             Y = self.embed(Y, state.P)
-        with np.errstate(divide="ignore"):
-            u = self.penalty / (2 * state.theta)
+        u = ridge_weights(self.penalty, state.theta)
         solution = self.working_set.solve(self.centering, u, Y - Y.mean(axis=0), state.W)
         W = solution.W
         XW = self.working_set.times(W)
@@ -152,11 +137,12 @@ class JointProblem(RowSparseProblem):
         loss = float(np.sum((Y - P) ** 2)) + self.penalty * float(theta.sum())
         objective = float(np.vdot(Y, self.L @ Y)) + self.weight * loss + self.extra(Y)
         violation = max(self.violation(W, theta, Y - P), self.embedding_violation(Y, P))
-        theta = without_negligible(theta)
-        if violation <= self.tol:
-            excess = 2 * self.pulls(self.X.T @ (Y - P)) / self.penalty - 1
-            theta, violation = return_violators(theta, violation, excess, self.tol)
-        return JointState(theta, W, b, Y, P, objective, violation, solution.residual)
+        theta, gap = self.with_violators(
+            without_negligible(theta),
+            violation,
+            lambda: 2 * self.pulls(self.X.T @ (Y - P)) / self.penalty - 1,
+        )
+        return JointState(theta, W, b, Y, P, objective, violation, gap, solution.residual)
 
     def violation(self, W: FloatArray, theta: FloatArray, V: FloatArray) -> float:
         """Return how far W is from stationary over the working set, relative, at V = Y − P."""
@@ -172,7 +158,7 @@ class JointProblem(RowSparseProblem):
 # --- the base of the estimators -------------------------------------------------------------------
 
 
-class JointEmbedding(Selector):
+class JointEmbedding(RowSparseSelector):
     """Base of the regressions on an embedding that they learn."""
 
     n_features_to_select: int | float | None = None
@@ -189,47 +175,22 @@ class JointEmbedding(Selector):
     max_iter: int = 200
 
     _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [*COUNT, None],
-        "tol": NOT_NEGATIVE,
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_components": [*COUNT, None]}
     _supervised = False
     _ignores_y = True
 
     @abstractmethod
-    def _problem(self, *problem: Any) -> JointProblem:
-        """Return the problem on X.
-
-        Its arguments are a graph, a tolerance, r, the ridge's options and the forbidden features.
-        """
+    def _problem(self, *data: Any, **options: Any) -> JointProblem:
+        """Return the problem of X, a graph and r."""
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        before, allowed = X.passes, self._allowed(X)
+        allowed = self._allowed(X)
         graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
         r = self.n_components or graph.default_width(allowed.shape[1])
-        # BLAS rounds by its number of threads; the answer must not
-        with threadpool_limits(1, user_api="blas"):
-            forbidden = self._constraints.forbidden
-            problem = self._problem(X, graph, self.tol, r, ridge_options(self), forbidden)
-            self.result_ = iterate(
-                problem.step,
-                problem.start(),
-                measure=measure,
-                stop="violation",
-                tol=self.tol,
-                max_iter=self.max_iter,
-                name=type(self).__name__,
-            )
-        state = self.result_.value
-        self.n_iter_ = len(self.result_.history)
-        self.scores_ = problem.scores(state)
+        problem = self._problem(X, graph, r, **self._options())
+        state = self._solve(problem, problem.start())
         self.coef_, self.intercept_, self.embedding_ = state.W, state.b, state.Y
-        self.result_.stats.update(
-            plans=problem.working_set.plans,
-            passes=X.passes - before,
-            penalty=float(problem.penalty),
-            **graph.stats,
-        )
+        self.result_.stats.update(penalty=float(problem.penalty), **graph.stats)
 
 
 # --- JELSR ----------------------------------------------------------------------------------------
@@ -334,13 +295,10 @@ class JELSR(JointEmbedding):
     alpha: float = 0.1
     beta: float = 1.0
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": SHARE,
-        "beta": POSITIVE,
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"alpha": SHARE, "beta": POSITIVE}
 
-    def _problem(self, *problem: Any) -> JointProblem:
-        return JELSRProblem(*problem, share=self.alpha, weight=self.beta)
+    def _problem(self, *data: Any, **options: Any) -> JointProblem:
+        return JELSRProblem(*data, share=self.alpha, weight=self.beta, **options)
 
 
 # --- NDFS -----------------------------------------------------------------------------------------
@@ -349,8 +307,8 @@ class JELSR(JointEmbedding):
 class NDFSProblem(JointProblem):
     """Y is non-negative, with columns that are about orthonormal."""
 
-    def __init__(self, *problem: Any, share: float, weight: float, gamma: float, seed: int) -> None:
-        super().__init__(*problem, share=share, weight=weight)
+    def __init__(self, *data: Any, gamma: float, seed: int, **options: Any) -> None:
+        super().__init__(*data, **options)
         self.gamma, self.seed = gamma, seed
         self.has_edges = (self.L.diagonal() > 0).astype(np.float64)[:, None]
 
@@ -468,11 +426,6 @@ class NDFS(JointEmbedding):
         "random_state": SEED,
     }
 
-    def _problem(self, *problem: Any) -> JointProblem:
-        return NDFSProblem(
-            *problem,
-            share=self.beta,
-            weight=self.alpha,
-            gamma=self.gamma,
-            seed=self.random_state,
-        )
+    def _problem(self, *data: Any, **options: Any) -> JointProblem:
+        options |= {"gamma": self.gamma, "seed": self.random_state}
+        return NDFSProblem(*data, share=self.beta, weight=self.alpha, **options)

@@ -27,25 +27,22 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bigfs import engine
-from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.embedding.responses import one_hot
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import WeightedCentering
-from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.result import Record, iterate
-from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import labeled_part
-from bigfs.selectors.base.parameters import NOT_NEGATIVE, POSITIVE
-from bigfs.selectors.row_sparse.accelerate import extrapolate, next_momentum
+from bigfs.selectors.base.parameters import POSITIVE
 from bigfs.selectors.row_sparse.rows import (
     NEGLIGIBLE,
     RETURN_SHARE,
     RowSparseProblem,
+    RowSparseSelector,
     inactive_scores,
-    ridge_options,
+    ridge_weights,
 )
-from bigfs.types import BoolArray, FloatArray, IntArray
+from bigfs.types import BoolArray, FloatArray
 
 SAMPLE_COPIES = 6  # n × d arrays of JFS alive at once in a round
 FEATURE_COPIES = 8  # and d × d arrays
@@ -54,6 +51,10 @@ MIN_SMOOTHING = 1e-4  # of the mean residual after the first round, whatever the
 LEAST_EPSILON = 1e-8  # of the mean norm of the centered targets, where they are met at once
 LEAVING = 0.5  # a feature leaves whose ‖w_j‖ is below δ_j and below this share of θ_j,
 SETTLED = 0.5  # once the gap over the working set was this small
+
+
+MAX_MOMENTUM = 0.95
+MAX_GROWTH = 100.0  # factor by which θ and a go beyond the end of a round
 
 
 class RFSState(NamedTuple):
@@ -76,21 +77,12 @@ class RFSState(NamedTuple):
 
 
 class RFSProblem(RowSparseProblem):
-    """The data, the step, the certificate, and the working set of features."""
+    """The data, the step, and the certificate."""
 
-    def __init__(
-        self,
-        X: Matrix,
-        Y: FloatArray,
-        gamma: float,
-        tol: float,
-        ridge: dict[str, Any],
-        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
-    ) -> None:
-        super().__init__(X, forbidden)
-        self.Y, self.gamma, self.tol = Y, gamma, tol
+    def __init__(self, X: Matrix, Y: FloatArray, gamma: float, **options: Any) -> None:
+        super().__init__(X, Y.shape[1], **options)
+        self.Y, self.gamma = Y, gamma
         self.unit = float(row_norms(Y - Y.mean(axis=0)).mean())  # of the residuals
-        self.working_set = WorkingSet(X, targets=Y.shape[1], **ridge)
 
     def start(self) -> RFSState:
         """Return the state at W = 0, where all samples have the same weight."""
@@ -101,9 +93,10 @@ class RFSProblem(RowSparseProblem):
 
     def step(self, state: RFSState) -> RFSState:
         """Run one round beyond the end of the last one, or from it if that raises the objective."""
-        momentum, age = next_momentum(state.age)
-        theta = extrapolate(state.theta, state.theta_before, momentum)
-        a = extrapolate(state.a, state.a_before, momentum)
+        age = float((1 + np.sqrt(1 + 4 * state.age**2)) / 2)
+        momentum = min((state.age - 1) / age, MAX_MOMENTUM)  # Nesterov's
+        theta = extrapolated(state.theta, state.theta_before, momentum)
+        a = extrapolated(state.a, state.a_before, momentum)
         end = self.round(state._replace(theta=theta, a=a))
         if momentum and not end.objective <= state.objective:
             end, age = self.round(state), 1.0
@@ -113,8 +106,7 @@ class RFSProblem(RowSparseProblem):
         """Return the end of a round."""
         a = state.a
         M = WeightedCentering(a)
-        with np.errstate(divide="ignore"):
-            u = self.gamma / (2 * state.theta)
+        u = ridge_weights(self.gamma, state.theta)
         solution = self.working_set.solve(M, u, M.apply(self.Y), state.W)
         W = solution.W
         XW = self.working_set.times(W)
@@ -200,18 +192,17 @@ class RFSProblem(RowSparseProblem):
         return inactive_scores(norms, self.pulls(self.X.T @ V))
 
 
-def measure(state: RFSState) -> Record:
-    """Return the record of a state in the history."""
-    return {
-        "objective": state.objective,
-        "features": float(np.count_nonzero(state.theta)),
-        "violation": state.violation,
-        "gap": state.gap,
-        "residual": state.residual,
-    }
+def extrapolated(weights: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
+    """Return w (w / w_before)^β, and w where one of the two is zero.
+
+    The logarithms have momentum, because a round multiplies its weights.
+    """
+    both = (weights > 0) & (before > 0)
+    growth = np.divide(weights, before, out=np.ones_like(weights), where=both) ** momentum
+    return np.asarray(weights * np.minimum(growth, MAX_GROWTH))
 
 
-class RFS(Selector):
+class RFS(RowSparseSelector):
     """Select features by robust ℓ2,1 regression on the class indicators.
 
     It is efficient and robust feature selection by joint ℓ2,1 norms [1]_. Unlabeled samples are
@@ -285,33 +276,17 @@ class RFS(Selector):
 
     _needs_one_scale = True
     _cost = Cost("2 per CG step, then 0", "(n + d) c + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "gamma": POSITIVE,
-        "tol": NOT_NEGATIVE,
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"gamma": POSITIVE}
 
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
-        self._solve(X, one_hot(codes, len(self.classes_)))
+        self._regress(X, one_hot(codes, len(self.classes_)))
 
-    def _solve(self, X: Matrix, Y: FloatArray) -> None:
+    def _regress(self, X: Matrix, Y: FloatArray) -> None:
         """Regress Y on X. Set the scores, the weights and the result."""
-        before, forbidden = X.passes, self._constraints.forbidden
-        problem = RFSProblem(X, Y, self.gamma, self.tol, ridge_options(self), forbidden)
-        self.result_ = iterate(
-            problem.step,
-            problem.start(),
-            measure=measure,
-            stop="gap",
-            tol=self.tol,
-            max_iter=self.max_iter,
-            name=type(self).__name__,
-        )
-        state = self.result_.value
-        self.n_iter_ = len(self.result_.history)
-        self.scores_ = problem.scores(state)
+        problem = RFSProblem(X, Y, self.gamma, **self._options())
+        state = self._solve(problem, problem.start())
         self.coef_, self.intercept_ = state.W, state.b
-        self.result_.stats.update(plans=problem.working_set.plans, passes=X.passes - before)
 
 
 class JFS(RFS):
@@ -372,7 +347,6 @@ class JFS(RFS):
     'CONVERGED'
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**RFS._parameter_constraints}
     _supervised = False
     _ignores_y = True
 
@@ -388,7 +362,7 @@ class JFS(RFS):
             raise ValueError(
                 "every feature of X is constant, so every weight is zero: give other features"
             )
-        self._solve(X, Y)
+        self._regress(X, Y)
         coef, intercept = self.coef_, self.intercept_
         self.coef_, self.intercept_ = np.zeros((d, d)), np.zeros(d)
         self.coef_[:, allowed], self.intercept_[allowed] = coef, intercept

@@ -1,32 +1,32 @@
 """The core of the methods with one row of weights per feature, by reweighted ridge solves.
 
+A round solves a ridge problem whose penalty of feature j is γ/2θ_j, and chooses θ by the new rows.
 A feature whose θ is negligible leaves the working set. One pass then looks at those that left, and
 the ones that violate optimality return. An empty feature and a forbidden one take no part: their θ
 is 0 from the start, and they do not return.
+
+A method adds its formula, its step, and the XᵀV that its certificate and its scores need.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.linalg.prox import row_norms
+from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.result import Record
+from bigfs.result import Record, iterate
+from bigfs.selectors.base.estimator import Selector
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_weight
 
 NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
 RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
-
-
-class RidgeMethod(Protocol):
-    """An estimator with the parameters of the ridge solve."""
-
-    solver: str
-    solver_tol: float
-    solver_max_iter: int
 
 
 class Reweighted(Protocol):
@@ -42,35 +42,62 @@ class Reweighted(Protocol):
     def violation(self) -> float: ...
 
     @property
+    def gap(self) -> float: ...
+
+    @property
     def residual(self) -> float: ...
 
 
-def ridge_options(method: RidgeMethod) -> dict[str, Any]:
-    """Return the options of a `WorkingSet` from the parameters of an estimator."""
-    return {
-        "solver": method.solver,
-        "tol": method.solver_tol,
-        "max_iter": method.solver_max_iter,
-    }
-
-
-class RowSparseProblem:
-    """The features that may get a weight, and the rules for those that have none.
+class RowSparseProblem(ABC):
+    """The data, the working set, the step, and the rules for features without a weight.
 
     Parameters
     ----------
     X : Matrix of shape (n, d)
         The samples.
+    targets : int
+        Columns of the weights.
+    tol : float
+        Tolerance of the certificate.
+    ridge : dict
+        Options of the `WorkingSet`.
     forbidden : ndarray of int
         Features that take no part.
     target : str, default="y"
         Name of the target of the regression, for errors.
     """
 
-    def __init__(self, X: Matrix, forbidden: IntArray, target: str = "y") -> None:
-        self.X, self.target_name = X, target
+    def __init__(
+        self,
+        X: Matrix,
+        targets: int,
+        tol: float,
+        ridge: dict[str, Any],
+        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
+        target: str = "y",
+    ) -> None:
+        self.X, self.tol, self.target_name = X, tol, target
         self.candidates = X.stats.nnz > 0  # an empty column can't get weight
         self.candidates[forbidden] = False
+        self.working_set = WorkingSet(X, targets=targets, **ridge)
+
+    @abstractmethod
+    def step(self, state: Any) -> Any:
+        """Run one round."""
+
+    @abstractmethod
+    def scores(self, state: Any) -> FloatArray:
+        """Return the score of each feature."""
+
+    def measure(self, state: Reweighted) -> Record:
+        """Return the record of a state in the history."""
+        return {
+            "objective": state.objective,
+            "features": float(np.count_nonzero(state.theta)),
+            "violation": state.violation,
+            "gap": state.gap,
+            "residual": state.residual,
+        }
 
     def require_weight(self, weights: FloatArray) -> None:
         """Refuse weights that are all zero."""
@@ -79,6 +106,32 @@ class RowSparseProblem:
     def pulls(self, XtV: AnyArray) -> FloatArray:
         """Return ‖x_jᵀV‖ of each feature that may get a weight, from XᵀV (d × r), and 0 else."""
         return np.where(self.candidates, row_norms(XtV), 0.0)
+
+    def with_violators(
+        self, theta: FloatArray, violation: float, excess: Callable[[], FloatArray]
+    ) -> tuple[FloatArray, float]:
+        """Return θ and the violation over all features, once that over the working set is small.
+
+        `excess` gives by how much each feature exceeds what an inactive one may have, relative. An
+        inactive feature returns if that is above the tolerance.
+        """
+        if violation > self.tol:
+            return theta, np.inf
+        beyond = np.where(theta == 0, excess(), 0.0)
+        if beyond.max() <= self.tol:
+            return theta, violation
+        return theta + RETURN_SHARE * theta.max() * (beyond > self.tol), float(beyond.max())
+
+
+def ridge_weights(gamma: float, theta: FloatArray) -> FloatArray:
+    """Return the weights γ/2θ of the ridge problem. An inactive feature has an infinite one."""
+    with np.errstate(divide="ignore"):
+        return gamma / (2 * theta)
+
+
+def without_negligible(theta: FloatArray, share: float = NEGLIGIBLE) -> FloatArray:
+    """Return θ with 0 where it is below this share of the largest."""
+    return np.where(theta < share * theta.max(), 0.0, theta)
 
 
 def inactive_scores(theta: FloatArray, pulls: FloatArray) -> FloatArray:
@@ -91,38 +144,38 @@ def inactive_scores(theta: FloatArray, pulls: FloatArray) -> FloatArray:
     return np.where(theta > 0, theta, pulls / largest - 1)
 
 
-def without_negligible(theta: FloatArray, share: float = NEGLIGIBLE) -> FloatArray:
-    """Return θ with 0 where it is below this share of the largest."""
-    return np.where(theta < share * theta.max(), 0.0, theta)
+class RowSparseSelector(Selector):
+    """Base of the selectors that solve a `RowSparseProblem`."""
 
+    if TYPE_CHECKING:  # parameters of each subclass
+        solver: str
+        solver_tol: Any
+        solver_max_iter: int
+        tol: float
+        max_iter: int
 
-def return_violators(
-    theta: FloatArray, violation: float, excess: FloatArray, tol: float
-) -> tuple[FloatArray, float]:
-    """Return θ and the violation over all features, once those that left were looked at.
+    def _options(self, **ridge: Any) -> dict[str, Any]:
+        """Return the options of a problem, with more or other ones of its ridge solves."""
+        own = {"solver": self.solver, "tol": self.solver_tol, "max_iter": self.solver_max_iter}
+        return {
+            "tol": self.tol,
+            "ridge": own | ridge,
+            "forbidden": self._constraints.forbidden,
+        }
 
-    Parameters
-    ----------
-    theta : ndarray of shape (d,)
-        θ, 0 where a feature is inactive.
-    violation : float
-        Violation over the working set.
-    excess : ndarray of shape (d,)
-        By how much each feature exceeds what an inactive one may have, relative.
-    tol : float
-        Excess at which an inactive feature returns.
-    """
-    returning = (theta == 0) & (excess > tol)
-    if not returning.any():
-        return theta, violation
-    return theta + RETURN_SHARE * theta.max() * returning, float(excess[returning].max())
-
-
-def measure(state: Reweighted) -> Record:
-    """Return the record of a state in the history."""
-    return {
-        "objective": state.objective,
-        "features": float(np.count_nonzero(state.theta)),
-        "violation": state.violation,
-        "residual": state.residual,
-    }
+    def _solve(self, problem: RowSparseProblem, start: Any) -> Any:
+        """Run the rounds and return the last state."""
+        self.result_ = iterate(
+            problem.step,
+            start,
+            measure=problem.measure,
+            stop="gap",
+            tol=self.tol,
+            max_iter=self.max_iter,
+            name=type(self).__name__,
+        )
+        state = self.result_.value
+        self.n_iter_ = len(self.result_.history)
+        self.scores_ = problem.scores(state)
+        self.result_.stats["plans"] = problem.working_set.plans
+        return state

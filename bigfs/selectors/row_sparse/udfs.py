@@ -25,28 +25,22 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
-from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.graph import Metric, Neighbors, knn
 from bigfs.graph.discriminant import LocalDiscriminant, local_discriminant
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SampleOperator
-from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.result import iterate
-from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
+from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.base.parameters import COUNT, POSITIVE
 from bigfs.selectors.row_sparse.rows import (
     RowSparseProblem,
+    RowSparseSelector,
     inactive_scores,
-    measure,
-    return_violators,
-    ridge_options,
     without_negligible,
 )
 from bigfs.selectors.scores.graph_forms import graph_forms
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import FloatArray
 
 DEFAULT_COMPONENTS = 10
 DEPENDENT = 1e-10  # a direction whose share outside the span of W is below this adds nothing
@@ -62,12 +56,13 @@ class UDFSState(NamedTuple):
     W: FloatArray  # d × r, orthonormal, for the scaled features
     MXW: FloatArray  # n × r
     objective: float
-    violation: float
+    violation: float  # of stationarity, on the working set
+    gap: float  # of stationarity, on all features; infinite until the inactive ones were checked
     residual: float  # of the ridge solve, relative
 
 
 class UDFSProblem(RowSparseProblem):
-    """The data, the local discriminant, the step, and the working set of features."""
+    """The data, the local discriminant, and the step."""
 
     def __init__(
         self,
@@ -75,13 +70,11 @@ class UDFSProblem(RowSparseProblem):
         discriminant: LocalDiscriminant,
         r: int,
         gamma: float,
-        tol: float,
         standardize: bool,
-        ridge: dict[str, Any],
-        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
+        **options: Any,
     ) -> None:
-        super().__init__(X, forbidden)
-        self.r, self.tol = r, tol
+        super().__init__(X, r, **options)
+        self.r = r
         m, F, _ = discriminant
         self.M = SampleOperator(m=m, F=F)
         # m holds the row sums of FFᵀ, so M is the Laplacian of FFᵀ
@@ -97,7 +90,6 @@ class UDFSProblem(RowSparseProblem):
         self.energies = forms.fLf * self.scale**2
         mean = float(self.energies[varies].mean())
         self.gamma = gamma * (mean if mean > 0 else 1.0)
-        self.working_set = WorkingSet(X, targets=r, **ridge)
 
     def start(self) -> UDFSState:
         """Return the state whose columns pick the features of least x_jᵀMx_j."""
@@ -110,7 +102,7 @@ class UDFSProblem(RowSparseProblem):
         W = np.zeros((self.X.shape[1], self.r))
         W[order[: self.r], np.arange(self.r)] = 1
         none = np.zeros((self.X.shape[0], self.r))
-        return UDFSState(varies.astype(np.float64), W, none, np.inf, np.inf, 0.0)
+        return UDFSState(varies.astype(np.float64), W, none, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: UDFSState) -> UDFSState:
         """Run one round."""
@@ -132,10 +124,12 @@ class UDFSProblem(RowSparseProblem):
         violation = self.violation(W, theta, scale * self.working_set.transposed_times(MXW))
         theta = without_negligible(theta)
         W[theta == 0] = 0
-        if violation <= self.tol:
-            excess = 2 * self.scale * self.pulls(self.X.T @ MXW) / self.gamma - 1
-            theta, violation = return_violators(theta, violation, excess, self.tol)
-        return UDFSState(theta, W, MXW, objective, violation, solution.residual)
+        theta, gap = self.with_violators(
+            theta,
+            violation,
+            lambda: 2 * self.scale * self.pulls(self.X.T @ MXW) / self.gamma - 1,
+        )
+        return UDFSState(theta, W, MXW, objective, violation, gap, solution.residual)
 
     def violation(self, W: FloatArray, theta: FloatArray, G: FloatArray) -> float:
         """Return the violation of stationarity over the working set, relative."""
@@ -166,7 +160,7 @@ def joint_basis(W: FloatArray, V: FloatArray) -> FloatArray:
 # --- estimator ------------------------------------------------------------------------------------
 
 
-class UDFS(Selector):
+class UDFS(RowSparseSelector):
     """Choose features in which near samples are close to, and yet apart from, one another.
 
     Unsupervised discriminative feature selection with the ℓ2,1 norm [1]_ looks for few features
@@ -207,8 +201,9 @@ class UDFS(Selector):
     %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the objective, the number of features,
-        the violation and the residual of the ridge solve. The stats have γ, λ, the plans of the
-        ridge solves and the passes over X.
+        the violation of stationarity over the working set ("violation") and over all features
+        ("gap"), and the residual of the ridge solve. The stats have γ, λ, the plans of the ridge
+        solves and the passes over X.
 
     See Also
     --------
@@ -263,13 +258,12 @@ class UDFS(Selector):
         "n_components": [*COUNT, None],
         "graph": [Neighbors, None],
         "standardize": ["boolean"],
-        "tol": NOT_NEGATIVE,
     }
     _supervised = False
     _ignores_y = True
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        n, before = X.shape[0], X.passes
+        n = X.shape[0]
         allowed = self._allowed(X)
         neighbors = self.graph or knn(
             allowed, min(self.n_neighbors, n - 1), metric=self.metric, method="auto"
@@ -280,30 +274,8 @@ class UDFS(Selector):
                 f"give the graph of the samples of X"
             )
         r = self.n_components or max(1, min(DEFAULT_COMPONENTS, allowed.shape[1] // 2))
-        # BLAS rounds by its number of threads; the answer must not
-        with threadpool_limits(1, user_api="blas"):
-            discriminant = local_discriminant(allowed, neighbors, self.reg)
-            problem = UDFSProblem(
-                *(X, discriminant, r, self.gamma, self.tol, self.standardize),
-                ridge_options(self),
-                self._constraints.forbidden,
-            )
-            self.result_ = iterate(
-                problem.step,
-                problem.start(),
-                measure=measure,
-                stop="violation",
-                tol=self.tol,
-                max_iter=self.max_iter,
-                name="UDFS",
-            )
-        state = self.result_.value
-        self.n_iter_ = len(self.result_.history)
-        self.scores_ = problem.scores(state)
+        discriminant = local_discriminant(allowed, neighbors, self.reg)
+        problem = UDFSProblem(X, discriminant, r, self.gamma, self.standardize, **self._options())
+        state = self._solve(problem, problem.start())
         self.coef_ = problem.scale[:, None] * state.W
-        self.result_.stats.update(
-            plans=problem.working_set.plans,
-            passes=X.passes - before,
-            gamma=problem.gamma,
-            lam=discriminant.lam,
-        )
+        self.result_.stats.update(gamma=problem.gamma, lam=discriminant.lam)

@@ -61,7 +61,7 @@ from bigfs.graph.hypergraph.lasso import lasso_supports
 from bigfs.linalg.prox import project_simplex
 from bigfs.result import NotConverged
 from bigfs.selectors.row_sparse.label_sums import LabelSums
-from bigfs.selectors.row_sparse.srlsr_problem import SRLSRProblem
+from bigfs.selectors.row_sparse.srlsr import SRLSRProblem
 from bigfs.selectors.sparge.sparge import column_scale
 
 ATOMS = np.eye(6)[:4] + 0.1

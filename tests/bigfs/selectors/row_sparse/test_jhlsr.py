@@ -23,8 +23,8 @@ from bigfs.matrix import Matrix, panels
 from bigfs.matrix.panels import ColumnStrips
 from bigfs.result import Status, observed
 from bigfs.selectors.row_sparse import jhlsr_problem
+from bigfs.selectors.row_sparse.accelerate import AcceleratedJHLSR
 from bigfs.selectors.row_sparse.jhlsr import JHLSR
-from bigfs.selectors.row_sparse.jhlsr_accelerated import AcceleratedJHLSR
 from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
 from bigfs.selectors.row_sparse.jhlsr_problem import EPSILON
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
@@ -607,9 +607,9 @@ def test_a_round_starts_from_the_product_of_the_last_one(mu):
     checkpoint = MemoryCheckpoint()
     with observed(checkpoint=checkpoint):
         model = fit(X, y, **given, max_iter=30)
-    u, S, product, w, *_ = next(iter(checkpoint.saved.values()))[0]
+    theta, S, product, w, *_ = next(iter(checkpoint.saved.values()))[0]
     M = np.diag((y >= 0).astype(float)) + mu * dense_laplacian(H, w, "weighted")
-    active = np.isfinite(u)
+    active = theta > 0
     assert 0 < np.sum(active) < 12
     np.testing.assert_allclose(
         product[active], (X.T @ M @ X @ S)[active], atol=1e-12 * np.abs(product).max()
@@ -660,9 +660,9 @@ def test_features_that_left_too_early_return_with_the_weight_they_would_have(mon
 
     rounds, step = [], AcceleratedJHLSR.step
 
-    def count(self, state, working_set):
+    def count(self, state):
         rounds.append(state)
-        return step(self, state._replace(objective=min(state.objective, 1e9)), working_set)
+        return step(self, state._replace(objective=min(state.objective, 1e9)))
 
     monkeypatch.setattr(AcceleratedJHLSR, "leaving", leaving)
     monkeypatch.setattr(AcceleratedJHLSR, "step", count)

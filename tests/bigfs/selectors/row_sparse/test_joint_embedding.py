@@ -163,7 +163,7 @@ class TestBoth:
         whole = clone(selector).set_params(tol=1e-4, max_iter=2000).fit(X).result_
         left = whole.value._replace(theta=np.where(np.arange(18) == 5, 0, whole.value.theta))
         checkpoint = MemoryCheckpoint()
-        checkpoint.save(type(selector).__name__, left, [{"violation": 1.0}])
+        checkpoint.save(type(selector).__name__, left, [{"gap": 1.0}])
         with observed(checkpoint=checkpoint):
             resumed = clone(selector).set_params(tol=1e-4, max_iter=2000).fit(X)
         assert resumed.scores_[5] > 0

@@ -136,7 +136,7 @@ def test_a_small_penalty_of_separable_classes_reaches_its_tolerance(rng):
 
 def test_a_feature_that_left_returns(data):
     X, y = data
-    problem = RFSProblem(Matrix.from_array(X), np.eye(3)[y], 2.0, 1e-2, {})
+    problem = RFSProblem(Matrix.from_array(X), np.eye(3)[y], 2.0, tol=1e-2, ridge={})
     start = problem.start()
     start.theta[[5, 9]] = 0
     states = [start]

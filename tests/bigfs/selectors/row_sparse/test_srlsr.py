@@ -17,8 +17,8 @@ from bigfs.linalg.ridge.cg import CG
 from bigfs.linalg.ridge.direct import Woodbury
 from bigfs.matrix import Matrix, kernels
 from bigfs.result import Status, observed
+from bigfs.selectors.row_sparse.accelerate import AcceleratedSRLSR
 from bigfs.selectors.row_sparse.label_sums import complete_labels, sum_samples
-from bigfs.selectors.row_sparse.srlsr_accelerated import AcceleratedSRLSR
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
 
@@ -445,7 +445,7 @@ def test_features_that_left_too_early_return_to_the_convex_optimum():
     X, y = sparse_data()
     ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
     plain = RLSR(gamma=0.1, tol=1e-4, max_iter=5000).fit(X, y)
-    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 1.0, 0.1, 1e-4, ridge)
+    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 1.0, 0.1, tol=1e-4, ridge=ridge)
     best = plain.theta_.argsort()[-3:]
     state = problem.start(np.where(np.isin(np.arange(400), best), 1e-300, 1.0))
     while state.gap > problem.tol:
@@ -459,7 +459,7 @@ def test_features_that_left_too_early_return_to_the_convex_optimum():
 def test_only_features_that_left_are_asked_whether_they_return():
     X, y = sparse_data()
     ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
-    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 0.5, 1e-3, 1e-3, ridge)
+    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 0.5, 1e-3, tol=1e-3, ridge=ridge)
     state = problem.start(None)._replace(left=np.where(np.arange(400) < 3, -1.0, 0.0))
     for scale in np.linspace(0.1, 7, 200):  # powers of some of them differ by rounding
         W = np.full((400, 4), scale)
@@ -470,7 +470,7 @@ def test_features_that_had_more_than_all_of_theta_return_with_half_of_it():
     """They left in rounds of their own, so what they had may add up to more than one."""
     X, y = sparse_data()
     ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
-    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 0.5, 1e-3, 1e-3, ridge)
+    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 0.5, 1e-3, tol=1e-3, ridge=ridge)
     theta, share = np.where(np.arange(400) < 5, 0.2, 0.0), np.zeros(400)
     share[[30, 31]] = 0.9, 0.6
     state = problem.with_share(problem.start(None)._replace(theta=theta), share)
@@ -482,7 +482,7 @@ def test_features_that_had_more_than_all_of_theta_return_with_half_of_it():
 def test_a_shortcut_that_raises_the_objective_is_taken_back():
     X, y = sparse_data()
     ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
-    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 0.5, 1e-3, 1e-3, ridge)
+    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 0.5, 1e-3, tol=1e-3, ridge=ridge)
     state = problem.start(None)
     while state.violation > problem.tol:
         state = problem.step(state)

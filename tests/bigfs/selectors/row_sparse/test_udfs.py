@@ -128,7 +128,7 @@ def test_a_feature_that_left_returns(X):
     theta, W = whole.value.theta.copy(), whole.value.W.copy()
     theta[j], W[j] = 0, 0
     checkpoint = MemoryCheckpoint()
-    checkpoint.save("UDFS", whole.value._replace(theta=theta, W=W), [{"violation": 1.0}])
+    checkpoint.save("UDFS", whole.value._replace(theta=theta, W=W), [{"gap": 1.0}])
     with observed(checkpoint=checkpoint):
         resumed = clone(selector).fit(X)
     assert resumed.result_.status is Status.CONVERGED
@@ -140,7 +140,7 @@ def test_bad_input_is_refused_in_one_line(X):
     wide = Matrix.from_array(np.hstack([X] * 3))
     ridge = {"solver": "primal", "limit": 60_000}
     M = local_discriminant(wide, graph, 1.0)
-    problem = UDFSProblem(wide, M, 3, 0.1, 1e-2, True, ridge)
+    problem = UDFSProblem(wide, M, 3, 0.1, True, tol=1e-2, ridge=ridge)
     with pytest.raises(NotEnoughMemory, match=r"primal needs 68\.34 kiB"):
         problem.step(problem.start())
     with pytest.raises(ValueError, match="every weight is zero"):
