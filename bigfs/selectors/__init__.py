@@ -43,14 +43,14 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.scores.classes import TScore as TScore
     from bigfs.selectors.scores.few_labels import LSDF as LSDF
     from bigfs.selectors.scores.few_labels import SSelect as SSelect
-    from bigfs.selectors.scores.laplacian_score import LaplacianScore as LaplacianScore
+    from bigfs.selectors.scores.graph import SPEC as SPEC
+    from bigfs.selectors.scores.graph import LaplacianScore as LaplacianScore
     from bigfs.selectors.scores.llfs import LLFS as LLFS
     from bigfs.selectors.scores.relieff import ReliefF as ReliefF
-    from bigfs.selectors.scores.spec import SPEC as SPEC
     from bigfs.selectors.scores.targets import FRegression as FRegression
     from bigfs.selectors.scores.targets import Variance as Variance
+    from bigfs.selectors.scores.trace_ratio import TRCFS as TRCFS
     from bigfs.selectors.scores.trace_ratio import TraceRatio as TraceRatio
-    from bigfs.selectors.scores.trcfs import TRCFS as TRCFS
     from bigfs.selectors.sparge.cross_validation import SparGECV as SparGECV
     from bigfs.selectors.sparge.sparge import SparGE as SparGE
     from bigfs.selectors.svm.svm import L2SVM as L2SVM

@@ -205,7 +205,7 @@ METHODS: dict[str, Method] = {
         "weights for which samples are nearer to their own class than to the others",
     ),
     "laplacian": Method(
-        "scores.laplacian_score:LaplacianScore",
+        "scores.graph:LaplacianScore",
         "Laplacian score on the kNN graph, unsupervised",
         **ON_GRAPH,
         **UNSUPERVISED,
@@ -266,7 +266,7 @@ METHODS: dict[str, Method] = {
         **ON_GRAPH,
     ),
     "spec": Method(
-        "scores.spec:SPEC", "spectrum of the kNN graph, unsupervised", **ON_GRAPH, **UNSUPERVISED
+        "scores.graph:SPEC", "spectrum of the kNN graph, unsupervised", **ON_GRAPH, **UNSUPERVISED
     ),
     "trace-ratio": Method(
         "scores.trace_ratio:TraceRatio",
@@ -281,7 +281,7 @@ METHODS: dict[str, Method] = {
         **UNSUPERVISED,
     ),
     "trcfs": Method(
-        "scores.trcfs:TRCFS",
+        "scores.trace_ratio:TRCFS",
         "share of the scatter that labels propagated on the kNN graph explain",
         **ON_GRAPH,
     ),

@@ -39,7 +39,7 @@ from bigfs.selectors.row_sparse.rows import (
     inactive_scores,
     without_negligible,
 )
-from bigfs.selectors.scores.graph_forms import graph_forms
+from bigfs.selectors.scores.graph import graph_forms
 from bigfs.types import FloatArray
 
 DEFAULT_COMPONENTS = 10

@@ -32,7 +32,7 @@ from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.base.parameters import POSITIVE
-from bigfs.selectors.scores.graph_forms import Forms, GraphSelector, graph_forms
+from bigfs.selectors.scores.graph import GraphSelector, graph_forms
 from bigfs.selectors.scores.sums import class_indicator, class_sums, ratio, weighted_sums
 from bigfs.types import AnyArray, FloatArray
 
@@ -112,8 +112,7 @@ class LSDF(GraphSelector):
             graph = self._graph(X, "binary")
             status, stats = graph.status, graph.stats
             A = _edges_with_an_unlabeled_end(graph.A, y)
-            forms = graph_forms(X, A, label="LSDF")
-            neighbors = forms.fLf
+            neighbors = graph_forms(X, A, label="LSDF").fLf
         sums = np.concatenate(map_all_columns(X, _near_class_sums, Y, label="LSDF"))
         sums, squares = np.split(sums, 2, axis=1)
         between, within = _pair_sums(sums, squares, np.asarray(Y.sum(axis=0)).ravel())
@@ -190,7 +189,7 @@ class SSelect(GraphSelector):
         Y = class_indicator(codes, len(classes))
         graph = self._graph(X, self.weights)
         forms = graph_forms(X, graph.A, label="sSelect")
-        mu = _means(forms)
+        mu = forms.fD1 / forms.volume if forms.volume else np.zeros_like(forms.fD1)
         positive = np.concatenate(map_all_columns(X, _counts_above, Y, mu, label="sSelect"))
         sizes = np.asarray(Y.sum(axis=0)).ravel()
         agreement = normalized_information(np.stack([positive, sizes - positive], axis=1))
@@ -219,13 +218,7 @@ def _pair_sums(
 
 def _near_class_sums(block: Any, start: int, stop: int, Y: sp.csr_array) -> FloatArray:
     """Return the sums per class of columns near zero and of their squares."""
-    near, _, _ = near_zero(block)
-    return class_sums(near, start, stop, Y, Y)
-
-
-def _means(forms: Forms) -> FloatArray:
-    """Return μ = fᵀD1/1ᵀD1 of each column, and 0 for a graph without edges."""
-    return forms.fD1 / forms.volume if forms.volume else np.zeros_like(forms.fD1)
+    return class_sums(near_zero(block)[0], start, stop, Y, Y)
 
 
 def _counts_above(block: Any, start: int, stop: int, Y: sp.csr_array, mu: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from bigfs.graph import affinity, knn
 from bigfs.matrix import Matrix
-from bigfs.selectors.scores.laplacian_score import LaplacianScore
+from bigfs.selectors.scores.graph import LaplacianScore
 
 
 def dense_laplacian_score(X, A):
