@@ -23,7 +23,7 @@ from bigfs.evaluation.curves import Point
 from bigfs.evaluation.quality import class_profile
 from bigfs.result import NotConverged, observed
 from flows import reuse
-from flows.evaluation import auto, curves, selection
+from flows.evaluation import choosing, curves, selection
 from flows.evaluation import plan as evaluation
 from flows.job import Job, Request
 from flows.locks import exclusive
@@ -109,7 +109,7 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
         warnings.simplefilter("always", NotConverged)
         with time_step("select") as record:
             if m == selection.AUTO:
-                choice = auto.choose_number(
+                choice = choosing.choose_number(
                     corpus,
                     train.X,
                     train.y,
@@ -203,7 +203,7 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
                 folds,
                 choices.get("metrics", ()),
                 test_size=test_size,
-                selections=auto.FOLDS + 2 if is_auto else 1,
+                selections=choosing.FOLDS + 2 if is_auto else 1,
             )
             if is_auto and plan.splits:
                 choice = run.metadata["size_choice"]

@@ -19,11 +19,17 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.evaluation import large_model, metrics
-from bigfs.evaluation.scoring import FittedModel, judge, judging_all, with_training_sample
+from bigfs.evaluation.scoring import (
+    FittedModel,
+    Judgment,
+    judge,
+    judging_all,
+    with_training_sample,
+)
 from bigfs.evaluation.splits import Split, target_kind, training_sample
 from bigfs.matrix import Block, Matrix
 from bigfs.result import ALL, Checkpoint, NotConverged
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 Rankings = Mapping[str, Mapping[int, IntArray]]
 
@@ -43,6 +49,7 @@ class FoldTally(NamedTuple):
     methods: tuple[str, ...]
     counts: tuple[int, ...]  # numbers of features
     tallies: tuple[FloatArray, ...]
+    losses: tuple[AnyArray, ...]  # of the test rows, empty where the tally was known
     not_converged: int  # selections that ended before their tolerance
 
 
@@ -59,6 +66,8 @@ class Evaluation(NamedTuple):
 
     points: list[Point]
     not_converged: int  # selections behind them that ended before their tolerance
+    by_split: list[list[Point]]  # the points of each split by itself
+    losses: list[AnyArray]  # of each point, of the test rows of all splits
 
 
 # --- measuring ------------------------------------------------------------------------------------
@@ -73,6 +82,7 @@ def measure(
     checkpoint: Checkpoint | None = None,
     known: Callable[[int], KnownTallies | None] = lambda number: None,
     fitted: FittedModel | None = None,
+    label: str = "evaluation folds",
 ) -> Evaluation:
     """Score the features that `rank` chooses from each split's training rows on the split's test
     rows.
@@ -96,48 +106,22 @@ def measure(
         None. No model is trained for them again, and the new ones are added.
     fitted : FittedModel, optional
         A model of the training rows of the only split. It is not fitted again.
+    label : str, default="evaluation folds"
+        Name of the step in the display of the progress.
 
     Returns
     -------
     Evaluation
         The splits pooled: right answers are added up before they become a score.
     """
-    tallies = tally_folds(
-        splits,
-        rank,
-        with_all=with_all,
-        with_auc=with_auc,
-        checkpoint=checkpoint,
-        known=known,
-        fitted=fitted,
-    )
-    return Evaluation(
-        pool(tallies, target_kind(splits[0].y_test), with_auc),
-        sum(tally.not_converged for tally in tallies),
-    )
-
-
-def tally_folds(
-    splits: Sequence[Split],
-    rank: Callable[[int, Split], Rankings],
-    *,
-    with_all: bool | str = True,
-    with_auc: bool = False,
-    checkpoint: Checkpoint | None = None,
-    known: Callable[[int], KnownTallies | None] = lambda number: None,
-    fitted: FittedModel | None = None,
-    label: str = "evaluation folds",
-) -> list[FoldTally]:
-    """Return the tally of each split. The parameters are those of `measure`. `label` names the step
-    of the progress."""
-    tallies = []
+    folds = []
     for number, split in enumerate(splits, 1):
         name = f"evaluate fold {number} of {len(splits)}"
         saved = checkpoint.load(name) if checkpoint is not None else None
         if saved is not None:
-            tally = FoldTally(*saved[0])
+            fold = FoldTally(*saved[0])
         else:
-            tally = tally_split(
+            fold = tally_split(
                 split,
                 partial(rank, number, split),
                 with_all=with_all,
@@ -146,11 +130,17 @@ def tally_folds(
                 fitted=fitted,
             )
             if checkpoint is not None:
-                checkpoint.save(name, tally, [])
-        tallies.append(tally)
+                checkpoint.save(name, fold, [])
+        folds.append(fold)
         if len(splits) > 1:
             engine.show_progress(label, number, len(splits))
-    return tallies
+    kind = target_kind(splits[0].y_test)
+    return Evaluation(
+        pool(folds, kind, with_auc),
+        sum(fold.not_converged for fold in folds),
+        [pool([fold], kind, with_auc) for fold in folds],
+        [np.concatenate(parts) for parts in zip(*(fold.losses for fold in folds), strict=True)],
+    )
 
 
 def tally_split(
@@ -165,9 +155,10 @@ def tally_split(
     """Count the right answers of a linear model on each set of features, one task per set. It is
     trained on `training_sample` of the training rows."""
     split, d = with_training_sample(split), split.X_train.shape[1]
-    tallies = {} if known is None else known.load()
+    earlier = {} if known is None else known.load()
+    judged = {name: Judgment(tally, np.empty(0)) for name, tally in earlier.items()}
     name_of_all = _name_of(split, np.arange(d)) if with_all is True else f"{ALL} by {with_all}"
-    is_new = with_all is not False and name_of_all not in tallies
+    is_new = with_all is not False and name_of_all not in judged
     with judging_all(split, with_all, with_auc) if is_new else nullcontext() as judge_all:
         rankings, not_converged = _rank(rank)
         sets = {(name, m): np.sort(i) for name, best in rankings.items() for m, i in best.items()}
@@ -175,19 +166,20 @@ def tally_split(
         new = {
             names[point]: index
             for point, index in sets.items()
-            if names[point] not in {*tallies, name_of_all}
+            if names[point] not in {*judged, name_of_all}
         }
         judgments = judge(split, list(new.values()), with_auc=with_auc, fitted=fitted)
-        added = {name: judgment.tally for name, judgment in zip(new, judgments, strict=True)}
+        added = dict(zip(new, judgments, strict=True))
         if judge_all is not None:
-            added[name_of_all] = judge_all().tally
+            added[name_of_all] = judge_all()
     if known is not None and added:
-        known.save(added)
-    tallies |= added
+        known.save({name: judgment.tally for name, judgment in added.items()})
+    judged |= added
     if with_all:
         names[ALL, d] = name_of_all
     methods, sizes = zip(*names, strict=True)
-    return FoldTally(methods, sizes, tuple(tallies[name] for name in names.values()), not_converged)
+    tallies, losses = zip(*(judged[name] for name in names.values()), strict=True)
+    return FoldTally(methods, sizes, tallies, losses, not_converged)
 
 
 def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
@@ -206,24 +198,15 @@ def _name_of(split: Split, index: IntArray) -> str:
     return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
 
 
-def pool(tallies: Sequence[FoldTally], kind: str, with_auc: bool = False) -> list[Point]:
+def pool(folds: Sequence[FoldTally], kind: str, with_auc: bool = False) -> list[Point]:
     """Return the curves' points from the sums of the splits' tallies."""
-    first = tallies[0]
-    totals = [
-        np.sum([tally.tallies[i] for tally in tallies], axis=0) for i in range(len(first.methods))
-    ]
-    return [
-        Point(name, int(m), scores_of_tally(total, kind, with_auc))
-        for name, m, total in zip(first.methods, first.counts, totals, strict=True)
-    ]
-
-
-def scores_of_tally(total: FloatArray, kind: str, with_auc: bool = False) -> dict[str, float]:
-    """Return the scores of one tally, or of a sum of tallies, by metric."""
-    if not with_auc:
-        return metrics.scores_of(total, kind)
-    scores = metrics.scores_of(total[:-2].reshape(3, -1), kind)
-    return scores | {"auc": metrics.auc_of(total[-2:])}
+    points = []
+    for i, (name, m) in enumerate(zip(folds[0].methods, folds[0].counts, strict=True)):
+        total = np.sum([fold.tallies[i] for fold in folds], axis=0)
+        scores = metrics.scores_of(total[:-2].reshape(3, -1) if with_auc else total, kind)
+        areas = {"auc": metrics.auc_of(total[-2:])} if with_auc else {}
+        points.append(Point(name, int(m), scores | areas))
+    return points
 
 
 def way_of_all(X: Matrix, y: Any) -> bool | str:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfs.evaluation.curves import FoldTally, Rankings, scores_of_tally, tally_folds
-from bigfs.evaluation.splits import Split, target_kind
+from bigfs.evaluation.curves import Rankings, measure
+from bigfs.evaluation.splits import Split
 from bigfs.result import Checkpoint
-from bigfs.types import AnyArray, FloatArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 STEPS = (1, 2, 5)
 
@@ -40,33 +40,31 @@ def default_sizes(d: int, largest: int, least: int = 1) -> list[int]:
 
 def choose_size(
     splits: Sequence[Split],
-    rank: Callable[[int, Split], Rankings],
+    sizes: Sequence[int],
+    rank: Callable[[int, Split], IntArray],
     metric: str,
     checkpoint: Checkpoint | None = None,
 ) -> SizeChoice:
-    """Return the smallest number of features within one standard error of the best."""
-    with_auc = metric == "auc"
-    tallies = tally_folds(
+    """Return the smallest number of features within one standard error of the best.
+
+    ``rank(number, split)`` returns the features of the largest size, best first.
+    """
+
+    def sets(number: int, split: Split) -> Rankings:
+        best = rank(number, split)
+        return {"": {m: best[:m] for m in sizes}}
+
+    found = measure(
         splits,
-        rank,
+        sets,
         with_all=False,
-        with_auc=with_auc,
+        with_auc=metric == "auc",
         checkpoint=checkpoint,
         label="folds for the number of features",
     )
-    kind = target_kind(splits[0].y_test)
-    sizes = [int(m) for m in tallies[0].counts]
-    scores = np.transpose([_scores(tally, kind, metric, with_auc) for tally in tallies])
-    return SizeChoice(
-        smallest_within_one_error(sizes, scores),
-        sizes,
-        scores,
-        sum(tally.not_converged for tally in tallies),
-    )
-
-
-def _scores(tally: FoldTally, kind: str, metric: str, with_auc: bool) -> list[float]:
-    return [scores_of_tally(total, kind, with_auc)[metric] for total in tally.tallies]
+    scores = np.transpose([[point.scores[metric] for point in fold] for fold in found.by_split])
+    best = smallest_within_one_error(sizes, scores)
+    return SizeChoice(best, list(sizes), scores, found.not_converged)
 
 
 def smallest_within_one_error(sizes: Sequence[int] | AnyArray, scores: AnyArray) -> int:

@@ -16,7 +16,6 @@ from sklearn.utils.multiclass import type_of_target
 from bigfs import engine
 from bigfs.constraints import resolve
 from bigfs.evaluation import large_model, linear_model
-from bigfs.evaluation.curves import Rankings
 from bigfs.evaluation.metrics import METRICS, auc_of, require_metrics, sum_auc
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.size_choice import choose_size, default_sizes
@@ -26,7 +25,7 @@ from bigfs.result import scope
 from bigfs.selectors.base.estimator import Selector
 from bigfs.selectors.base.labels import Labels, is_minus_one, is_real, labels_of, with_minus_one
 from bigfs.selectors.sparge.sparge import SparGE
-from bigfs.types import AnyArray, FloatArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 EVERY_METRIC = {name for names in METRICS.values() for name in names}
 
@@ -159,13 +158,11 @@ class SelectorCV(Selector):
             target_kind(codes), [] if self.metric is None else [self.metric]
         )
 
-        def rank(number: int, split: Split) -> Rankings:
+        def rank(number: int, split: Split) -> IntArray:
             with scope(f"fold {number}"):
-                path = _fitted(template, sizes[-1], split.X_train, split.y_train).selected_
-            return {"": {m: path[:m] for m in sizes}}
+                return _fitted(template, sizes[-1], split.X_train, split.y_train).selected_
 
-        folds = stratified_folds(X, codes, self.cv)
-        choice = choose_size(folds, rank, self._metric)
+        choice = choose_size(stratified_folds(X, codes, self.cv), sizes, rank, self._metric)
         self.n_features_ = choice.n_features
         self.cv_results_ = {
             "n_features": np.array(choice.sizes),

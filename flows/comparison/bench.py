@@ -9,24 +9,22 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import storage
 from bigfs import engine
-from bigfs.evaluation.curves import FoldTally, Point, pool
-from bigfs.evaluation.linear_model import fits_in_memory
+from bigfs.evaluation.curves import measure, way_of_all
 from bigfs.evaluation.quality import redundancy_rate
-from bigfs.evaluation.scoring import judge, with_training_sample
-from bigfs.evaluation.splits import draw_subsamples, target_kind, training_sample
+from bigfs.evaluation.splits import draw_subsamples, target_kind
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
-from bigfs.types import AnyArray, FloatArray
 from flows.comparison.outcomes import Outcome, read_outcome, write_outcome
 from flows.evaluation import plan as evaluation
 from flows.evaluation import selection
@@ -36,15 +34,6 @@ from storage import atomic
 from storage.runs.checkpoints import Checkpoint, to_json_types
 
 HALF = 0.5  # share of the training samples in a subsample, as in stability selection
-
-
-class Scored(NamedTuple):
-    """The scores of a method, with what it chose for them."""
-
-    points: list[dict[str, Any]]
-    losses: AnyArray  # (sizes, tested samples)
-    by_split: FloatArray  # (splits, sizes) of the first metric
-    choices: list[Chosen]  # in the splits; none where the choice on all samples is scored
 
 
 class Bench:
@@ -143,17 +132,25 @@ class Bench:
         engine.trim_memory()  # so that the next method begins with the memory that it needs
         return outcome
 
-    def _run(self, method: str, folder: Path) -> Outcome:
-        used: dict[str, Any] = {}
-        if method == ALL:
-            chosen = self._everything()
+    def _run(self, name: str, folder: Path) -> Outcome:
+        d, used = self.train.X.shape[1], {}
+        if name == ALL:
+            chosen = Chosen({d: np.arange(d)}, [], 0, 0)
         else:
-            chosen, used = self._measured_choice(method, folder)
+            chosen, used = self._measured_choice(name, folder)
         began = time.perf_counter()
-        scored = self._score(method, chosen, folder)
-        again = scored.choices
-        if self.subsamples and method != ALL:
-            again = self._choose_from_subsamples(method, folder)
+        again = [] if name == ALL else self._choose_in_splits(name, folder)
+        sets = [part.sets for part in again] or [chosen.sets] * len(self.splits)
+        found = measure(
+            self.splits,
+            lambda number, split: {name: sets[number - 1]},
+            with_all=False,
+            with_auc="auc" in self.metrics,
+            label=f"folds of {name}",
+        )
+        redundancy = {} if name == ALL else self._redundancies(chosen.sets)
+        if self.subsamples and name != ALL:
+            again = self._choose_from_subsamples(name, folder)
         figures = {
             **used,
             "scoring_seconds": time.perf_counter() - began,
@@ -161,13 +158,20 @@ class Bench:
             "fits": chosen.fits,
             "not_converged": [*chosen.statuses, *(s for part in again for s in part.statuses)],
         }
+        points = [
+            {"n_features": point.n_features}
+            | {metric: point.scores[metric] for metric in self.metrics}
+            | {"redundancy": redundancy.get(point.n_features)}
+            for point in found.points
+        ]
+        by_split = [[point.scores[self.metrics[0]] for point in fold] for fold in found.by_split]
         return Outcome(
-            method,
+            name,
             chosen.sets,
-            scored.points,
-            scored.losses,
+            points,
+            np.stack(found.losses),
             to_json_types(figures),
-            scored.by_split,
+            np.array(by_split),
             [part.sets for part in again],
         )
 
@@ -179,24 +183,17 @@ class Bench:
         Processor time and memory are those of whole processes, so they are missing where methods
         run side by side.
         """
-        method = _method_of(name)
-        if not selection.accepts_target(self.corpus, method):
-            kind = self.corpus.spec["target"]
-            raise ValueError(f"it cannot learn from {selection.TARGET_NAMES[kind]}")
-        selector = self._selector(name)
-        # a copy counts its own passes
-        X, y = selection.usable(selector, method, copy(self.train.X), self.train.y)
-        self._give_graph(selector, method, "all", X)
+        prepared = self._prepare(name, "all", self.train.X, self.train.y)
         checkpoints: list[Checkpoint] = []
 
         def keep(fit: int) -> Checkpoint:
-            checkpoints.append(self._keep(folder, "all")(fit))
+            checkpoints.append(self._keep(folder, "all", fit))
             return checkpoints[-1]
 
         is_alone = self.at_once == 1
         is_reset = is_alone and engine.reset_peak_memory()
         began, used = time.perf_counter(), engine.processor_time()
-        chosen = choose(selector, method, X, y, self.sizes, keep)
+        chosen = choose(*prepared, self.sizes, keep)
         figures = {
             "seconds": time.perf_counter() - began,
             "processor_seconds": engine.processor_time_since(used) if is_alone else None,
@@ -206,93 +203,69 @@ class Bench:
         }
         return chosen, figures
 
-    def _selector(self, name: str) -> Any:
-        """Return the estimator of a method, for the largest number of features."""
+    def _choose_in_splits(self, name: str, folder: Path) -> list[Chosen]:
+        """Choose again on the training rows of each split, unless they are all training samples."""
+        if self.measured["how"] == "test half":
+            return []
+        return [
+            self._choose(name, f"split {number}", split.X_train, split.y_train, folder)
+            for number, split in enumerate(self.splits)
+        ]
+
+    def _choose_from_subsamples(self, name: str, folder: Path) -> list[Chosen]:
+        """Choose on random halves of the training samples, the same for every method."""
+        X, y = self.train.X, self.train.y
+        groups = y if target_kind(y) == "class" else np.zeros(X.shape[0], dtype=np.int64)
+        return [
+            self._choose(name, f"subsample {number}", X.take_rows(rows), y[rows], folder)
+            for number, rows in enumerate(draw_subsamples(groups, self.subsamples, HALF, 0))
+        ]
+
+    def _choose(self, name: str, part: str, X: Matrix, y: Any, folder: Path) -> Chosen:
+        """Choose on a part of the training samples, which has a name."""
+        keep = partial(self._keep, folder, part)
+        return choose(*self._prepare(name, part, X, y), self.sizes, keep)
+
+    def _keep(self, folder: Path, part: str, fit: int) -> Checkpoint:
+        return Checkpoint(folder, digest([part, fit])[:12])
+
+    def _prepare(self, name: str, part: str, X: Matrix, y: Any) -> tuple[Any, str, Matrix, Any]:
+        """Return the selector of a method, for the most features, and the samples that it sees.
+
+        A method on the kNN graph gets that of the part, which all of them share. It is a graph of
+        all features. With forbidden ones the method makes its own.
+        """
         method = _method_of(name)
+        if not selection.accepts_target(self.corpus, method):
+            kind = self.corpus.spec["target"]
+            raise ValueError(f"it cannot learn from {selection.TARGET_NAMES[kind]}")
         parameters = self.parameters.get(name, {}) | selection.constraints_for(
             method, self.constraints
         )
         if missing := sorted(set(self.constraints) - set(parameters)):
             raise ValueError(f"it takes no features to {' or to '.join(missing)}")
-        return selection.selector_for(self.corpus, method, max(self.sizes), parameters)
+        selector = selection.selector_for(self.corpus, method, max(self.sizes), parameters)
+        X, y = selection.usable(selector, method, copy(X), y)  # a copy counts its own passes
+        if selection.get_method(method).graph and selector.forbid is None:
+            of_graph = part, selector.n_neighbors, selector.metric
+            with self._graph_lock:  # methods side by side wait for the graph of the first one
+                if of_graph not in self._neighbors:
+                    self._neighbors[of_graph] = self._make_graph(X, *of_graph)
+            selector.set_params(graph=self._neighbors[of_graph])
+        return selector, method, X, y
 
-    def _give_graph(self, selector: Any, method: str, part: str, X: Matrix) -> None:
-        """Give a method on the kNN graph that of all training samples, or of a part of them.
-
-        It is a graph of all features. With forbidden ones the method makes its own.
-        """
-        if not selection.get_method(method).graph or selector.forbid is not None:
-            return
-        k, metric = selector.n_neighbors, selector.metric
-        with self._graph_lock:  # methods side by side wait for the graph of the first one
-            if (part, k, metric) not in self._neighbors:
-                began = time.perf_counter()
-                self._neighbors[part, k, metric] = (
-                    storage.graph(self.train, k, metric=metric).neighbors()
-                    if part == "all"
-                    else knn(X, k, metric=metric, method="auto")
-                )
-                self.graph_seconds += time.perf_counter() - began
-        selector.set_params(graph=self._neighbors[part, k, metric])
-
-    def _everything(self) -> Chosen:
-        d = self.train.X.shape[1]
-        return Chosen({d: np.arange(d)}, [], 0, 0)
-
-    def _keep(self, folder: Path, part: str) -> Callable[[int], Checkpoint]:
-        """Return the checkpoints of a part of the work, by the number of the fit."""
-        return lambda fit: Checkpoint(folder, digest([part, fit])[:12])
+    def _make_graph(self, X: Matrix, part: str, k: int, metric: str) -> Neighbors:
+        """Make the graph of a part of the training samples, or read that of all of them."""
+        began = time.perf_counter()
+        neighbors = (
+            storage.graph(self.train, k, metric=metric).neighbors()
+            if part == "all"
+            else knn(X, k, metric=metric, method="auto")
+        )
+        self.graph_seconds += time.perf_counter() - began
+        return neighbors
 
     # --- scoring ---
-
-    def _score(self, method: str, chosen: Chosen, folder: Path) -> Scored:
-        """Score the choices of a method, which chooses again in each split of the samples."""
-        with_auc, tallies, losses, choices = "auc" in self.metrics, [], [], []
-        for number, split in enumerate(self.splits):
-            sets = chosen.sets
-            if method != ALL and self.measured["how"] != "test half":
-                again = self._choose_from_part(
-                    method, f"split {number}", split.X_train, split.y_train, folder
-                )
-                sets = again.sets
-                choices.append(again)
-            indices = [np.sort(index) for index in sets.values()]
-            judged = judge(with_training_sample(split), indices, with_auc=with_auc)
-            names, sizes = (method,) * len(sets), tuple(sets)
-            tallies.append(FoldTally(names, sizes, tuple(j.tally for j in judged), 0))
-            losses.append([j.losses for j in judged])
-        kind = target_kind(self.train.y)
-        by_split = [
-            [point.scores[self.metrics[0]] for point in pool([tally], kind, with_auc)]
-            for tally in tallies
-        ]
-        whole = np.stack([np.concatenate(parts) for parts in zip(*losses, strict=True)])
-        redundancy = {} if method == ALL else self._redundancies(chosen.sets)
-        points = [self._point(p, redundancy) for p in pool(tallies, kind, with_auc)]
-        return Scored(points, whole, np.array(by_split), choices)
-
-    def _choose_from_part(self, name: str, part: str, X: Matrix, y: Any, folder: Path) -> Chosen:
-        """Choose on a part of the training samples, which has a name."""
-        method, selector = _method_of(name), self._selector(name)
-        X, y = selection.usable(selector, method, X, y)
-        self._give_graph(selector, method, part, X)
-        return choose(selector, method, X, y, self.sizes, self._keep(folder, part))
-
-    def _choose_from_subsamples(self, method: str, folder: Path) -> list[Chosen]:
-        """Choose on random halves of the training samples, the same for every method."""
-        X, y = self.train.X, self.train.y
-        groups = y if target_kind(y) == "class" else np.zeros(X.shape[0], dtype=np.int64)
-        return [
-            self._choose_from_part(
-                method, f"subsample {number}", X.take_rows(rows), y[rows], folder
-            )
-            for number, rows in enumerate(draw_subsamples(groups, self.subsamples, HALF, 0))
-        ]
-
-    def _point(self, point: Point, redundancy: Mapping[int, float | None]) -> dict[str, Any]:
-        scores = {name: point.scores[name] for name in self.metrics}
-        m = point.n_features
-        return {"n_features": m, **scores, "redundancy": redundancy.get(m)}
 
     def _redundancies(self, sets: Sets) -> dict[int, float | None]:
         """Return the redundancy of each choice, None where it or all columns do not fit."""
@@ -318,7 +291,7 @@ class Bench:
 
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""
-        return fits_in_memory(*training_sample(self.train.X, self.train.y))
+        return way_of_all(self.train.X, self.train.y) is True
 
 
 def _method_of(name: str) -> str:

@@ -1,4 +1,8 @@
-"""Choices of several sizes by one method: one fit where it serves all sizes, or a fit per size."""
+"""What a method chooses from some samples: the best features, several sizes, or the number itself.
+
+A run, a comparison and `--features auto` choose by these functions, from all training samples and
+again from those of each split.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,58 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
+from bigfs.evaluation.metrics import require_metrics
+from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
+from bigfs.evaluation.splits import Split, stratified_folds, target_kind
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
 from bigfs.types import IntArray
 from flows.evaluation import selection
 from storage.runs.checkpoints import Checkpoint
 
+FOLDS = 5  # that choose the number of features
 Sets = dict[int, IntArray]  # the chosen features by their number, best first
+Keep = Callable[..., Checkpoint]  # the checkpoint of a part of the work, by its names
+
+
+def choose_best(
+    corpus: Any,
+    method: str,
+    features: selection.Features,
+    parameters: dict[str, Any],
+    split: Split,
+    checkpoint: Checkpoint,
+) -> IntArray:
+    """Return the features that a method chooses from the training rows of a split, best first."""
+    selector = selection.selector_for(corpus, method, features, parameters)
+    with observed(checkpoint=checkpoint):
+        selector.fit(*selection.usable(selector, method, split.X_train, split.y_train))
+    return selection.ranking(selector, method, features)
+
+
+def choose_number(
+    corpus: Any,
+    X: Matrix,
+    y: Any,
+    method: str,
+    parameters: dict[str, Any],
+    keep: Keep,
+    metric: str | None = None,
+) -> SizeChoice:
+    """Choose the number of features of a method by folds of some training samples."""
+    kept, forbidden = selection.constraints_of(X, parameters)
+    largest_tried = selection.get_method(method).make()._largest_tried
+    sizes = default_sizes(X.shape[1] - len(forbidden), largest_tried, max(len(kept), 1))
+    (metric, *_) = require_metrics(target_kind(y), [] if metric is None else [metric])
+    return choose_size(
+        stratified_folds(X, y, FOLDS),
+        sizes,
+        lambda number, split: choose_best(
+            corpus, method, sizes[-1], parameters, split, keep(number)
+        ),
+        metric,
+        keep(),
+    )
 
 
 class Chosen(NamedTuple):
@@ -31,38 +80,34 @@ def choose(
     X: Matrix,
     y: Any,
     sizes: Sequence[int],
-    keep: Callable[[int], Checkpoint],
+    keep: Keep,
 ) -> Chosen:
     """Choose each number of features by a method.
 
     One fit serves all sizes where the method has `fit_path` or its choices are nested, which they
     are not with features to keep. Otherwise each size is fitted.
     """
-    before, fitted = X.passes, {}
+    before, fitted, has_path = X.passes, {}, hasattr(selector, "fit_path")
     with warnings.catch_warnings():
         # the status of each run says so
         warnings.simplefilter("ignore", NotConverged)
-        if hasattr(selector, "fit_path"):
+        if has_path or (selector._nested and selector.get_params().get("keep") is None):
             with observed(checkpoint=keep(0)):
-                fitted = selector.fit_path(X, y, list(sizes))
-            passes = max(_own_passes(s) for s in fitted.values())  # each counts those of all
-        elif selector._nested and selector.get_params().get("keep") is None:
-            with observed(checkpoint=keep(0)):
-                fitted = dict.fromkeys(sizes, selector.fit(X, y))
-            passes = _own_passes(selector)
+                fitted = (
+                    selector.fit_path(X, y, list(sizes))
+                    if has_path
+                    else dict.fromkeys(sizes, selector.fit(X, y))
+                )
         else:
             for i, m in enumerate(sizes):
                 with observed(checkpoint=keep(i)):
                     fitted[m] = copy(selector).set_params(n_features_to_select=m).fit(X, y)
-            passes = sum(map(_own_passes, fitted.values()))
     runs = list({id(run): run for run in fitted.values()}.values())
+    passes = [int(run.result_.stats.get("passes", 0)) for run in runs]
     return Chosen(
         {m: selection.ranking(run, method, m) for m, run in fitted.items()},
         [str(run.result_.status) for run in runs if not run.result_.converged],
-        1 if hasattr(selector, "fit_path") else len(runs),
-        max(X.passes - before, passes),  # a method may read a part of X that counts by itself
+        1 if has_path else len(runs),
+        # a method may read a part of X that counts by itself, and each run of a path counts all
+        max(X.passes - before, max(passes) if has_path else sum(passes)),
     )
-
-
-def _own_passes(selector: Any) -> int:
-    return int(selector.result_.stats.get("passes", 0))

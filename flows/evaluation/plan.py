@@ -50,6 +50,11 @@ ALL_FEATURES = {
     "left out": "All features were left out, because a linear model on them does not fit in "
     "memory or takes too long.",
 }
+# how the features of a plan were selected again, where they were
+AGAIN = {
+    "nested folds": "in each fold without its test samples",
+    "held-out share": "without the held-out samples",
+}
 SIMPLE = ("anova", "chi2")
 # figures of a plan that say which samples train and test its models
 OF_SPLITS = ("how", "train", "test", "share", "folds", "untested", "trained_on")
@@ -73,61 +78,44 @@ def make_plan(
     selections: int = 1,
 ) -> Plan:
     """Decide which samples a run is scored on."""
-    plan = _choose_splits(corpus, train, method, folds, metrics, test_size, selections)
-    if plan.splits:
-        X, y = plan.splits[0].X_train, plan.splits[0].y_train
-        sample, of_sample = training_sample(X, y)
-        if sample is not X:
-            plan.measured["trained_on"] = int(labeled_rows(of_sample).sum())
-    return plan
-
-
-def _choose_splits(
-    corpus: Any,
-    train: Any,
-    method: Method,
-    folds: int | None,
-    metrics: Sequence[str],
-    test_size: float | None,
-    selections: int,
-) -> Plan:
-    """Return the plan of `make_plan`, whose models are trained on all training rows."""
-    kind, labeled, testable = target_kind(train.y), labeled_rows(train.y), testable_rows(train.y)
+    X, y, kind = train.X, train.y, target_kind(train.y)
+    labeled, testable = labeled_rows(y), testable_rows(y)
     measured: dict[str, Any] = {
         "metrics": list(require_metrics(kind, metrics)),
         "model": MODELS[kind],
     }
-    if not varies(train.y, np.flatnonzero(labeled)):
+    if not varies(y, np.flatnonzero(labeled)):
         return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
     test = test_part(corpus)
+    if test is None and not varies(y, testable):
+        why = "there are no test samples, and fewer than two classes have two samples"
+        return Plan([], {"how": "not", "why": why})
     if test is not None:
-        sizes = {"train": train.X.shape[0], "test": int(labeled_rows(test.y).sum())}
-        return Plan(
-            [Split(train.X, train.y, test.X, test.y)], measured | {"how": "test half"} | sizes
-        )
-    if not varies(train.y, testable):
-        return Plan(
-            [],
-            {
-                "how": "not",
-                "why": "there are no test samples, and fewer than two classes have two samples",
-            },
-        )
-    measured |= {"untested": int(labeled.sum()) - len(testable)}
-    if test_size is not None:
-        held_out = held_out_split(train.X, train.y, test_size)
+        splits, how = [Split(X, y, test.X, test.y)], "test half"
     else:
-        splits = stratified_folds(train.X, train.y, folds or FOLDS)
-        measured |= {"folds": len(splits)}
-        work = selection_work(train.X, method) * len(splits) * selections
-        if folds is not None or work <= MAX_WORK:
-            return Plan(splits, measured | {"how": "nested folds"})
-        held_out = splits[0]
-    sizes = {"train": held_out.X_train.shape[0], "test": held_out.X_test.shape[0]}
-    return Plan(
-        [held_out],
-        measured | {"how": "held-out share", "share": sizes["test"] / train.X.shape[0]} | sizes,
-    )
+        how = "held-out share"
+        measured["untested"] = int(labeled.sum()) - len(testable)
+        if test_size is not None:
+            splits = [held_out_split(X, y, test_size)]
+        else:
+            splits = stratified_folds(X, y, folds or FOLDS)
+            measured["folds"] = len(splits)
+            work = selection_work(X, method) * len(splits) * selections
+            if folds is not None or work <= MAX_WORK:
+                how = "nested folds"
+            else:
+                splits = splits[:1]
+    measured["how"] = how
+    first = splits[0]
+    if how != "nested folds":
+        measured["train"] = first.X_train.shape[0]
+        measured["test"] = int(labeled_rows(first.y_test).sum())
+    if how == "held-out share":
+        measured["share"] = measured["test"] / X.shape[0]
+    sample, of_sample = training_sample(first.X_train, first.y_train)
+    if sample is not first.X_train:
+        measured["trained_on"] = int(labeled_rows(of_sample).sum())
+    return Plan(splits, measured)
 
 
 def test_part(corpus: Any) -> Any:
@@ -135,7 +123,8 @@ def test_part(corpus: Any) -> Any:
     if not corpus.has_test_half:
         return None
     test = corpus.part("test")
-    return test if _has_targets(test.y) else None
+    has_targets = test.y.nnz if target_kind(test.y) == "multilabel" else labeled_rows(test.y).any()
+    return test if has_targets else None
 
 
 def require_choices(
@@ -169,10 +158,6 @@ def require_choices(
         require_target(corpus, name)
 
 
-def _has_targets(y: Any) -> bool:
-    return bool(y.nnz) if target_kind(y) == "multilabel" else bool(labeled_rows(y).any())
-
-
 def selection_work(X: Any, method: Method) -> float:
     """Estimate the number of multiplications of one selection, by pairs of samples or by passes."""
     return float(X.nnz) * (method.pairs * X.shape[0] or PASSES)
@@ -197,7 +182,10 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
     """Describe how the figures were measured, for the terminal, the report and Prefect."""
     if measured["how"] == "not":
         return f"Not evaluated: {measured['why']}."
+    again = AGAIN.get(measured["how"])
     parts = [f"{measured['model']}, {_samples(measured)}."]
+    if again is not None:
+        parts.append(f"The features were selected again {again}.")
     if "trained_on" in measured:
         parts.append(
             f"The models were trained on {measured['trained_on']:,} of the training samples, drawn "
@@ -218,54 +206,36 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
     if "all_features" in measured:
         parts.append(ALL_FEATURES[measured["all_features"]])
     if measured.get("auto") is not None:
-        parts.append(_choice_text(measured))
+        score = measured.get("auto_metric")
+        parts.append(
+            f"The number of features is the smallest within one standard error of the best"
+            f"{'' if score is None else f' {METRIC_NAMES[score]}'}, by {measured['auto']} folds of "
+            f"the training samples{'' if again is None else f', again {again}'}."
+        )
+        if measured.get("auto_is_largest"):
+            parts.append("It is the largest that was tried.")
     if measured.get("mode") is not None:
-        parts.append(_mode_text(measured))
+        parts.append(f"The number of features is the choice of {measured['mode']}, by p-values.")
+        if measured["how"] == "nested folds":
+            parts.append(
+                "It was made again in each fold, which takes the best feature where none is "
+                "accepted."
+            )
+        elif again is not None:
+            parts.append(f"It was made again {again}.")
     if not baselines and measured["model"] != MODELS["class"]:
         parts.append("There are no baselines by default, because χ² needs one class per sample.")
     return " ".join(parts)
 
 
-def _mode_text(measured: dict[str, Any]) -> str:
-    """Describe the choice by p-values."""
-    again = {
-        "nested folds": " It was made again in each fold, which takes the best feature where none "
-        "is accepted.",
-        "held-out share": " It was made again without the held-out samples.",
-    }.get(measured["how"], "")
-    return f"The number of features is the choice of {measured['mode']}, by p-values.{again}"
-
-
-def _choice_text(measured: dict[str, Any]) -> str:
-    """Describe how the number of features was chosen."""
-    again = {
-        "nested folds": ", again in each fold without its test samples",
-        "held-out share": ", again without the held-out samples",
-    }.get(measured["how"], "")
-    score = measured.get("auto_metric")
-    by = "" if score is None else f" {METRIC_NAMES[score]}"
-    end = " It is the largest that was tried." if measured.get("auto_is_largest") else ""
-    return (
-        f"The number of features is the smallest within one standard error of the best{by}, by "
-        f"{measured['auto']} folds of the training samples{again}.{end}"
-    )
-
-
 def _samples(measured: dict[str, Any]) -> str:
+    if measured["how"] == "nested folds":
+        return f"{measured['folds']} folds"
     verb = "features chosen on" if "trained_on" in measured else "trained on"
+    train, test = f"{measured['train']:,}", f"{measured['test']:,}"
     if measured["how"] == "test half":
-        return (
-            f"{verb} {measured['train']:,} training samples, tested on "
-            f"{measured['test']:,} test samples"
-        )
-    if measured["how"] == "held-out share":
-        return (
-            f"{verb} {measured['train']:,} samples, "
-            f"tested on {measured['test']:,} held-out samples "
-            f"(a share of {measured['share']:.2f}, drawn with a fixed seed). The features were "
-            f"selected again without the held-out samples"
-        )
+        return f"{verb} {train} training samples, tested on {test} test samples"
     return (
-        f"{measured['folds']} folds. The features were selected again in each "
-        f"fold without its test samples"
+        f"{verb} {train} samples, tested on {test} held-out samples (a share of "
+        f"{measured['share']:.2f}, drawn with a fixed seed)"
     )

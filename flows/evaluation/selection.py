@@ -143,11 +143,6 @@ def constraints_of(X: Any, parameters: dict[str, Any]) -> Constraints:
     return resolve(keep, forbid, X.shape[1], X.feature_names)
 
 
-def without_level(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters for a given number of features, without the level of a mode."""
-    return {name: value for name, value in parameters.items() if name != "param"}
-
-
 def constraints_for(method: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a run that hold for another method as well, if it has them."""
     valid = get_method(method).make().get_params()
@@ -241,8 +236,8 @@ def usable(selector: Any, method: str, X: Any, y: Any) -> tuple[Any, Any]:
     return X, y
 
 
-def ranking(selector: Any, method: str, features: int) -> Any:
+def ranking(selector: Any, method: str, features: Features) -> Any:
     """Return the best features of a fitted selector, best first. Ties go to the lower index."""
     if get_method(method).scores == "scores_":
-        return selector.selected_[:features]
+        return selector.selected_[: features if isinstance(features, int) else None]
     return np.argsort(-getattr(selector, get_method(method).scores), kind="stable")[:features]

@@ -133,13 +133,13 @@ def test_folds_are_pooled_by_what_they_got_right(text, kind):
     }[kind]
     folds = stratified_folds(Matrix.from_array(X), target, n_splits=4)
     seen = []
-    points, stopped = measure(
+    found = measure(
         folds,
         lambda number, split: seen.append((number, split)) or {"a": {12: np.arange(12)}},
         with_all=False,
     )
     assert [number for number, _ in seen] == [1, 2, 3, 4]
-    assert stopped == 0
+    assert found.not_converged == 0
     total = np.sum(
         [
             tally_split(fold, lambda: {"a": {12: np.arange(12)}}, with_all=False).tallies[0]
@@ -147,7 +147,7 @@ def test_folds_are_pooled_by_what_they_got_right(text, kind):
         ],
         axis=0,
     )
-    [point] = points
+    [point] = found.points
     assert tuple(point.scores) == tuple(name for name in METRICS[kind] if name != "auc")
     if kind == "class":
         assert point.scores["accuracy"] == total[0].sum() / 120

@@ -198,7 +198,7 @@ def test_a_killed_method_goes_on(own, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(bench, "judge", killed)
+        patched.setattr(bench, "measure", killed)
         with pytest.raises(KeyboardInterrupt):
             own.run("sparge-lda")
     (saved,) = (own.folder / ".work").rglob("*.npz")
