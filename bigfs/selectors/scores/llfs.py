@@ -27,7 +27,7 @@ from scipy.special import expit
 from bigfs import engine
 from bigfs.graph import Metric
 from bigfs.matrix import Block, Matrix
-from bigfs.result import Record, Status, iterate
+from bigfs.result import Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
 from bigfs.selectors.base.labels import Labels, labeled_part
 from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED
@@ -41,9 +41,6 @@ INNER_TOL = 1e-8  # of the projected gradient, relative to λ
 INNER_MAX_ITER = 2000
 FIRST_FEATURES = 100  # of a convex problem that starts from none; each time twice as many follow
 DENSE_SHARE = 2 / 3  # of non-zeros, above which an array takes fewer bytes than a csr array
-
-
-# --- anchors and their pairs ----------------------------------------------------------------------
 
 
 class Pairs(NamedTuple):
@@ -88,9 +85,9 @@ def _nearest(
     """Return the distances and rows (2 × anchors × ≤ k) of the hits and misses in a tile."""
     Z = sp.csr_array(block, dtype=np.float64)
     Zt, own = sp.csr_array(Z.T), np.asarray(Z.multiply(Z).sum(axis=1)).ravel()
-    batches = [slice(a, a + ANCHORS_AT_ONCE) for a in range(0, len(anchors), ANCHORS_AT_ONCE)]
-    kinds: tuple[list[Any], list[Any]] = ([], [])
-    for batch in batches:
+    parts = []
+    for first in range(0, len(anchors), ANCHORS_AT_ONCE):
+        batch = slice(first, first + ANCHORS_AT_ONCE)
         distance = -(A[batch] @ Zt).toarray()
         if cosine:
             sizes = np.sqrt(np.outer(squares[batch], own))
@@ -99,13 +96,11 @@ def _nearest(
             distance = squares[batch, None] + own + 2 * distance
         same = codes[anchors[batch], None] == codes[start:stop]
         itself = anchors[batch, None] == np.arange(start, stop)
-        for kind, allowed in zip(kinds, (same & ~itself, ~same), strict=True):
-            of_kind = np.where(allowed, distance, np.inf)
-            best = np.argsort(of_kind, axis=1, kind="stable")[:, :k]
-            kind.append((np.take_along_axis(of_kind, best, axis=1), start + best))
-    stacked = [[np.concatenate(part) for part in zip(*kind, strict=True)] for kind in kinds]
-    (hits, hit_rows), (misses, miss_rows) = stacked
-    return np.stack([hits, misses]), np.stack([hit_rows, miss_rows])
+        of_kind = np.where(np.stack([same & ~itself, ~same]), distance, np.inf)
+        best = np.argsort(of_kind, axis=2, kind="stable")[:, :, :k]
+        parts.append((np.take_along_axis(of_kind, best, axis=2), start + best))
+    distances, rows = zip(*parts, strict=True)
+    return np.concatenate(distances, axis=1), np.concatenate(rows, axis=1)
 
 
 def _ranges(block: Any, start: int, stop: int) -> FloatArray:
@@ -129,9 +124,6 @@ def differences(X: Matrix, pairs: Pairs, anchors: IntArray, ranges: FloatArray) 
     first, second = (rows[np.searchsorted(needed, V)] for V in (anchors[pairs.anchor], pairs.other))
     first -= second
     return abs(first)
-
-
-# --- problem and step -----------------------------------------------------------------------------
 
 
 class LLFSState(NamedTuple):
@@ -220,19 +212,6 @@ class LLFSProblem:
         pull = self.lam - slope
         lack = (pull - self.lam) / (self.lam + np.abs(pull).max())
         return np.where(state.w > 0, state.w, np.minimum(lack, 0))
-
-
-def measure(state: LLFSState) -> Record:
-    """Return the record of a state in the history."""
-    return {
-        "objective": state.objective,
-        "features": float(np.count_nonzero(state.w)),
-        "change": state.change,
-        "violation": state.violation,
-    }
-
-
-# --- estimator ------------------------------------------------------------------------------------
 
 
 class LLFS(Selector):
@@ -348,7 +327,12 @@ class LLFS(Selector):
         self.result_ = iterate(
             problem.step,
             LLFSState((ranges > 0).astype(np.float64), 1.0, np.inf, np.inf, 0.0),
-            measure=measure,
+            measure=lambda state: {
+                "objective": state.objective,
+                "features": float(np.count_nonzero(state.w)),
+                "change": state.change,
+                "violation": state.violation,
+            },
             stop="change",
             tol=self.tol,
             max_iter=self.max_iter,

@@ -98,17 +98,7 @@ class ReliefF(Selector):
 def edge_weights(index: IntArray, codes: IntArray) -> sp.csr_array:
     """Return the weight of each pair of samples (n × n, symmetric), both directions added up.
 
-    Parameters
-    ----------
-    index : ndarray of shape (n, c, k)
-        Neighbors of each class, −1 for a missing one.
-    codes : ndarray of shape (n,)
-        Class numbers, −1 for an unlabeled sample.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Negative weights between samples of one class, positive ones between others.
+    `index` (n × c × k) has the neighbors of each class, and −1 for a missing one.
     """
     n, c, _ = index.shape
     sizes = np.bincount(codes[codes >= 0], minlength=c)
@@ -120,19 +110,16 @@ def edge_weights(index: IntArray, codes: IntArray) -> sp.csr_array:
     weight = weight / np.maximum(found, 1) / sizes.sum()
     i, code, place = np.nonzero(index >= 0)
     W = sp.csr_array((weight[i, code], (i, index[i, code, place])), shape=(n, n))
-    W = sp.csr_array(W + W.T)
-    W.sort_indices()
-    return W
+    return sp.csr_array(W + W.T).sorted_indices()
 
 
 def _scores(block: Any, start: int, stop: int, W: sp.csr_array, codes: IntArray) -> FloatArray:
     """Return the weights of the columns of a tile."""
     Z = labeled_columns(block, codes)
     Z.sort_indices()
-    scores = np.zeros(Z.shape[1])
-    n_labeled = int(np.count_nonzero(codes >= 0))
-    edges = (W.indptr, W.indices, W.data)
-    _add_differences(Z.indptr, Z.indices, Z.data, n_labeled, *edges, scores)
+    scores, n_labeled = np.zeros(Z.shape[1]), int(np.count_nonzero(codes >= 0))
+    columns, edges = (Z.indptr, Z.indices, Z.data), (W.indptr, W.indices, W.data)
+    _add_differences(*columns, n_labeled, *edges, scores)
     return scores
 
 

@@ -8,6 +8,7 @@ and repeats [Guyon, Weston, Barnhill, Vapnik, Machine Learning 2002].
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +19,7 @@ from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import fit_svm
 from bigfs.matrix import Matrix
-from bigfs.result import Record, Result, Status, iterate
+from bigfs.result import Result, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import labeled_part
 from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE
@@ -100,9 +101,8 @@ class L2SVM(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
         X.stats  # noqa: B018, refuses values whose products overflow
-        features = None
-        if len(forbidden := self._constraints.forbidden):
-            features = ~np.isin(np.arange(X.shape[1]), forbidden)
+        forbidden = self._constraints.forbidden
+        features = ~np.isin(np.arange(X.shape[1]), forbidden) if len(forbidden) else None
         self.result_ = fit_svm(
             X,
             codes,
@@ -130,23 +130,16 @@ class RFEState(NamedTuple):
     gap: float
 
 
+@dataclass
 class RFEProblem:
     """The samples, and one round of the elimination."""
 
-    def __init__(
-        self,
-        X: Matrix,
-        codes: IntArray,
-        n_classes: int,
-        sizes: list[int],
-        svm: dict[str, Any],
-        removed_last: IntArray,
-    ) -> None:
-        self.removed_last = removed_last
-        self.codes, self.n_classes, self.svm = codes, n_classes, svm
-        self.following = dict(zip(sizes, sizes[1:], strict=False))
-        self.d = X.shape[1]
-        self.columns = ActiveColumns(X)
+    columns: ActiveColumns
+    codes: IntArray
+    n_classes: int
+    sizes: list[int]  # numbers of features that are left
+    svm: dict[str, Any]  # C, tol, max_iter, name and sample_weight of the machines
+    removed_last: IntArray
 
     def start(self, features: IntArray) -> RFEState:
         """Train on the features that the elimination starts from, in increasing order."""
@@ -159,7 +152,7 @@ class RFEProblem:
         # a later feature leaves first where weights are equal but for rounding
         weights = np.round(weights / max(weights.max(), np.finfo(float).tiny) / TIE)
         order = np.lexsort((-state.kept, weights, np.isin(state.kept, self.removed_last)))
-        n_left = self.following.get(len(order), 1)
+        n_left = next((size for size in self.sizes if size < len(order)), 1)
         left = np.sort(order[len(order) - n_left :])
         removed = np.append(state.removed, state.kept[order[: len(order) - n_left]])
         return self.train(state.kept[left], removed, state.W[left], state.b)
@@ -168,28 +161,23 @@ class RFEProblem:
         """Return the machines on the features `kept`, from the weights W of them."""
         self.columns.select(kept)
         gathered = self.columns.index is not None
-        features = np.zeros(self.d, dtype=bool)
-        features[kept] = True
+        features = None
         if not gathered:
-            all_W = np.zeros((self.d, W.shape[1]))
+            d = self.columns.X.shape[1]
+            features, all_W = np.isin(np.arange(d), kept), np.zeros((d, W.shape[1]))
             all_W[kept], W = W, all_W
         state = fit_svm(
             self.columns.X,
             self.codes,
             self.n_classes,
             start=(W, b),
-            features=None if gathered else features,
+            features=features,
             **self.svm,
         ).value
         W = state.W if gathered else state.W[kept]
         return RFEState(
             kept, removed, W, state.b, float(state.objective.sum()), float(state.gap.max())
         )
-
-
-def measure(state: RFEState) -> Record:
-    """Return the record of a state in the history."""
-    return {"features": float(len(state.kept)), "objective": state.objective, "gap": state.gap}
 
 
 class SVMRFE(Selector):
@@ -264,10 +252,7 @@ class SVMRFE(Selector):
     _cost = Cost("as l2-svm, then 0", "(12 n + 9 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SVM_CONSTRAINTS,
-        "step": [
-            *COUNT,
-            *SHARE,
-        ],
+        "step": [*COUNT, *SHARE],
     }
 
     def _fit(self, X: Matrix, y: Any) -> None:
@@ -304,40 +289,25 @@ def eliminate_by_svm(
     name: str,
     removed_last: IntArray = NO_CONSTRAINTS.kept,
 ) -> Result[RFEState]:
-    """Remove features round after round, from those given to the last of `sizes`.
+    """Remove features round after round, from those given (increasing) to the last of `sizes`.
 
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    codes : ndarray of shape (n,)
-        Class numbers.
-    n_classes : int
-        Number of classes.
-    features : ndarray of int
-        The features to start from, increasing.
-    sizes : list of int
-        The numbers of features that are left, from all of `features` to the last.
-    svm : dict
-        The C, tol, max_iter and sample_weight of the machines.
-    name : str
-        Name of the run.
-    removed_last : ndarray of int, default=empty
-        Features that stay until no others are left.
-
-    Returns
-    -------
-    Result of RFEState
-        The last round.
+    `sizes` are the numbers of features that are left, from all of `features` on. `svm` has the C,
+    tol, max_iter and sample_weight of the machines. The features `removed_last` stay until no
+    others are left.
     """
     first_svm = {**svm, "name": f"{name}, first machines"}
-    problem = RFEProblem(X, codes, n_classes, sizes, first_svm, removed_last)
+    columns = ActiveColumns(X)
+    problem = RFEProblem(columns, codes, n_classes, sizes, first_svm, removed_last)
     start = problem.start(features)  # a loop of its own, with checkpoints
     problem.svm["name"] = name
     return iterate(
         problem.step,
         start,
-        measure=measure,
+        measure=lambda state: {
+            "features": float(len(state.kept)),
+            "objective": state.objective,
+            "gap": state.gap,
+        },
         stop="features",
         tol=sizes[-1],
         max_iter=len(sizes),
