@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,6 +49,15 @@ class FactoredResponse:
     C: FloatArray | None
     shift: FloatArray
     norm2: float
+
+    @classmethod
+    def of(cls, T: FloatArray) -> Self:
+        """Return the response T as it is."""
+        return cls(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
+
+    def whole(self) -> FloatArray:
+        """Return T, if it is given as it is or by the classes without a shift."""
+        return self.Y if self.C is None else self.C[self.Y]
 
 
 class TiledColumns(Columns):
@@ -177,8 +186,7 @@ class StreamedColumns(TiledColumns):
     sets_per_pass = 4
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
-        norm2 = float(np.vdot(T, T))
-        super().__init__(X, FactoredResponse(T, None, np.zeros(T.shape[1]), norm2), omega)
+        super().__init__(X, FactoredResponse.of(T), omega)
         self.T = T
 
     def likely_features(self, m: int) -> IntArray:

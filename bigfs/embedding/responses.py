@@ -161,6 +161,4 @@ def sda(A: sp.csr_array, codes: IntArray, c: int, r: int, beta: float) -> FloatA
         return W - np.outer(constant, constant @ W)
 
     trivial = sp.csr_array(constant[:, None])
-    return spectral.leading_eigenvectors(
-        multiply, r, trivial, tol=1e-8, max_iter=1000, seed=0, name="the sda embedding"
-    ).value.vectors
+    return spectral.leading_eigenvectors(multiply, r, trivial, "the sda embedding").value.vectors

@@ -14,7 +14,8 @@ are zero.
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,11 +25,14 @@ from bigfs import engine
 from bigfs.graph import components
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.linalg.lanczos import basis_size, largest_eigenvectors
+from bigfs.linalg.prox import inverse_root
 from bigfs.matrix import Centered
 from bigfs.result import NotConverged, Result, Status, iterate
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 DEFAULT_WIDTH = 10
+TOL = 1e-8  # largest ‖N v − λ v‖ of an eigenvector; the scale of N is 1
+MAX_ITER = 1000  # restarts of the Lanczos iterations
 MAX_DENSE_VERTICES = 300  # up to here the n × n matrix is the cheapest way
 VECTORS_BESIDE = 12  # of n numbers, beside the basis of the Lanczos iterations
 OVERSAMPLING = 10  # of the randomized SVD [Halko, Martinsson, Tropp 2011, section 4.2]
@@ -135,83 +139,51 @@ def default_width(n: int, d: int, n_set_aside: int = 0) -> int:
 
 
 def graph_embedding(
-    A: sp.csr_array,
-    r: int,
-    parts: Parts | None = None,
-    *,
-    tol: float = 1e-8,
-    max_iter: int = 1000,
-    seed: int = 0,
+    A: sp.csr_array, r: int, parts: Parts | None = None, max_iter: int = MAX_ITER
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of D^-½ A D^-½, A a symmetric affinity (n × n).
 
     They are the first non-trivial eigenvectors of the normalized Laplacian, with the eigenvalues
-    `1 − values`. `parts` are those of `graph_parts`. See `leading_eigenvectors` for the other
-    parameters and the result.
+    `1 − values`. `parts` are those of `graph_parts`. The result is that of `leading_eigenvectors`.
     """
     parts = graph_parts(A, 1) if parts is None else parts
-    inverse_root = _inverse_root(parts.degree)
-
-    def multiply(V: AnyArray) -> AnyArray:
-        return np.asarray(inverse_root[:, None] * (A @ (inverse_root[:, None] * V)))
-
+    root = inverse_root(parts.degree)[:, None]
+    null = parts.trivial(joined=False)
     return leading_eigenvectors(
-        multiply,
-        r,
-        parts.trivial(joined=False),
-        parts,
-        tol=tol,
-        max_iter=max_iter,
-        seed=seed,
-        name="the graph embedding",
+        lambda V: root * (A @ (root * V)), r, null, "the graph embedding", parts, max_iter
     )
 
 
 def hypergraph_embedding(
-    hypergraph: Hypergraph,
-    r: int,
-    parts: Parts | None = None,
-    *,
-    tol: float = 1e-8,
-    max_iter: int = 1000,
-    seed: int = 0,
+    hypergraph: Hypergraph, r: int, parts: Parts | None = None
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of I − L_H.
 
     The degrees include the weights, D_v = diag(H w), so that the trivial vectors are known for any
     w. With w = 1 the operator is that of JHLSR and of `Hypergraph.similarity`. `parts` are those of
-    `hypergraph_parts`. See `leading_eigenvectors` for the other parameters and the result.
+    `hypergraph_parts`. The result is that of `leading_eigenvectors`.
     """
     parts = hypergraph_parts(hypergraph, 1) if parts is None else parts
-    H, inverse_root = hypergraph.H, _inverse_root(parts.degree)
+    H, root = hypergraph.H, inverse_root(parts.degree)[:, None]
     Ht = sp.csr_array(H.T)
     weighted = sp.csr_array(H @ sp.diags_array(hypergraph.w / hypergraph.edge_degrees))
-
-    def multiply(V: AnyArray) -> AnyArray:
-        return np.asarray(inverse_root[:, None] * (weighted @ (Ht @ (inverse_root[:, None] * V))))
-
+    null = parts.trivial(joined=False)
     return leading_eigenvectors(
-        multiply,
+        lambda V: root * (weighted @ (Ht @ (root * V))),
         r,
-        parts.trivial(joined=False),
+        null,
+        "the hypergraph embedding",
         parts,
-        tol=tol,
-        max_iter=max_iter,
-        seed=seed,
-        name="the hypergraph embedding",
     )
 
 
 def leading_eigenvectors(
-    multiply: Any,
+    multiply: Callable[[AnyArray], AnyArray],
     r: int,
     null: sp.csr_array,
-    parts: Parts | None = None,
-    *,
-    tol: float,
-    max_iter: int,
-    seed: int,
     name: str,
+    parts: Parts | None = None,
+    max_iter: int = MAX_ITER,
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of a symmetric N with ‖N‖ ≤ 1.
 
@@ -219,38 +191,13 @@ def leading_eigenvectors(
     from fixed vectors. They work on N − 2 T₀T₀ᵀ, which moves the eigenvalues of T₀ to −1, so that a
     graph of many parts needs no more steps than a connected one.
 
-    Parameters
-    ----------
-    multiply : callable
-        Function from V (n × m) to N V, in this process or on the cluster.
-    r : int
-        Number of vectors.
-    null : csr_array of shape (n, c)
-        T₀, orthonormal, with N T₀ = T₀ except for samples that are set aside, where N is zero.
-    parts : Parts or None, default=None
-        The parts of the graph, whose D^½ 1_c and samples that are set aside are T₀. None means that
-        all of T₀ is trivial.
-    tol : float
-        Largest ‖N v − λ v‖ of a vector. The scale of N is 1.
-    max_iter : int
-        Maximum number of restarts.
-    seed : int
-        Seed of the first vectors.
-    name : str
-        What is computed, for the warning.
+    `multiply` takes a V (n × m) to N V. `null` is T₀ (n × c), orthonormal, with N T₀ = T₀ except
+    for samples that are set aside, where N is zero. Without `parts` all of it is trivial.
 
-    Returns
-    -------
-    Result
-        An `Embedding`. The stats have `n_set_aside` and `contrasts`, numbers of samples and of
-        vectors; `residual`, the largest; `gap`, between the last value kept and the next one; and
-        `degenerate`, whether this gap or one among the values kept is within the residual, so that
-        the vectors are only one basis of their space.
-
-    Raises
-    ------
-    ValueError
-        N has fewer than r non-trivial eigenvectors.
+    The stats have `n_set_aside` and `contrasts`, numbers of samples and of vectors; `residual`, the
+    largest; `gap`, between the last value kept and the next one; and `degenerate`, whether this gap
+    or one among the values kept is within the residual, so that the vectors are only one basis of
+    their space.
     """
     n, c = null.shape
     n_parts, n_set_aside = (1, 0) if parts is None else (parts.n_parts, parts.n_set_aside)
@@ -271,9 +218,7 @@ def leading_eigenvectors(
     n_contrasts = contrasts.shape[1]
     values, rows, next_value = np.empty(0), np.empty((0, n)), 1.0
     if n_contrasts == n_parts - 1:
-        values, rows, next_value = _largest(
-            multiply_deflated, n, r - n_contrasts, n - c, tol, max_iter, seed
-        )
+        values, rows, next_value = _largest(multiply_deflated, n, r - n_contrasts, n - c, max_iter)
     residuals = np.array(
         [
             np.linalg.norm(multiply_deflated(v[:, None])[:, 0] - value * v)
@@ -288,12 +233,12 @@ def leading_eigenvectors(
         "contrasts": n_contrasts,
         "residual": residual,
         "gap": float(gaps[-1]),
-        "degenerate": bool(np.any(gaps <= max(residual, tol))),
+        "degenerate": bool(np.any(gaps <= max(residual, TOL))),
     }
-    status = Status.CONVERGED if residual <= tol else Status.MAX_ITER
+    status = Status.CONVERGED if residual <= TOL else Status.MAX_ITER
     if status is not Status.CONVERGED:
         warnings.warn(
-            f"{name} {status} (residual {residual:.1e}, tolerance {tol:.0e})",
+            f"{name} {status} (residual {residual:.1e}, tolerance {TOL:.0e})",
             NotConverged,
             stacklevel=3,
         )
@@ -304,7 +249,7 @@ def leading_eigenvectors(
 
 
 def _largest(
-    multiply: Any, n: int, r: int, most: int, tol: float, max_iter: int, seed: int
+    multiply: Callable[[AnyArray], AnyArray], n: int, r: int, most: int, max_iter: int
 ) -> tuple[AnyArray, AnyArray, float]:
     """Return the r largest eigenvalues of an n × n matrix, their vectors as rows, and the next one.
 
@@ -326,7 +271,7 @@ def _largest(
         )
         # a little more than is asked for, as the residuals are known but for rounding
         values, rows = largest_eigenvectors(
-            multiply, n, count, tol=tol / 10, max_iter=max_iter, seed=seed
+            multiply, n, count, tol=TOL / 10, max_iter=max_iter, seed=0
         )
     return values[:r], rows[:r], values[r] if count > r else -1.0
 
@@ -337,11 +282,6 @@ def fix_signs(vectors: AnyArray) -> AnyArray:
     for v, column in zip(vectors.T, signed.T, strict=True):
         np.multiply(v, -1.0 if v[np.abs(v).argmax()] < 0 else 1.0, out=column)
     return signed
-
-
-def _inverse_root(degree: AnyArray) -> AnyArray:
-    """Return degree^-½, and 0 for an isolated vertex."""
-    return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
 
 
 # --- randomized SVD -----------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Response(NamedTuple):
     """What the features explain."""
 
     X: Matrix  # the samples that take part
-    T: FloatArray  # n × r
+    T: FactoredResponse  # n × r
     omega: FloatArray | None = None  # weights ω of the residuals; None: all are one
     stats: Mapping[str, Any] = MappingProxyType({})  # of the result
 
@@ -114,23 +114,20 @@ class GraphEmbedding(MatrixInput):
 
     def _data(self, X: Matrix, y: Any) -> Columns:
         """Return the data of the regression, without any column yet."""
-        if (factored := self._factored_response(X, y)) is not None:
-            return TiledColumns(*factored)
-        X, T, omega, stats = self._response(X, y)
-        if not T.any():
+        X, response, omega, stats = self._response(X, y)
+        if not response.norm2:
             raise ValueError(
                 f"the embedding {self.embedding!r} is empty, because nothing "
                 f"separates the samples: check X and y"
             )
         data: Columns
-        kind = self._columns_for(X, T.shape[1])
+        kind = self._columns_for(X, len(response.shift))
         if kind == "tiled":
-            response = FactoredResponse(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
             data = TiledColumns(X, response, omega)
         elif kind == "streamed":
-            data = StreamedColumns(X, T, omega)
+            data = StreamedColumns(X, response.whole(), omega)
         else:
-            data = GatheredColumns(hold_if_small(X), T, omega)
+            data = GatheredColumns(hold_if_small(X), response.whole(), omega)
         data.response_stats = stats
         return data
 
@@ -141,39 +138,23 @@ class GraphEmbedding(MatrixInput):
         layouts = Layouts(bool(X.row_tiles), bool(X.column_tiles), X.local)
         return choose_columns(*X.shape, self._count(X.shape[1]), r, X.stats.nnz, layouts).kind
 
-    def _factored_response(self, X: Matrix, y: Any) -> tuple[Matrix, FactoredResponse] | None:
-        """Return the samples that take part, and T of large lda and cca as factors, else None."""
-        if self.embedding == "lda":
-            classes, codes = at_least_two(y)
-            n, c = int(y.is_labeled.sum()), len(classes)
-            if self._columns_for(X, c - 1) != "tiled":
-                return None
-            labeled_X = X
-            if n < X.shape[0]:
-                labeled_X, codes = X.take_rows(y.is_labeled), codes[y.is_labeled]
-            C = responses.lda_factor(codes, c, self._class_weights(classes, codes))
-            norm2 = float(np.bincount(codes, minlength=c) @ row_norms(C) ** 2)
-            codes = codes.astype(np.min_scalar_type(c - 1))  # they travel with every pass
-            return labeled_X, FactoredResponse(codes, C, np.zeros(c - 1), norm2)
-        if (
-            self.embedding == "cca"
-            and sp.issparse(y)
-            and self._columns_for(X, y.shape[1]) == "tiled"
-        ):
-            C, shift = responses.cca_factor(y)
-            return X, FactoredResponse(_compact(y), C, shift, float(C.shape[1]))
-        return None
-
     def _response(self, X: Matrix, y: Any) -> Response:
         """Return the samples that take part, and what the features explain."""
         if self.loss == "squared_hinge":
             return self._hinge_response(X, y)
         if self.embedding == "lda":
             classes, codes = at_least_two(y)
-            labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
-            codes = codes[y.is_labeled]
-            weights = self._class_weights(classes, codes)
-            return Response(labeled_X, responses.lda(codes, len(classes), weights))
+            if not y.is_labeled.all():  # else they are not copied
+                X, codes = X.take_rows(y.is_labeled), codes[y.is_labeled]
+            c = len(classes)
+            C = responses.lda_factor(codes, c, self._class_weights(classes, codes))
+            norm2 = float(np.bincount(codes, minlength=c) @ row_norms(C) ** 2)
+            codes = codes.astype(np.min_scalar_type(c - 1))  # they travel with every pass
+            return Response(X, FactoredResponse(codes, C, np.zeros(c - 1), norm2))
+        is_sparse = self.embedding == "cca" and sp.issparse(y)
+        if is_sparse and self._columns_for(X, y.shape[1]) == "tiled":
+            C, shift = responses.cca_factor(y)
+            return Response(X, FactoredResponse(_compact(y), C, shift, float(C.shape[1])))
         if self._takes_real and y is not None:
             if isinstance(y, Labels):
                 codes = y.codes[y.is_labeled]
@@ -181,11 +162,12 @@ class GraphEmbedding(MatrixInput):
                 y = responses.one_hot(codes, len(y.classes))
             Y = y.toarray() if sp.issparse(y) else y
             T = responses.cca(Y) if self.embedding == "cca" else responses.hsl_labels(Y)
-            return Response(X, T)
+            return Response(X, FactoredResponse.of(T))
         allowed = self._allowed(X)
         if self.embedding == "pca":
             r = self.n_components or default_width(*allowed.shape)
-            return Response(X, responses.pca(allowed, r, tol=self.tol / 4))
+            T = responses.pca(allowed, r, tol=self.tol / 4)
+            return Response(X, FactoredResponse.of(T))
         if self.embedding == "hsl":
             return self._hypergraph_response(X)
         graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
@@ -193,12 +175,13 @@ class GraphEmbedding(MatrixInput):
         if self.embedding == "lpp":
             r = self.n_components or graph.default_width(allowed.shape[1])
             omega = np.sqrt(degree) if self.weighting == "degree" else None
-            return Response(X, graph.embedding(r).value.vectors, omega, graph.stats)
+            T = graph.embedding(r).value.vectors
+            return Response(X, FactoredResponse.of(T), omega, graph.stats)
         classes, codes = at_least_two(y)
         r = self.n_components or len(classes) - 1
         T = responses.sda(graph.A, codes, len(classes), r, self.beta)
         omega = np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
-        return Response(X, T, omega, graph.stats)
+        return Response(X, FactoredResponse.of(T), omega, graph.stats)
 
     def _hypergraph_response(self, X: Matrix) -> Response:
         """Return the leading eigenvectors of the hypergraph of the neighborhoods."""
@@ -208,7 +191,8 @@ class GraphEmbedding(MatrixInput):
         parts = hypergraph_parts(hypergraph, neighbors.index.shape[1])
         r = self.n_components or default_width(*allowed.shape, parts.n_set_aside)
         result = hypergraph_embedding(hypergraph, r, parts)
-        return Response(X, result.value.vectors, stats=stats | embedding_stats(result))
+        T = FactoredResponse.of(result.value.vectors)
+        return Response(X, T, stats=stats | embedding_stats(result))
 
     def _hinge_response(self, X: Matrix, y: Labels) -> Response:
         """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""
@@ -219,9 +203,9 @@ class GraphEmbedding(MatrixInput):
         labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
         weights = self._sample_weights(y)
         if weights is None:
-            return Response(labeled_X, Y)
+            return Response(labeled_X, FactoredResponse.of(Y))
         omega = np.sqrt(weights)
-        return Response(labeled_X, omega[:, None] * Y, omega)
+        return Response(labeled_X, FactoredResponse.of(omega[:, None] * Y), omega)
 
     def _sample_weights(self, y: Labels) -> FloatArray | None:
         """Return the weight of each labeled sample, or None if all weigh the same."""
