@@ -13,7 +13,7 @@ FIGSHARE = "https://ndownloader.figshare.com/files"  # as in scikit-learn's fetc
 
 
 class File(NamedTuple):
-    """One file to download. `checksum` is in pooch's form (sha256, or "md5:…")."""
+    """One file to download. `checksum` is a SHA-256, or "md5:…"."""
 
     url: str
     name: str

@@ -1,26 +1,25 @@
 """Downloads: one folder, checksums, and the copies of files behind URLs.
 
-Pooch downloads files and verifies them. A download that broke off is resumed if the server can send
-ranges. Without a published checksum, that of the first download is recorded in registry.txt and
-verified from then on. Behind any other URL, each version that the server names has its own copy.
+A download that broke off is resumed if the server can send ranges. Every file is verified. Without
+a published checksum, that of the first download is recorded in registry.txt and verified from then
+on. Behind any other URL, each version that the server names has its own copy.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import re
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-import pooch
 import requests
 from filelock import FileLock
+from platformdirs import user_cache_dir
 
 from storage import atomic
 from storage.downloads.catalog import File
@@ -28,7 +27,7 @@ from storage.errors import SourceError, is_permanent, redacted
 
 REGISTRY = "registry.txt"
 RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")
-RETRIES = 2  # of a broken connection
+RETRIES, PAUSE = 2, 1  # of a broken connection, and the seconds before each
 TIMEOUT = 30  # seconds without a byte
 PLAIN = {"Accept-Encoding": "identity"}
 VERSION = ("ETag", "Last-Modified", "Content-Length")  # headers that change when a file does
@@ -37,7 +36,7 @@ FOLDER = "BIGFS_DATA"  # environment variable with the name of another folder
 
 def data_folder() -> Path:
     """Return the folder of downloads: $BIGFS_DATA, else the user's cache folder for bigfs."""
-    return Path(os.environ.get(FOLDER) or pooch.os_cache("bigfs"))
+    return Path(os.environ.get(FOLDER) or user_cache_dir("bigfs"))
 
 
 def download(url: str) -> Path:
@@ -124,7 +123,7 @@ def get(file: File, folder: Path) -> Path:
         if not path.exists():
             _download(file, checksum, folder)
         if checksum is None:
-            recorded[file.name] = pooch.file_hash(str(path))
+            recorded[file.name] = _checksum(path)
             with atomic.write(folder / REGISTRY) as part:
                 part.write_text(
                     "".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items()))
@@ -146,80 +145,70 @@ def _read_registry(registry: Path) -> dict[str, str]:
 
 def _matches(path: Path, checksum: str) -> bool:
     algorithm, _, value = checksum.rpartition(":")
-    return bool(pooch.file_hash(str(path), alg=algorithm or "sha256") == value)
+    return _checksum(path, algorithm or "sha256") == value
+
+
+def _checksum(path: Path, algorithm: str = "sha256") -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def _download(file: File, checksum: str | None, folder: Path) -> None:
-    manager = pooch.create(
-        path=folder,
-        base_url="",
-        registry={file.name: checksum},
-        urls={file.name: file.url},
-        retry_if_failed=RETRIES,
-    )
-    try:
-        with _quiet():
-            manager.fetch(file.name, downloader=_resuming_downloader(folder / f"{file.name}.part"))
-    except (requests.RequestException, OSError) as error:
-        if atomic.is_full(error):
-            raise
-        host = urlsplit(file.url).hostname
-        raise SourceError(
-            f"{file.name} cannot be downloaded from {host} ({type(error).__name__}): repeat the "
-            f"command to resume, or download {redacted(file.url)} yourself and put it at "
-            f"{folder / file.name}"
-        ) from error
-    except ValueError as error:  # pooch raises it if the checksum differs
+    """Download a file, and give it its name if it is the one that the checksum is of."""
+    part = folder / f"{file.name}.part"
+    for tries_left in range(RETRIES, -1, -1):
+        try:
+            _fetch(file.url, part)
+            break
+        except (requests.RequestException, OSError) as error:
+            if atomic.is_full(error):
+                raise
+            if tries_left:
+                time.sleep(PAUSE)
+                continue
+            host = urlsplit(file.url).hostname
+            raise SourceError(
+                f"{file.name} cannot be downloaded from {host} ({type(error).__name__}): repeat "
+                f"the command to resume, or download {redacted(file.url)} yourself and put it at "
+                f"{folder / file.name}"
+            ) from error
+    if checksum and not _matches(part, checksum):
+        part.unlink()
         if file.checksum is None:
             raise SourceError(
                 f"{redacted(file.url)} has changed since it was first downloaded: remove {folder} "
                 f"to accept the new file"
-            ) from error
+            )
         raise SourceError(
             f"{redacted(file.url)} did not send the published file (checksum {checksum} expected): "
             f"repeat the command, or report it"
-        ) from error
+        )
+    atomic.sync(part)
+    os.replace(part, folder / file.name)
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep pooch from announcing a download, and leave its logger as the user set it."""
-    logger = pooch.get_logger()
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+def _fetch(url: str, part: Path) -> None:
+    """Complete a part of a file, from where a broken download stopped.
 
-
-def _resuming_downloader(part: Path) -> Callable[[str, Any, Any], None]:
-    """Return a downloader for pooch that goes on where a broken download stopped.
-
-    It asks for the rest of the same version only (If-Range with the server's ETag or date), and
+    The rest of the same version only is asked for (If-Range with the server's ETag or date). It
     starts anew if the server gives neither, or can't send ranges.
     """
     version = part.with_name(f"{part.name}.version")
-
-    def fetch(url: str, output_file: Any, manager: Any) -> None:
-        headers = {}
-        if part.exists() and version.exists():
-            headers = {"Range": f"bytes={part.stat().st_size}-", "If-Range": version.read_text()}
-        with requests.get(url, headers=headers | PLAIN, stream=True, timeout=TIMEOUT) as answer:
-            if answer.status_code == requests.codes.requested_range_not_satisfiable:
-                part.unlink()
-            answer.raise_for_status()
-            mark = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-            is_rest = answer.status_code == requests.codes.partial_content
-            # an old part is emptied before it gets the mark of a new version
-            with open(part, "ab" if is_rest else "wb") as out:
-                version.write_text(mark) if mark and not mark.startswith("W/") else version.unlink(
-                    missing_ok=True
-                )
-                for chunk in answer.iter_content(1 << 20):
-                    out.write(chunk)
-        atomic.sync(part)
-        os.replace(part, output_file)
-        version.unlink(missing_ok=True)
-
-    return fetch
+    headers = {}
+    if part.exists() and version.exists():
+        headers = {"Range": f"bytes={part.stat().st_size}-", "If-Range": version.read_text()}
+    with requests.get(url, headers=headers | PLAIN, stream=True, timeout=TIMEOUT) as answer:
+        if answer.status_code == requests.codes.requested_range_not_satisfiable:
+            part.unlink()
+        answer.raise_for_status()
+        mark = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
+        is_rest = answer.status_code == requests.codes.partial_content
+        # an old part is emptied before it gets the mark of a new version
+        with open(part, "ab" if is_rest else "wb") as out:
+            if mark and not mark.startswith("W/"):
+                version.write_text(mark)
+            else:
+                version.unlink(missing_ok=True)
+            for chunk in answer.iter_content(1 << 20):
+                out.write(chunk)
+    version.unlink(missing_ok=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import numpy as np
-import pooch
 import pytest
 
 import storage
@@ -308,14 +307,6 @@ def test_a_source_that_is_missing_is_known_without_a_download(site, tmp_path):
     for missing in (f"{site.url}/none.svm", "corpsu", "synthetic:none", tmp_path / "none.svm"):
         with pytest.raises(SourceError):
             sources.require_source(missing)
-
-
-def test_a_download_leaves_poochs_logger_as_it_is(site):
-    level = pooch.get_logger().level
-    pooch.get_logger().setLevel("DEBUG")
-    catalog.fetch("tiny")
-    assert pooch.get_logger().level == 10
-    pooch.get_logger().setLevel(level)
 
 
 def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
