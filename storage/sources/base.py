@@ -167,7 +167,10 @@ class TextSource(Source):
 
 
 class PlainFile(Source):
-    """A file that is cut where it lies. A compressed one is decompressed to scratch first."""
+    """A file that is cut where it lies. A compressed one is decompressed to scratch first.
+
+    By default pieces are ranges of bytes, and the lines that begin in one belong to it.
+    """
 
     plain: str  # the decompressed file
 
@@ -194,6 +197,13 @@ class PlainFile(Source):
         if not length:
             raise SourceError(f"{self.path} is empty")
         return length
+
+    def pieces(self, size: int) -> list[Any]:
+        """Return byte ranges of about equal length, at most `size`."""
+        length = self.length()
+        count = max(1, -(-length // size))
+        cuts = [length * i // count for i in range(count + 1)]
+        return list(itertools.pairwise(cuts))
 
     def weight(self, piece: Any) -> int:
         start, stop = piece
@@ -262,13 +272,6 @@ def decompress(path: str | Path, target: Path) -> None:
         open(target, "wb") as out,
     ):
         shutil.copyfileobj(file, out, 1 << 22)
-
-
-def byte_ranges(length: int, size: int) -> list[tuple[int, int]]:
-    """Cut [0, length) into ranges of about equal length, at most `size`."""
-    count = max(1, -(-length // size))
-    cuts = [length * i // count for i in range(count + 1)]
-    return list(itertools.pairwise(cuts))
 
 
 def seek_line(file: IO[bytes], start: int) -> int:

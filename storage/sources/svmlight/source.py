@@ -18,7 +18,6 @@ from storage.sources.base import (
     MatrixSource,
     PlainFile,
     Rows,
-    byte_ranges,
     head,
     line_number,
     seek_line,
@@ -79,9 +78,6 @@ class Svmlight(PlainFile, MatrixSource):
         if ready.zero_based is None:
             ready.zero_based = ZERO.search(head(Path(ready.plain), HEAD)) is not None
         return ready
-
-    def pieces(self, size: int) -> list[tuple[int, int]]:
-        return byte_ranges(self.length(), size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
         from storage.sources.svmlight import kernel  # compiled at its first use

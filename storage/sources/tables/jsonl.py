@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self
 
 from storage.errors import SourceError
-from storage.sources.base import byte_ranges, line_number, seek_line, shorten_names
+from storage.sources.base import line_number, seek_line, shorten_names
 from storage.sources.tables.records import Batch, EntryRecords, Records, TextRecords
 
 LINE_LIMIT = 1 << 28  # bytes; a longer line means that the file has no lines
@@ -37,9 +37,6 @@ class LinePosition(NamedTuple):
 @dataclass(eq=False, kw_only=True)
 class JsonFile(Records):
     """A file of JSON objects, cut by bytes. Errors name the line."""
-
-    def pieces(self, size: int) -> list[tuple[int, int]]:
-        return byte_ranges(self.length(), size)
 
     def prepare(self, scratch: Path) -> Self:
         ready = super().prepare(scratch)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.types import AnyArray, FloatArray
+from bigfs.types import FloatArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import checks
@@ -106,9 +106,10 @@ class NumericTable(MatrixRecords, Table):
             name: set() for name in ready._match("categories", features)
         }
         numbers = [name for name in features if name not in categories]
-        sums, counts = np.zeros(len(numbers)), np.zeros(len(numbers))
-        surveyed = ready.pieces(SURVEY_BYTES) if categories or self.missing == "mean" else []
-        for piece in surveyed:
+        # in extended precision, so that the size of the batches does not show in a mean
+        sums, counts = np.zeros(len(numbers), np.longdouble), np.zeros(len(numbers), np.int64)
+        has_means = self.missing == "mean"
+        for piece in ready.pieces(SURVEY_BYTES) if categories or has_means else []:
             for batch in ready.batches(piece):
                 for name, known in categories.items():
                     known |= set(_texts(batch.fields[name]).drop_null().unique().to_pylist())
@@ -117,23 +118,20 @@ class NumericTable(MatrixRecords, Table):
                             f"{self.path}: column {name!r} holds more than {MAX_CATEGORIES:,} "
                             f"categories: leave it out of categories= or of columns="
                         )
-                if self.missing == "mean":
-                    is_test = [split == "test" for split in batch.values(self.roles[1])]
-                    for j, name in enumerate(numbers):
-                        values = _numbers(batch, name)[~np.array(is_test)]
-                        sums[j] += np.nansum(values)
-                        counts[j] += np.count_nonzero(~np.isnan(values))
-        means = dict(zip(numbers, sums / np.maximum(counts, 1), strict=True))
+                is_train = np.array([split != "test" for split in batch.values(self.roles[1])])
+                for j, name in enumerate(numbers if has_means else ()):
+                    values = _numbers(batch, name)[is_train]
+                    sums[j] += np.nansum(values, dtype=np.longdouble)
+                    counts[j] += np.count_nonzero(~np.isnan(values))
+        means = dict(
+            zip(numbers, (sums / np.maximum(counts, 1)).astype(float).tolist(), strict=True)
+        )
         layout: list[Column] = []
         names: list[str] = []
         for name in features:
-            if name in means:
-                layout.append(Column(name, len(names), None, means[name]))
-                names.append(name)
-            else:
-                values = tuple(sorted(categories[name]))
-                layout.append(Column(name, len(names), values))
-                names += [f"{name}={value}" for value in values]
+            values = tuple(sorted(categories[name])) if name in categories else None
+            layout.append(Column(name, len(names), values, means.get(name, 0.0)))
+            names += [name] if values is None else [f"{name}={value}" for value in values]
         checks.require_shape(0, len(names), self.path)
         ready.layout, ready.feature_names, ready.n_features = tuple(layout), names, len(names)
         return ready
@@ -141,6 +139,9 @@ class NumericTable(MatrixRecords, Table):
     # --- rows -------------------------------------------------------------------------------------
 
     def block(self, batch: Batch) -> sp.csr_array:
+        import pyarrow as pa
+        from pyarrow import compute
+
         rows, columns, entries = [], [], []
         for column in self.layout:
             if column.categories is None:
@@ -150,7 +151,9 @@ class NumericTable(MatrixRecords, Table):
                 row = np.flatnonzero(values)
                 position, values = np.full(len(row), column.first), values[row]
             else:
-                codes = _codes(batch.fields[column.name], column.categories)
+                texts = _texts(batch.fields[column.name])
+                found = compute.index_in(texts, pa.array(column.categories, pa.string()))
+                codes = np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
                 is_missing = codes < 0
                 row = np.flatnonzero(~is_missing)
                 position, values = column.first + codes[row], np.ones(len(row))
@@ -225,15 +228,6 @@ def _texts(values: Any) -> Any:
 
     texts = compute.cast(decoded(values), pa.string())
     return compute.if_else(compute.equal(texts, ""), None, texts)
-
-
-def _codes(values: Any, categories: tuple[str, ...]) -> AnyArray:
-    """Return the number of each category, −1 where it is missing."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    codes = compute.index_in(_texts(values), pa.array(categories, pa.string()))
-    return np.asarray(codes.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 # --- formats --------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils import murmurhash3_32
 
 import storage
-from storage.sources.base import byte_ranges
 from storage.sources.tables.jsonl import JsonLines
 from storage.staging import build
 from storage.staging.text.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
@@ -93,9 +92,9 @@ def test_pieces_are_smaller_for_more_ngrams(tmp_path, records, monkeypatch):
     whole = storage.open(storage.stage(path, tmp_path / "whole.zarr", **options))
     asked = []
 
-    def cut(source, size):
+    def cut(source, size, pieces=JsonLines.pieces):
         asked.append((size, source.memory_per_byte))
-        return byte_ranges(source.length(), 700)
+        return pieces(source, 700)
 
     monkeypatch.setattr(JsonLines, "pieces", cut)
     pieces = storage.open(storage.stage(path, tmp_path / "pieces.zarr", **options))
