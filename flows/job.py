@@ -33,12 +33,27 @@ Method = Annotated[
     AfterValidator(canonical_name),
     Field(description="a method that `bigfs methods` lists, or a synonym"),
 ]
+MODES = ("auto", "percentile", "fpr", "fdr", "fwe")
+
+
+def _number_or_mode(value: Any) -> Any:
+    """Read a number of features, or how it is chosen."""
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    if value in MODES or (isinstance(value, int) and value >= 1):
+        return value
+    raise ValueError(
+        f"must be a whole number of at least 1, {', '.join(MODES[:-1])} or {MODES[-1]}; got {value}"
+    )
+
+
 Features = Annotated[
     Annotated[int, Field(ge=1)] | Literal["auto", "percentile", "fpr", "fdr", "fwe"],
+    BeforeValidator(_number_or_mode),
     Field(
         description="number of features to select, or auto: the smallest within one standard error "
         "of the best, by folds of the training samples; percentile, fpr, fdr and fwe choose by "
-        "p-values, at the level that is the parameter param"
+        "p-values, at the level that the parameter param gives"
     ),
 ]
 
@@ -172,5 +187,7 @@ def plain_message(error: ValidationError) -> str:
     messages = []
     for detail in error.errors():
         name = ".".join(str(part) for part in detail["loc"])
-        messages.append(str(detail.get("ctx", {}).get("error", f"{name}: {detail['msg']}")))
+        text = str(detail.get("ctx", {}).get("error", detail["msg"]))
+        is_sentence = "error" in detail.get("ctx", {}) and not text.startswith("must ")
+        messages.append(text if is_sentence else f"{name}: {text}")
     return "; ".join(dict.fromkeys(messages))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -21,19 +24,22 @@ from storage.messages import read_parts
 
 def count_or_share(value: int | float | str) -> int | float:
     """Read a number of documents, or the share of all documents."""
-    try:
-        number = (
-            value
-            if isinstance(value, int | float)
-            else int(value)
-            if value.strip().isdigit()
-            else float(value)
-        )
-    except ValueError:
-        number = 0
-    if (isinstance(number, int) and number >= 1) or (isinstance(number, float) and 0 < number <= 1):
+    number: int | float = 0
+    with contextlib.suppress(ValueError):
+        number = value if isinstance(value, int | float) else float(value)
+    if isinstance(value, str) and value.strip().isdigit():
+        number = int(value)
+    if number >= 1 if isinstance(number, int) else 0 < number <= 1:
         return number
     raise ValueError(f"must be a whole number of at least 1 or a share in (0, 1]; got {value}")
+
+
+def _english_or_file(words: str | list[str] | None) -> str | list[str] | None:
+    if isinstance(words, str) and words != "english" and not Path(words).is_file():
+        raise ValueError(
+            f"must be english, or a file with one word per line; there is no file {words}"
+        )
+    return words
 
 
 def _ordered(ngram_range: tuple[int, int]) -> tuple[int, int]:
@@ -63,7 +69,7 @@ class Staging(BaseModel):
             description="drop terms that occur in fewer documents: a count, or a "
             "share of the documents such as 0.01"
         ),
-        AfterValidator(count_or_share),
+        BeforeValidator(count_or_share),
     ] = 2
     max_df: Annotated[
         int | float,
@@ -71,7 +77,7 @@ class Staging(BaseModel):
             description="drop terms that occur in more documents: a count, or a "
             "share of the documents such as 0.5"
         ),
-        AfterValidator(count_or_share),
+        BeforeValidator(count_or_share),
     ] = 1.0
     ngram_range: Annotated[
         tuple[int, int],
@@ -84,6 +90,7 @@ class Staging(BaseModel):
             description='tokens to leave out: "english" (the list of scikit-learn), or a file '
             "with one word per line"
         ),
+        AfterValidator(_english_or_file),
     ] = None
     remove: Annotated[
         str | None,

@@ -10,10 +10,11 @@ from rich.table import Column, Table
 
 from flows.cli.extras import require_flows
 from flows.cli.options import (
+    REQUIRED,
+    Fields,
     Forbid,
     Json,
     Keep,
-    Source,
     WithPrefect,
     expand_model_options,
     parse_parameters,
@@ -21,42 +22,24 @@ from flows.cli.options import (
 )
 from flows.cli.output import out_console, show_progress, state
 from flows.cli.servers import quiet_prefect, uses_prefect
-from flows.options import Engine, Scoring, Staging
+from flows.job import Request
+from flows.options import Scoring
 
 COSTS = 5  # columns of the table of costs
 
 
 @expand_model_options
 def compare(
-    source: Annotated[str, typer.Argument(help=f"{Source.__metadata__[0].help}, or a store")],
-    out: Annotated[str, typer.Argument(help="directory of the comparison")],
+    *,
     methods: Annotated[
         str, typer.Option(help="methods that `bigfs methods` lists, separated by commas")
     ],
     sizes: Annotated[str, typer.Option(help="numbers of features, separated by commas")],
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="metrics, separated by commas, the first of which ranks the methods (default: "
-            "accuracy; micro_f1,macro_f1 for several labels per sample; r2 for real targets)"
-        ),
-    ] = None,
-    cv: Annotated[
-        int | None,
-        typer.Option(
-            help="score by this many folds, with the features selected again in each (default: 5 "
-            "folds, or a held-out fifth where folds are too much work; for corpora without test "
-            "samples)",
-            min=2,
-        ),
-    ] = None,
-    test_size: Annotated[
-        float | None,
-        typer.Option(
-            help="score on this share of the samples, with the features selected again without "
-            "them (for corpora without test samples)"
-        ),
-    ] = None,
+    request: Annotated[
+        Request,
+        Fields(without="overlap timeout", arguments="source out", defaults={"out": REQUIRED}),
+    ],
+    scoring: Annotated[Scoring, Fields("metric cv test_size")],
     subsamples: Annotated[
         int | None,
         typer.Option(
@@ -86,17 +69,7 @@ def compare(
             min=1,
         ),
     ] = 1,
-    store: Annotated[
-        str | None,
-        typer.Option(help="path or URL of the store to make (default: .bigfs/NAME-KEY.zarr)"),
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="run methods again whose results exist")
-    ] = False,
     prefect: WithPrefect = None,
-    *,
-    staging: Staging,
-    engine: Engine,
     as_json: Json = False,
 ) -> None:
     """Compare methods on one corpus: scores, time, memory, passes, redundancy, stability, tests.
@@ -104,23 +77,16 @@ def compare(
     It is a Prefect flow with --prefect, or where Prefect's settings name an API.
     """
     require_flows("bigfs compare")
-    choices = Scoring(
-        against=methods, sizes=sizes, metric=metric, cv=cv, test_size=test_size
-    ).choices()
-    require_readable(source, out, staging)
+    choices = Scoring(**dict(scoring) | {"against": methods, "sizes": sizes}).choices()
+    require_readable(request)
     given = {
-        "source": source,
+        **dict(request),
         "methods": choices["baselines"],
         "sizes": choices["sizes"],
-        "out": out,
         "metrics": choices.get("metrics"),
-        "store": store,
-        "settings": staging,
-        "engine": engine,
-        "fresh": fresh,
         "timeout": timeout,
-        "folds": cv,
-        "test_size": test_size,
+        "folds": scoring.cv,
+        "test_size": scoring.test_size,
         "subsamples": subsamples,
         "at_once": at_once,
         "constraints": with_constraints({}, keep, forbid) or None,
@@ -135,9 +101,9 @@ def compare(
         else:
             from flows.comparison import compare as comparison
 
-            request = comparison.Comparison(**given)
-            comparison.require_result(comparison.compare(request)[1], request)
-    print_comparison(out, as_json)
+            asked = comparison.Comparison(**given)
+            comparison.require_result(comparison.compare(asked)[1], asked)
+    print_comparison(request.folder, as_json)
 
 
 def parse_grid(pairs: list[str] | None) -> dict[str, dict[str, list[Any]]] | None:
@@ -152,15 +118,15 @@ def parse_grid(pairs: list[str] | None) -> dict[str, dict[str, list[Any]]] | Non
     return grid or None
 
 
-def require_readable(source: str, out: str, staging: Staging) -> None:
+def require_readable(request: Request) -> None:
     """Refuse an unreadable source or a folder of others before anything starts."""
     from flows.comparison.standings import require_folder
     from storage.format import manifest
     from storage.sources import find
 
-    require_folder(Path(out))
-    if not manifest.exists(manifest.normalize_uri(source)):
-        find(source, format=staging.format)
+    require_folder(Path(request.folder))
+    if not manifest.exists(manifest.normalize_uri(request.source)):
+        find(request.source, format=request.settings.format)
 
 
 def print_comparison(folder: str, as_json: bool) -> None:

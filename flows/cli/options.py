@@ -1,4 +1,4 @@
-"""Arguments and options of the command line, written once."""
+"""Arguments and options of the command line. Those of a job are made of its fields."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from pydantic import BaseModel
 
-from bigfs.selectors.registry import canonical_name
-from flows.job import Job
-from flows.options import Engine, Scoring, Staging, count_or_share
+from flows.job import Request
 
 
 def parse_parameters(pairs: list[str] | None) -> dict[str, Any]:
@@ -57,68 +55,12 @@ def _parse_feature_list(name: str, text: str) -> list[str] | list[int]:
     return [int(word) for word in words] if all(word.isdigit() for word in words) else words
 
 
-def _parse_count_or_share(text: str) -> int | float:
-    try:
-        return count_or_share(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-def _parse_features(value: int | str) -> int | str:
-    if value in ("auto", "percentile", "fpr", "fdr", "fwe"):
-        return value
-    try:
-        number = int(value)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise typer.BadParameter(
-            f"must be a whole number of at least 1, auto, percentile, fpr, fdr or fwe; got {value}"
-        )
-    return number
-
-
-def _parse_stop_words(text: str) -> str:
-    if text != "english" and not Path(text).is_file():
-        raise typer.BadParameter(
-            f"must be english, or a file with one word per line; there is no file {text}"
-        )
-    return text
-
-
 Source = Annotated[str, typer.Argument(help="path, URL, or a name that `bigfs datasets` lists")]
-
-
 Store = Annotated[str, typer.Argument(help="path or URL of a staged corpus")]
-
-
-Method = Annotated[
-    str,
-    typer.Option(help="a method that `bigfs methods` lists, or a synonym", callback=canonical_name),
-]
-
-
-Features = Annotated[
-    Any,
-    typer.Option(
-        help="number of features to select, or auto: the smallest within one standard error of the "
-        "best, by folds of the training samples; percentile, fpr, fdr and fwe choose by p-values, "
-        "at the level --set param=",
-        parser=_parse_features,
-        metavar="INTEGER|auto|fdr|…",
-    ),
-]
-
-
-Out = Annotated[str | None, typer.Option(help="directory of the run (default: runs/NAME)")]
-
-
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="parameter of the method, as name=value (repeatable)"),
 ]
-
-
 Keep = Annotated[
     str | None,
     typer.Option(
@@ -126,20 +68,10 @@ Keep = Annotated[
         "one per line"
     ),
 ]
-
-
 Forbid = Annotated[
     str | None,
     typer.Option(help="features that must not be chosen, as for --keep"),
 ]
-
-
-Fresh = Annotated[
-    bool,
-    typer.Option("--fresh", help="do it again, even if results exist, and replace other results"),
-]
-
-
 WithPrefect = Annotated[
     bool | None,
     typer.Option(
@@ -148,90 +80,100 @@ WithPrefect = Annotated[
         "(default: if Prefect's settings name an API)",
     ),
 ]
-
-
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
+
+REQUIRED = inspect.Parameter.empty
+# fields of several types, which the models read from text
+METAVARS = {
+    "features": "INTEGER|auto|fdr|…",
+    "min_df": "INTEGER|SHARE",
+    "max_df": "INTEGER|SHARE",
+    "stop_words": "english|FILE",
+}
 
 
 class Fields(NamedTuple):
-    """Which fields of a job a command takes, and its own defaults."""
+    """Which fields of a model a command takes, all or the named ones, and its own defaults."""
 
-    without: tuple[str, ...] = ()
+    names: str = ""
+    without: str = ""
+    arguments: str = "source"  # the fields that are no options
     defaults: Mapping[str, Any] = MappingProxyType({})
 
 
 def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the models among the parameters of a command by one option per field.
 
-    A job has the options of its groups too, and `--set`, `--keep` and `--forbid` for the parameters
-    of its method.
+    A model has the options of the models in it too. The parameters of a method are `--set`,
+    `--keep` and `--forbid`.
     """
     signature = inspect.signature(command, eval_str=True)
     options: list[inspect.Parameter] = []
-    models: dict[str, Callable[[dict[str, Any]], BaseModel]] = {}
+    groups: list[inspect.Parameter] = []
+    models: dict[str, tuple[type[BaseModel], Fields]] = {}
     for name, parameter in signature.parameters.items():
         kind = getattr(parameter.annotation, "__origin__", parameter.annotation)
-        if kind is Job:
-            models[name] = _build_job
-            options += _job_options(parameter.annotation.__metadata__[0])
-        elif kind in (Staging, Scoring, Engine):
-            models[name] = functools.partial(_build_group, kind)
-            options += _group_options(kind)
+        if _is_model(kind):
+            models[name] = kind, *getattr(parameter.annotation, "__metadata__", [Fields()])
+            own, more = _options(*models[name])
+            options, groups = options + own, groups + more
         else:
             options.append(parameter)
 
     @functools.wraps(command)
     def expanded(**values: Any) -> None:
-        built = {name: build(values) for name, build in models.items()}
+        built = {name: _build(*model, values) for name, model in models.items()}
         command(**values, **built)
 
-    # Typer lists arguments and options in their order, and a switch for JSON last
-    options.sort(key=lambda option: option.name == "as_json")
+    # Typer lists options in their order: those of groups after a command's own, and --json last
+    options = sorted([*options, *groups], key=lambda option: option.name == "as_json")
     keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in options]
     expanded.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]  # Typer reads it
     expanded.__annotations__ = {p.name: p.annotation for p in options}
     return expanded
 
 
-def _job_options(fields: Fields) -> list[inspect.Parameter]:
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _fields(model: type[BaseModel], chosen: Fields) -> dict[str, Any]:
+    fields = model.fields() if issubclass(model, Request) else model.model_fields
+    names = chosen.names.split() or [n for n in fields if n not in chosen.without.split()]
+    return {name: fields[name] for name in names}
+
+
+def _options(
+    model: type[BaseModel], chosen: Fields
+) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
+    """Return the options of a model, and those of the models in it."""
     options, groups = [], []
-    for name, field in Job.fields().items():
-        if name in fields.without:
-            continue
-        if name == "parameters":
+    for name, field in _fields(model, chosen).items():
+        if _is_model(field.annotation):
+            groups += _options(field.annotation, Fields())[0]
+        elif name == "parameters":
             shared = {"set_": Set, "keep": Keep, "forbid": Forbid}
             options += [_keyword(option, None, kind) for option, kind in shared.items()]
-        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            groups += _group_options(field.annotation)
-        elif name == "source":
-            options.append(_keyword(name, inspect.Parameter.empty, Source))
         else:
-            own = {"method": Method, "features": Features, "fresh": Fresh}
-            option = _option(name, field)
-            default = fields.defaults.get(name, field.default)
-            options.append(_keyword(name, default, own.get(name, option.annotation)))
-    return options + groups
+            default = REQUIRED if field.is_required() else field.get_default()
+            default = chosen.defaults.get(name, default)
+            options.append(_option(name, field, default, name in chosen.arguments.split()))
+    return options, groups
 
 
-def _group_options(group: type[BaseModel]) -> list[inspect.Parameter]:
-    return [_option(name, field) for name, field in group.model_fields.items()]
-
-
-def _build_job(values: dict[str, Any]) -> Job:
-    """Return the job of the options, which it takes out of `values`."""
-    pairs, keep, forbid = (values.pop(name) for name in ("set_", "keep", "forbid"))
-    given: dict[str, Any] = {"parameters": with_constraints(parse_parameters(pairs), keep, forbid)}
-    for name, field in Job.fields().items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            given[name] = _build_group(kind, values)
-        elif name in values:
-            given[name] = values.pop(name)
-    return Job(**given)
-
-
-def _build_group(group: type[BaseModel], values: dict[str, Any]) -> BaseModel:
-    return group(**{name: values.pop(name) for name in group.model_fields})
+def _option(name: str, field: Any, default: Any, is_argument: bool) -> inspect.Parameter:
+    kind: Any = field.annotation
+    more: dict[str, Any] = {}
+    if name in METAVARS:
+        kind, more = Any, {"parser": str, "metavar": METAVARS[name]}
+    else:
+        more["min"] = next((check.ge for check in field.metadata if hasattr(check, "ge")), None)
+    more["help"] = field.description
+    if default is REQUIRED:
+        kind, more["help"] = str, field.description.partition(" (default")[0]
+    flag = ("--fresh",) if name == "fresh" else ()  # without --no-fresh
+    info = typer.Argument(**more) if is_argument else typer.Option(*flag, **more)
+    return _keyword(name, default, Annotated[kind, info])
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
@@ -240,21 +182,17 @@ def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     )
 
 
-def _option(name: str, field: Any) -> inspect.Parameter:
-    minimum = next((check.ge for check in field.metadata if hasattr(check, "ge")), None)
-    annotation: Any
-    if field.annotation == int | float:
-        annotation = Annotated[
-            Any,
-            typer.Option(
-                help=field.description, parser=_parse_count_or_share, metavar="INTEGER|SHARE"
-            ),
-        ]
-    elif field.annotation == str | list[str] | None:
-        annotation = Annotated[
-            Any,
-            typer.Option(help=field.description, parser=_parse_stop_words, metavar="english|FILE"),
-        ]
-    else:
-        annotation = Annotated[field.annotation, typer.Option(help=field.description, min=minimum)]
-    return _keyword(name, field.default, annotation)
+def _build(model: type[BaseModel], chosen: Fields, values: dict[str, Any]) -> BaseModel:
+    """Return the model of its options, which it takes out of `values`."""
+    given: dict[str, Any] = {}
+    for name, field in _fields(model, chosen).items():
+        if _is_model(field.annotation):
+            given[name] = _build(field.annotation, Fields(), values)
+        elif name == "parameters":
+            pairs, keep, forbid = (values.pop(option) for option in ("set_", "keep", "forbid"))
+            given[name] = with_constraints(parse_parameters(pairs), keep, forbid)
+        else:
+            given[name] = values.pop(name)
+    if issubclass(model, Request):
+        given.setdefault("source", given.get("store"))  # a staged corpus is a source too
+    return model(**given)

@@ -13,19 +13,12 @@ from rich.text import Text
 from bigfs import __version__
 from flows.cli.extras import require_flows
 from flows.cli.options import (
-    Features,
+    REQUIRED,
     Fields,
-    Forbid,
-    Fresh,
     Json,
-    Keep,
-    Method,
-    Set,
     Store,
     WithPrefect,
     expand_model_options,
-    parse_parameters,
-    with_constraints,
 )
 from flows.cli.output import (
     cluster_and_progress,
@@ -44,7 +37,7 @@ from flows.options import Engine, Scoring
 @expand_model_options
 def run(
     *,
-    job: Annotated[Job, Fields(without=("timeout",))],
+    job: Annotated[Job, Fields(without="timeout")],
     prefect: WithPrefect = None,
     as_json: Json = False,
 ) -> None:
@@ -79,13 +72,14 @@ def run(
 
 @expand_model_options
 def select(
-    store: Store,
-    out: Annotated[str, typer.Option(help="directory of the run")],
-    method: Method = "sparge-lda",
-    features: Features = 500,
-    set_: Set = None,
-    keep: Keep = None,
-    forbid: Forbid = None,
+    job: Annotated[
+        Job,
+        Fields(
+            "store out method features parameters fresh engine",
+            arguments="store",
+            defaults={"store": REQUIRED, "out": REQUIRED},
+        ),
+    ],
     into: Annotated[
         str | None,
         typer.Option(help="AnnData (.h5ad, .zarr) of the corpus; its var gets the selection"),
@@ -97,9 +91,6 @@ def select(
         bool,
         typer.Option("--highly-variable", help='with --into, also write var["highly_variable"]'),
     ] = False,
-    fresh: Fresh = False,
-    *,
-    engine: Engine,
     as_json: Json = False,
 ) -> None:
     """Select features of a staged corpus. `bigfs run` takes the run up and scores it.
@@ -113,23 +104,12 @@ def select(
     from storage.write_back import require_features, write_var
 
     require_flows("bigfs select")
-    parameters = with_constraints(parse_parameters(set_), keep, forbid)
-    selection.require_parameters(method, features, parameters)
-    corpus = storage.open(store)
-    selection.selector_for(corpus, method, features, parameters)
-    job = Job(
-        source=store,
-        store=store,
-        out=out,
-        method=method,
-        features=features,
-        parameters=parameters,
-        engine=engine,
-        scoring=Scoring(metric=metric),
-        fresh=fresh,
-    )
+    selection.require_parameters(job.method, job.features, job.parameters)
+    corpus = storage.open(job.source)
+    selection.selector_for(corpus, job.method, job.features, job.parameters)
+    job = job.model_copy(update={"scoring": Scoring(metric=metric)})
     prepared = runs.prepare(job)
-    if metric is not None and features != selection.AUTO:
+    if metric is not None and job.features != selection.AUTO:
         raise ValueError("--metric says what --features auto chooses by: give --features auto too")
     if highly_variable and into is None:
         raise ValueError("--highly-variable says what --into writes: give --into FILE too")
@@ -141,7 +121,7 @@ def select(
         with show_progress(as_json):
             runs.run(prepared, scored=False)
     if into is not None:
-        run = Run.open(out)
+        run = Run.open(job.folder)
         about = {
             "method": job.method,
             "n_features": len(run.selected),
@@ -150,7 +130,7 @@ def select(
             "version": __version__,
         }
         write_var(into, run.scores, run.selected, about, highly_variable=highly_variable)
-    print_run(out, as_json)
+    print_run(job.folder, as_json)
     if is_done:
         say_done(job)
 
@@ -240,38 +220,37 @@ def export(
 
 @expand_model_options
 def stability(
-    store: Store,
+    job: Annotated[
+        Job,
+        Fields(
+            "store method features parameters engine",
+            arguments="store",
+            defaults={"store": REQUIRED},
+        ),
+    ],
     out: Annotated[str, typer.Argument(help="path of the CSV file to write")],
-    method: Method = "sparge-lda",
-    features: Annotated[
-        int, typer.Option(min=1, help="number of features to select from each subsample")
-    ] = 500,
-    set_: Set = None,
-    keep: Keep = None,
-    forbid: Forbid = None,
     subsamples: Annotated[int, typer.Option(min=2, help="number of subsamples")] = 50,
     share: Annotated[
         float, typer.Option(help="share of the training samples in each subsample, below 1")
     ] = 0.5,
-    *,
-    engine: Engine,
     as_json: Json = False,
 ) -> None:
     """Count how often each feature is selected from random subsamples of the training samples."""
     from flows.evaluation import selection
     from flows.use.stability import measure_stability
 
-    parameters = with_constraints(parse_parameters(set_), keep, forbid)
-    selection.require_parameters(method, features, parameters)
+    selection.require_parameters(job.method, job.features, job.parameters)
+    if not isinstance(job.features, int):
+        raise ValueError(f"--features must be a whole number here; got {job.features}")
     if not 0 < share < 1:
         raise ValueError(f"--share must be between 0 and 1; got {share:g}")
-    with lock_with_message(out), cluster_and_progress(engine, as_json):
+    with lock_with_message(out), cluster_and_progress(job.engine, as_json):
         found = measure_stability(
-            store,
+            job.source,
             out,
-            method=method,
-            features=features,
-            parameters=parameters,
+            method=job.method,
+            features=job.features,
+            parameters=job.parameters,
             subsamples=subsamples,
             share=share,
         )

@@ -46,7 +46,7 @@ def certificates(
 @expand_model_options
 def serve(
     *,
-    job: Annotated[Job, Fields(without=("timeout",), defaults={"overlap": "skip"})],
+    job: Annotated[Job, Fields(without="timeout", defaults={"overlap": "skip"})],
     cron: Annotated[str, typer.Option(help="schedule, as a cron expression")] = "0 3 * * *",
     timezone: Annotated[
         str | None,
