@@ -14,7 +14,7 @@ problem and never raises the objective. With F_r = [X_iv_1; …; X_iv_k]:
     u_r = (F_r L_c F_rᵀ + αA)⁻¹ F_r L_c y_rᵀ                             [eq. 23, corrected]
     A_ab = diag_i(Σ_j v_ja v_jb d_ij)
 
-`image_systems` solves this, and `image_grams` computes F_r L_c F_rᵀ.
+`systems` solves this.
 
 P does not change if V is made orthonormal and U takes up the rest. Doing so before each step keeps
 A positive definite when P loses rank, where the printed system is singular.
@@ -27,24 +27,43 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
-from threadpoolctl import threadpool_limits
 
 from bigfs import engine
 from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
-from bigfs.result import Record, Status, iterate
+from bigfs.result import Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import labeled_part
-from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
-from bigfs.selectors.images.grams import GramSource, ImageLayout, SampleGrams, covariance_grams
-from bigfs.selectors.images.systems import GramSystems, ImageSystems, KernelSystems
+from bigfs.selectors.base.parameters import COUNT, POSITIVE
+from bigfs.selectors.images.systems import (
+    CovarianceSystems,
+    ImageLayout,
+    ImageSystems,
+    KernelSystems,
+    SampleSystems,
+)
 from bigfs.types import FloatArray
 
 SMOOTHING = 1e-5  # √ζ over the norm of a typical row of the first P
 
 
-# --- problem ------------------------------------------------------------------------------------
+# --- problem and step -----------------------------------------------------------------------------
+
+
+class SMRState(NamedTuple):
+    """The factors after some rounds."""
+
+    U: FloatArray  # c × M × k
+    V: FloatArray  # c × N × k
+    D: FloatArray  # M × N
+    objective: float
+    change: float  # relative, of the objective
+
+
+def product(U: FloatArray, V: FloatArray) -> FloatArray:
+    """Return P (c × M × N)."""
+    return U @ V.swapaxes(-1, -2)
 
 
 class SMRProblem(NamedTuple):
@@ -77,41 +96,17 @@ class SMRProblem(NamedTuple):
         U, losses = zip(*factors, strict=True)
         return V, np.stack(U), float(np.sum(losses)) + self.y_norm2
 
-
-# --- step ---------------------------------------------------------------------------------------
-
-
-class SMRState(NamedTuple):
-    """The factors after some rounds."""
-
-    U: FloatArray  # c × M × k
-    V: FloatArray  # c × N × k
-    D: FloatArray  # M × N
-    objective: float
-    change: float  # relative, of the objective
+    def step(self, state: SMRState) -> SMRState:
+        """Run one round: u-step, D, v-step, D."""
+        V, U, _ = self.update_factor(state.V, state.D)
+        U, V, loss = self.update_factor(U, self.weights(product(U, V)), transpose=True)
+        P = product(U, V)
+        objective = loss + self.alpha * self.penalty(P)
+        change = abs(state.objective - objective) / abs(objective)
+        return SMRState(U, V, self.weights(P), objective, change)
 
 
-def product(U: FloatArray, V: FloatArray) -> FloatArray:
-    """Return P (c × M × N)."""
-    return U @ V.swapaxes(-1, -2)
-
-
-def alternating_step(problem: SMRProblem, state: SMRState) -> SMRState:
-    """Run one round: u-step, D, v-step, D."""
-    V, U, _ = problem.update_factor(state.V, state.D)
-    U, V, loss = problem.update_factor(U, problem.weights(product(U, V)), transpose=True)
-    P = product(U, V)
-    objective = loss + problem.alpha * problem.penalty(P)
-    change = abs(state.objective - objective) / abs(objective)
-    return SMRState(U, V, problem.weights(P), objective, change)
-
-
-def measure(state: SMRState) -> Record:
-    """Return the record of a state in the history."""
-    return {"objective": state.objective, "change": state.change}
-
-
-# --- estimator ----------------------------------------------------------------------------------
+# --- estimator ------------------------------------------------------------------------------------
 
 
 class SMR(Selector):
@@ -220,7 +215,6 @@ class SMR(Selector):
         "k": COUNT,
         "p": [Interval(Real, 0, 2, closed="right")],
         "gram": [StrOptions({"auto", "kernel", "covariance", "samples"})],
-        "tol": NOT_NEGATIVE,
     }
 
     def _fit(self, X: Matrix, y: Any) -> None:
@@ -230,19 +224,18 @@ class SMR(Selector):
         Y = one_hot(codes, len(self.classes_))
         mu, y_mean = X.means, Y.mean(axis=0)
         Y -= y_mean
-        with threadpool_limits(1, "blas"):  # the systems are too small for threads
-            systems = self._systems(X, Y, layout)
-            problem, start = self._start(systems, layout, Y.shape[1], float(np.sum(Y**2)))
-            self.result_ = iterate(
-                lambda state: alternating_step(problem, state),
-                start,
-                measure=measure,
-                stop="change",
-                tol=self.tol,
-                max_iter=self.max_iter,
-                name="SMR",
-                reached=Status.FINISHED,
-            )
+        systems = self._systems(X, Y, layout)
+        problem, start = self._start(systems, layout, Y.shape[1], float(np.sum(Y**2)))
+        self.result_ = iterate(
+            problem.step,
+            start,
+            measure=lambda state: {"objective": state.objective, "change": state.change},
+            stop="change",
+            tol=self.tol,
+            max_iter=self.max_iter,
+            name="SMR",
+            reached=Status.FINISHED,
+        )
         self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(zeta=problem.zeta, route=systems.route)
         self.U_, self.V_ = self.result_.value.U, self.result_.value.V
@@ -296,24 +289,17 @@ class SMR(Selector):
             Xc = X.columns(np.arange(d)).toarray() - X.means
             Xc[:, self._constraints.forbidden] = 0
             return KernelSystems(layout.fold(Xc), Y)
-        XtY = X.T @ Y
-        XtY[self._constraints.forbidden] = 0
-        T = np.ascontiguousarray(layout.fold(XtY.T))
-        return GramSystems(self._gram_source(X, layout, size), T)
-
-    def _gram_source(self, X: Matrix, layout: ImageLayout, size: int) -> GramSource:
-        d = X.shape[1]
         covariance_bytes = 5 * 8 * d**2  # C, the partial sums of its tiles, and one contraction
         is_large = covariance_bytes > engine.planned_memory() / 4
         if self.gram == "samples" or (self.gram == "auto" and is_large):
-            c = len(self.classes_)
+            c = Y.shape[1]
             engine.require_memory(
                 3 * 8 * c * size**2,
                 f"SMR's Grams of {c} classes, {size} × {size} each (a smaller k needs less)",
             )
-            return SampleGrams(X, X.means, layout, self._constraints.forbidden)
+            return SampleSystems(X, Y, layout, self._constraints.forbidden)
         engine.require_memory(
             covariance_bytes,
             f"the {d} × {d} covariance of the pixels (gram='samples' avoids it)",
         )
-        return covariance_grams(X, layout, self._constraints.forbidden)
+        return CovarianceSystems(X, Y, layout, self._constraints.forbidden)

@@ -9,8 +9,8 @@ from sklearn.linear_model import Ridge
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Status
-from bigfs.selectors.images.grams import ImageLayout, covariance_grams
 from bigfs.selectors.images.smr import SMR
+from bigfs.selectors.images.systems import CovarianceSystems, ImageLayout
 from tests.helpers.fitting import fit_few_steps
 
 M, N, CLASSES = 6, 5, 3
@@ -160,9 +160,8 @@ def test_grams_of_the_covariance_are_those_of_the_images(rng, order, transpose):
     if (order == "F") != transpose:
         images = images.swapaxes(1, 2)
     V = rng.standard_normal((11, images.shape[2], 2))
-    grams = covariance_grams(
-        Matrix.from_array(X, tile_rows=7), layout, np.empty(0, dtype=int)
-    ).grams(V, transpose)
+    tiled, none = Matrix.from_array(X, tile_rows=7), np.empty(0, dtype=int)
+    grams = CovarianceSystems(tiled, X[:, :1], layout, none).grams(V, transpose)
     for Vr, gram in zip(V, grams, strict=True):
         F = np.concatenate([images @ v for v in Vr.T], axis=1)
         np.testing.assert_allclose(gram, F.T @ F, atol=1e-12)
