@@ -52,7 +52,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "flows": [
         {"locks", "reuse", "cli.signals", "cli.extras"},
-        {"evaluation", "use.files", "use.parquet", "report.summary"},
+        {"evaluation", "use.files", "report.summary"},
         {"use", "report", "tls"},
         {"options", "serving"},
         {"artifacts", "job"},

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import zipfile
 from pathlib import Path
 
-from flows.use.files import with_suffix
+from flows.use.files import archive_members, require_ours, with_suffix
 from storage import atomic
 from storage.runs.runs import Run
 
@@ -21,15 +19,8 @@ def export(run: str | Path, out: str | Path) -> Path:
             "exporting needs skops, which is not installed: pip install 'bigfs[export]'"
         ) from error
     file = with_suffix(out, (".skops",), ".skops")
-    if os.path.lexists(file) and not _is_exported(file):
-        raise atomic.name_taken(file)
+    require_ours(file, lambda file: "schema.json" in archive_members(file))
     pipeline = Run.open(run).model().to_sklearn()
     with atomic.write(file) as part:
         io.dump(pipeline, part, compression=zipfile.ZIP_DEFLATED)
     return file
-
-
-def _is_exported(file: Path) -> bool:
-    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
-        return "schema.json" in archive.namelist()
-    return False

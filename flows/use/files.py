@@ -1,9 +1,17 @@
-"""Files that commands write: the ending of a name, and files that only their owner can read."""
+"""Files that commands write, and that they alone replace."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from storage import atomic
+
+MARK = b"bigfs"  # a key of the metadata of a Parquet file
 
 
 def with_suffix(file: str | Path, known: Sequence[str], default: str = "") -> Path:
@@ -17,3 +25,64 @@ def with_suffix(file: str | Path, known: Sequence[str], default: str = "") -> Pa
             f"{file.suffix}"
         )
     return file
+
+
+def require_ours(file: Path, is_ours: Callable[[Path], bool]) -> None:
+    """Check that a file is missing, or that the same command wrote it."""
+    if os.path.lexists(file) and not is_ours(file):
+        raise atomic.name_taken(file)
+
+
+def is_table(file: Path, header: Sequence[str]) -> bool:
+    """Return whether a file is a CSV file with this header."""
+    with contextlib.suppress(OSError), file.open("rb") as stream:
+        return stream.readline(80).strip() == ",".join(header).encode()
+    return False
+
+
+def archive_members(file: Path) -> set[str]:
+    """Return the names in a zip archive. Another file has none."""
+    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
+        return set(archive.namelist())
+    return set()
+
+
+# --- Parquet --------------------------------------------------------------------------------------
+
+
+def is_parquet(file: Path, about: str) -> bool:
+    """Return whether `write_parquet` wrote a file for this purpose."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with contextlib.suppress(OSError, pa.ArrowInvalid):
+        return bool((pq.read_schema(file).metadata or {}).get(MARK) == about.encode())
+    return False
+
+
+def write_parquet(
+    file: Path, fields: Sequence[tuple[str, Any]], batches: Iterator[Sequence[Any]], about: str
+) -> None:
+    """Write a Parquet file of fields (name, type), whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(fields, metadata={MARK: about.encode()})
+    with atomic.write(file) as part, pq.ParquetWriter(part, schema) as writer:
+        for columns in batches:
+            pairs = zip(columns, schema.types, strict=True)
+            arrays: list[Any] = [pa.array(values, type=kind) for values, kind in pairs]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def label_type(target: str) -> Any:
+    """Return the type of a column of labels: numbers, lists of names, or names."""
+    import pyarrow as pa
+
+    return {"real": pa.float64(), "multilabel": pa.list_(pa.string())}.get(target, pa.string())
+
+
+def label_sets(indicator: Any, names: Sequence[str]) -> list[list[str]]:
+    """Return the names of the labels of each row of an indicator in CSR."""
+    bounds = zip(indicator.indptr, indicator.indptr[1:], strict=False)
+    return [[names[j] for j in indicator.indices[a:b]] for a, b in bounds]

@@ -20,8 +20,15 @@ from bigfs.evaluation.linear_model import LinearModel, predict_rows
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
-from flows.use import parquet
-from flows.use.files import with_suffix
+from flows.use.files import (
+    is_parquet,
+    is_table,
+    label_sets,
+    label_type,
+    require_ours,
+    with_suffix,
+    write_parquet,
+)
 from storage import atomic
 from storage.corpus import Corpus
 from storage.errors import SourceError
@@ -104,7 +111,7 @@ def predict(
 ) -> Predictions:
     """Predict the samples of a store or a source with the model of a run."""
     model, file = Run.open(run).model(), with_suffix(out, (CSV, PARQUET))
-    _require_table(file)
+    require_ours(file, _is_ours)
     if manifest.exists(manifest.normalize_uri(data)) or _is_anndata_store(data):
         if format is not None:
             raise ValueError(f"{data} is a store, and --format is for a source: leave it out")
@@ -121,7 +128,7 @@ def predict(
         with atomic.workplace(file.absolute()) as scratch:  # where all workers see it
             parts = _predict_source(model, data, format, memory_limit, scratch)
         names, predicted, scores = *parts, {}
-    (_write_parquet if file.suffix.lower() == PARQUET else _write)(file, names, model, predicted)
+    _write(file, names, model, predicted)
     return Predictions(file, len(names), scores)
 
 
@@ -309,52 +316,25 @@ def _joined(parts: list[Any]) -> Any:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def _texts(model: Model, predicted: Any) -> list[Any]:
-    """Return the cells of the predictions. The labels of a set are joined by commas."""
-    if model.linear.kind != "multilabel":
-        return list(model.named(predicted).tolist())
-    return [",".join(labels) for labels in _label_sets(model, predicted)]
-
-
-def _label_sets(model: Model, predicted: Any) -> list[list[str]]:
-    """Return the names of the predicted labels of each sample."""
-    names = model.class_names
-    return [
-        [names[j] for j in predicted.indices[a:b]]
-        for a, b in zip(predicted.indptr, predicted.indptr[1:], strict=False)
-    ]
+def _is_ours(file: Path) -> bool:
+    is_parquet_file = file.suffix.lower() == PARQUET
+    return is_parquet(file, ABOUT) if is_parquet_file else is_table(file, HEADER)
 
 
 def _write(file: Path, names: Any, model: Model, predicted: Any) -> None:
-    """Write the table as CSV."""
-    with atomic.write(file) as part:
-        write_csv(part, HEADER, zip(_named(names), _texts(model, predicted), strict=True))
+    """Write the table. A label set is a list in Parquet, and joined by commas in CSV.
 
-
-def _write_parquet(file: Path, names: Any, model: Model, predicted: Any) -> None:
-    """Write the table as Parquet, with numbers for real targets and lists for label sets."""
-    import pyarrow as pa
-
-    kind = model.linear.kind
-    values = (_label_sets if kind == "multilabel" else _texts)(model, predicted)
-    types = {"real": pa.float64(), "multilabel": pa.list_(pa.string())}
-    fields = [pa.field("sample", pa.string())]
-    fields.append(pa.field("prediction", types.get(kind, pa.string())))
-    parquet.write(file, fields, iter([[_named(names), values]]), ABOUT)
-
-
-def _named(names: Any) -> list[str]:
-    """Return the names of the samples. One without a name has its number."""
-    return [name or str(i) for i, name in enumerate(np.asarray(names).tolist())]
-
-
-def _require_table(file: Path) -> None:
-    """Check that the file is missing or is a table of predictions."""
+    A sample without a name has its number.
+    """
+    kind, is_set = model.linear.kind, model.linear.kind == "multilabel"
+    samples = [name or str(i) for i, name in enumerate(np.asarray(names).tolist())]
+    values: list[Any] = (
+        label_sets(predicted, model.class_names) if is_set else model.named(predicted).tolist()
+    )
     if file.suffix.lower() == PARQUET:
-        parquet.require_ours(file, ABOUT)
-    elif os.path.lexists(file):
-        first = b""
-        with contextlib.suppress(OSError), file.open("rb") as stream:
-            first = stream.readline(80)
-        if first.strip() != ",".join(HEADER).encode():
-            raise atomic.name_taken(file)
+        fields = list(zip(HEADER, (label_type("class"), label_type(kind)), strict=True))
+        write_parquet(file, fields, iter([[samples, values]]), ABOUT)
+        return
+    values = [",".join(labels) for labels in values] if is_set else values
+    with atomic.write(file) as part:
+        write_csv(part, HEADER, zip(samples, values, strict=True))

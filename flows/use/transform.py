@@ -6,11 +6,9 @@ target and the split.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,15 @@ import scipy.sparse as sp
 
 import storage
 from bigfs.evaluation.splits import target_kind
-from flows.use import parquet
-from flows.use.files import with_suffix
+from flows.use.files import (
+    archive_members,
+    is_parquet,
+    label_sets,
+    label_type,
+    require_ours,
+    with_suffix,
+    write_parquet,
+)
 from storage import atomic, write_back
 from storage.runs.runs import Run
 
@@ -33,8 +38,8 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
     """Write the selected columns of a store, in the order of their rank."""
     opened, corpus = Run.open(run), storage.open(store)
     file = with_suffix(out, tuple(WRITERS), ".npz")
-    require, write = WRITERS[file.suffix.lower()]
-    require(file)
+    is_ours, write = WRITERS[file.suffix.lower()]
+    require_ours(file, is_ours)
     index = opened.selected
     names = [row["name"] for row in opened.read_table("selected.csv")]
     if index.max() >= corpus.X.shape[1] or list(corpus.feature_names[index]) != names:
@@ -71,8 +76,7 @@ def _write_parquet(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores
     """Write a column per feature, after the sample's name, label and split."""
     import pyarrow as pa
 
-    kind = corpus.spec["target"]
-    label = {"real": pa.float64(), "multilabel": pa.list_(pa.string())}.get(kind, pa.string())
+    label = label_type(corpus.spec["target"])
     fields = [("bigfs_sample", pa.string()), ("bigfs_label", label), ("bigfs_split", pa.string())]
     fields += [(name, pa.float32()) for name in names]
     counts = Counter(name for name, _ in fields)
@@ -87,7 +91,7 @@ def _write_parquet(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores
             about = [list(corpus.sample_names[rows]), _labels(corpus, rows), list(split)]
             yield [*about, *dense.T]
 
-    parquet.write(file, [pa.field(*field) for field in fields], batches(), ABOUT)
+    write_parquet(file, fields, batches(), ABOUT)
 
 
 def _labels(corpus: Any, rows: slice) -> list[Any]:
@@ -98,33 +102,11 @@ def _labels(corpus: Any, rows: slice) -> list[Any]:
         return [None if np.isnan(value) else float(value) for value in y]
     if kind == "class":
         return [None if code < 0 else names[code] for code in y]
-    return [
-        [names[j] for j in y.indices[a:b]] for a, b in zip(y.indptr, y.indptr[1:], strict=False)
-    ]
+    return label_sets(y, names)
 
 
-def _require_npz(file: Path) -> None:
-    """Check that the file is missing or is the .npz of a sparse matrix."""
-    if os.path.lexists(file):
-        names: list[str] = []
-        with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
-        if not set(names) >= NPZ_MEMBERS:
-            raise atomic.name_taken(file)
-
-
-def _require_h5ad(file: Path) -> None:
-    """Check that the file is missing, or that it was written here."""
-    if os.path.lexists(file) and not write_back.is_ours(file):
-        raise atomic.name_taken(file)
-
-
-def _require_parquet(file: Path) -> None:
-    parquet.require_ours(file, ABOUT)
-
-
-WRITERS: dict[str, Any] = {
-    ".npz": (_require_npz, _write_npz),
-    ".h5ad": (_require_h5ad, _write_h5ad),
-    ".parquet": (_require_parquet, _write_parquet),
+WRITERS: dict[str, Any] = {  # by the ending: what tells a file of ours, and what writes one
+    ".npz": (lambda file: archive_members(file) >= NPZ_MEMBERS, _write_npz),
+    ".h5ad": (write_back.is_ours, _write_h5ad),
+    ".parquet": (partial(is_parquet, about=ABOUT), _write_parquet),
 }
