@@ -54,6 +54,8 @@ def groups_of(method: Method) -> list[str]:
 JOINT: dict[str, Any] = {"pairs": 10}  # solves for the graph, codes or labels in turn
 ON_GRAPH: dict[str, Any] = {"graph": True, "pairs": 1}
 UNSUPERVISED: dict[str, Any] = {"targets": ()}
+GRAPH_UNSUPERVISED, JOINT_UNSUPERVISED = ON_GRAPH | UNSUPERVISED, JOINT | UNSUPERVISED
+ATOMS: dict[str, Any] = JOINT_UNSUPERVISED | {"scores": "column_importance_"}
 
 
 METHODS: dict[str, Method] = {
@@ -89,8 +91,7 @@ METHODS: dict[str, Method] = {
         "sparge.sparge:SparGE",
         "sparse graph embedding of the kNN graph, unsupervised",
         parameters={"embedding": "lpp"},
-        **ON_GRAPH,
-        **UNSUPERVISED,
+        **GRAPH_UNSUPERVISED,
     ),
     "sparge-pca": Method(
         "sparge.sparge:SparGE",
@@ -112,16 +113,12 @@ METHODS: dict[str, Method] = {
     "jgsc": Method(
         "atoms.jgsc:JGSC",
         "joint graph sparse coding, features ranked by the selected atoms, unsupervised",
-        scores="column_importance_",
-        **JOINT,
-        **UNSUPERVISED,
+        **ATOMS,
     ),
     "rjgsc": Method(
         "atoms.jgsc:RJGSC",
         "robust joint graph sparse coding, features ranked by the selected atoms, unsupervised",
-        scores="column_importance_",
-        **JOINT,
-        **UNSUPERVISED,
+        **ATOMS,
     ),
     "smr": Method(
         "images.smr:SMR", "sparse matrix regression of M × N samples (GBR if k = 1)", **JOINT
@@ -141,14 +138,12 @@ METHODS: dict[str, Method] = {
     "mcfs": Method(
         "penalty_path.sparse_regression:MCFS",
         "a lasso per eigenvector of the kNN graph, unsupervised",
-        **ON_GRAPH,
-        **UNSUPERVISED,
+        **GRAPH_UNSUPERVISED,
     ),
     "mrsf": Method(
         "penalty_path.sparse_regression:MRSF",
         "row-sparse regression on the eigenvectors of the kNN graph, unsupervised",
-        **ON_GRAPH,
-        **UNSUPERVISED,
+        **GRAPH_UNSUPERVISED,
     ),
     "rfs": Method(
         "row_sparse.rfs:RFS",
@@ -166,39 +161,35 @@ METHODS: dict[str, Method] = {
     "jelsr": Method(
         "row_sparse.joint_embedding:JELSR",
         "row-sparse regression on an embedding of the kNN graph learned with it, unsupervised",
-        **(JOINT | {"graph": True}),
-        **UNSUPERVISED,
+        **JOINT_UNSUPERVISED,
+        graph=True,
     ),
     "ndfs": Method(
         "row_sparse.joint_embedding:NDFS",
         "row-sparse regression on clusters of the kNN graph learned with it, unsupervised",
-        **(JOINT | {"graph": True}),
-        **UNSUPERVISED,
+        **JOINT_UNSUPERVISED,
+        graph=True,
     ),
     "udfs": Method(
         "row_sparse.udfs:UDFS",
         "subspace that discriminates neighborhoods, for d below n, unsupervised",
-        **(JOINT | {"graph": True}),
-        **UNSUPERVISED,
+        **JOINT_UNSUPERVISED,
+        graph=True,
     ),
     "glspfs": Method(
         "row_sparse.glspfs:GLSPFS",
         "row-sparse regression that preserves similarity, smooth over the kNN graph, unsupervised",
-        **JOINT,
-        **UNSUPERVISED,
+        **JOINT_UNSUPERVISED,
     ),
     "jfs": Method(
         "row_sparse.rfs:JFS",
         "row-sparse regression of few features on themselves, unsupervised",
-        **JOINT,
-        **UNSUPERVISED,
+        **JOINT_UNSUPERVISED,
     ),
     "gsc": Method(
         "atoms.jgsc:GSC",
         "graph sparse coding, features ranked by the selected atoms, unsupervised",
-        scores="column_importance_",
-        **JOINT,
-        **UNSUPERVISED,
+        **ATOMS,
     ),
     "llfs": Method(
         "scores.llfs:LLFS",
@@ -207,8 +198,7 @@ METHODS: dict[str, Method] = {
     "laplacian": Method(
         "scores.graph:LaplacianScore",
         "Laplacian score on the kNN graph, unsupervised",
-        **ON_GRAPH,
-        **UNSUPERVISED,
+        **GRAPH_UNSUPERVISED,
     ),
     "fisher": Method("scores.classes:Fisher", "Fisher score, one feature at a time"),
     "anova": Method(
@@ -266,7 +256,7 @@ METHODS: dict[str, Method] = {
         **ON_GRAPH,
     ),
     "spec": Method(
-        "scores.graph:SPEC", "spectrum of the kNN graph, unsupervised", **ON_GRAPH, **UNSUPERVISED
+        "scores.graph:SPEC", "spectrum of the kNN graph, unsupervised", **GRAPH_UNSUPERVISED
     ),
     "trace-ratio": Method(
         "scores.trace_ratio:TraceRatio",
@@ -277,8 +267,7 @@ METHODS: dict[str, Method] = {
         "scores.trace_ratio:TraceRatio",
         "set of largest variance over the differences of neighbors, unsupervised",
         parameters={"form": "laplacian"},
-        **ON_GRAPH,
-        **UNSUPERVISED,
+        **GRAPH_UNSUPERVISED,
     ),
     "trcfs": Method(
         "scores.trace_ratio:TRCFS",

@@ -43,18 +43,10 @@ ARRAY_CHECKS: dict[str, Any] = {  # of scikit-learn; `Matrix` looks for NaN and 
 
 
 class Cost(NamedTuple):
-    """What a fit on a store costs, as text for the list of methods. `bigfs methods` has its words.
+    """What a fit on a store costs, in the words of `bigfs methods`."""
 
-    Attributes
-    ----------
-    passes : str
-        Times that the whole matrix is read.
-    memory : str
-        Numbers of 8 bytes in the driving process, beside the tiles that the workers read.
-    """
-
-    passes: str
-    memory: str
+    passes: str  # times that the whole matrix is read
+    memory: str  # numbers of 8 bytes in the driving process, beside the tiles of the workers
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))

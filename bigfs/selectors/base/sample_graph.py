@@ -97,33 +97,11 @@ def joined_neighbors(
 def sample_graph(
     X: Matrix, graph: Any, n_neighbors: int, metric: Metric, weights: Weights | None = None
 ) -> SampleGraph:
-    """Return the affinity of the samples, from the given graph or a new one.
+    """Return the affinity of the samples, from the given affinity or neighbors, or a new kNN graph.
 
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    graph : sparse matrix of shape (n, n), Neighbors or None
-        Affinity, or neighbors. None makes a kNN graph.
-    n_neighbors : int
-        Number of neighbors of each sample in a new graph.
-    metric : {"cosine", "euclidean"}
-        Distance of a new graph.
-    weights : {"cosine", "heat", "binary"} or None, default=None
-        Weights of neighbors. None means "cosine" for the metric "cosine", and "heat" for
-        "euclidean".
-
-    Returns
-    -------
-    SampleGraph
-        The graph. The components of a kNN graph are joined by bridges, those of an affinity are as
-        they are.
-
-    Raises
-    ------
-    ValueError
-        The graph has another number of samples, or an affinity has an edge that is negative or not
-        finite.
+    Without `weights` the edges have cosine weights for the metric "cosine", and heat weights for
+    "euclidean". The components of a kNN graph are joined by bridges, those of an affinity are as
+    they are. An affinity is refused where an edge is negative or not finite.
     """
     n = X.shape[0]
     if graph is None or isinstance(graph, Neighbors):

@@ -26,14 +26,14 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval
 
 from bigfs.graph import Weights
-from bigfs.linalg.rounding import near_zero, unless_rounding
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.base.parameters import POSITIVE
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms
-from bigfs.selectors.scores.sums import class_indicator, class_sums, ratio, weighted_sums
+from bigfs.selectors.scores.sums import class_indicator, class_totals, ratio, weighted_sums
 from bigfs.types import AnyArray, FloatArray
 
 
@@ -103,9 +103,8 @@ class LSDF(GraphSelector):
     _semi_supervised = True
 
     def _fit(self, X: Matrix, y: Labels) -> None:
-        classes, codes = at_least_two(y)
-        _ = X.stats  # checks the magnitudes
-        Y = class_indicator(codes, len(classes))
+        totals = class_totals(X, at_least_two(y), by_class=True)
+        between, within = _pair_sums(totals.sums, totals.squares, totals.sizes)
         neighbors = np.zeros(X.shape[1])
         status, stats = Status.EXACT, {}
         if not y.is_labeled.all():
@@ -113,9 +112,6 @@ class LSDF(GraphSelector):
             status, stats = graph.status, graph.stats
             A = _edges_with_an_unlabeled_end(graph.A, y)
             neighbors = graph_forms(X, A, label="LSDF").fLf
-        sums = np.concatenate(map_all_columns(X, _near_class_sums, Y, label="LSDF"))
-        sums, squares = np.split(sums, 2, axis=1)
-        between, within = _pair_sums(sums, squares, np.asarray(Y.sum(axis=0)).ravel())
         self.scores_ = ratio(between, self.gamma * within + neighbors)
         self.result_ = Result(self.scores_, status, stats=stats)
 
@@ -214,11 +210,6 @@ def _pair_sums(
     pairs = everything - sums.sum(axis=1) ** 2
     total = within.sum(axis=1)
     return unless_rounding(pairs - total, everything), total
-
-
-def _near_class_sums(block: Any, start: int, stop: int, Y: sp.csr_array) -> FloatArray:
-    """Return the sums per class of columns near zero and of their squares."""
-    return class_sums(near_zero(block)[0], start, stop, Y, Y)
 
 
 def _counts_above(block: Any, start: int, stop: int, Y: sp.csr_array, mu: FloatArray) -> FloatArray:

@@ -29,15 +29,7 @@ DEFAULTS = {"percentile": 10.0, "fpr": 0.05, "fdr": 0.05, "fwe": 0.05}
 
 
 class SignificanceSelector(Selector):
-    """Chooses by the m best scores, or by the p-values.
-
-    A subclass writes `_p_values`, besides what `Selector` asks for.
-
-    Attributes
-    ----------
-    pvalues_ : ndarray of shape (n_features,)
-        P-value of each feature.
-    """
+    """Chooses by the m best scores, or by the `pvalues_`, which a subclass makes in `_p_values`."""
 
     mode: str = "k_best"
     param: float | None = None

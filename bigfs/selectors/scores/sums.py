@@ -205,20 +205,17 @@ def _as_before(labels: Labels, seen: Any) -> Labels:
 
 
 def _weighed(X: Matrix, y: Any, sample_weight: Any) -> tuple[Any, FloatArray]:
-    """Return y, with the labels of the samples that have a weight, and the checked weights."""
-    weights = _check_sample_weight(
+    """Return y, with the labels and classes of the samples that have a weight, and the weights."""
+    weights: FloatArray = _check_sample_weight(
         sample_weight, np.empty(X.shape[0]), dtype=np.float64, ensure_non_negative=True
     )
-    return (with_weight(y, weights) if isinstance(y, Labels) else y), weights
-
-
-def with_weight(labels: Labels, weights: FloatArray) -> Labels:
-    """Return the labels of the samples that have a weight, with the classes among them."""
-    is_used = labels.is_labeled & (weights > 0)
-    present, numbers = np.unique(labels.codes[is_used], return_inverse=True)
+    if not isinstance(y, Labels):
+        return y, weights
+    is_used = y.is_labeled & (weights > 0)
+    present, numbers = np.unique(y.codes[is_used], return_inverse=True)
     codes = np.full(len(weights), UNLABELED, dtype=np.int64)
     codes[is_used] = numbers
-    return Labels(labels.classes[present], codes)
+    return Labels(y.classes[present], codes), weights
 
 
 def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) -> sp.csr_array:

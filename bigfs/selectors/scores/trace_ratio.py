@@ -33,13 +33,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.embedding.responses import one_hot
 from bigfs.graph import Weights
-from bigfs.linalg.rounding import near_zero, unless_rounding
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Record, Result, Status, iterate
-from bigfs.selectors.base.estimator import Cost, map_all_columns
+from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms
-from bigfs.selectors.scores.sums import between_and_within, class_totals, ratio
+from bigfs.selectors.scores.sums import between_and_within, class_totals, near_sums, ratio
 from bigfs.types import FloatArray, IntArray
 
 MAX_ROUNDS = 100  # a handful is usual
@@ -266,7 +266,6 @@ class TRCFS(GraphSelector):
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         self.classes_, codes = at_least_two(y)
-        _ = X.stats  # checks the magnitudes
         F, status, stats = one_hot(codes, len(self.classes_)), Status.EXACT, {"residual": 0.0}
         if not y.is_labeled.all():
             graph = self._graph(X, self.weights)
@@ -274,7 +273,11 @@ class TRCFS(GraphSelector):
             too_large = residual > 10 * PROPAGATION_TOLERANCE
             status = Status.MAX_ITER if too_large else graph.status
             stats = {"residual": residual} | graph.stats
-        self.scores_ = np.concatenate(map_all_columns(X, _explained, F, label="TRCFS"))
+        sums, _ = near_sums(X, F, F.sum(axis=1)[:, None], slice(None))
+        sums, squares, sizes = sums[:, :-1], sums[:, -1], F.sum(axis=0)
+        between, _ = between_and_within(sums, squares, sizes)
+        total = unless_rounding(squares - sums.sum(axis=1) ** 2 / sizes.sum(), squares)
+        self.scores_ = np.minimum(ratio(between, total), 1)
         self.label_distributions_ = F
         self.result_ = Result(self.scores_, status, stats=stats)
 
@@ -304,15 +307,3 @@ def propagated(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple
             stacklevel=2,
         )
     return np.maximum(F, 0), largest
-
-
-def _explained(block: Any, start: int, stop: int, F: FloatArray) -> FloatArray:
-    """Return b/t of the columns of a tile."""
-    block = near_zero(block.astype(np.float64))[0]
-    squared = block.multiply(block) if sp.issparse(block) else block * block
-    sizes, weight = F.sum(axis=0), F.sum(axis=1)
-    sums, squares = np.asarray(block.T @ F), np.asarray(squared.T @ weight)
-    shift = sums.sum(axis=1) ** 2 / sizes.sum()
-    total = unless_rounding(squares - shift, squares)
-    explained = (sums**2 / np.where(sizes > 0, sizes, 1)).sum(axis=1) - shift
-    return np.minimum(ratio(unless_rounding(explained, squares), total), 1)
