@@ -61,16 +61,8 @@ class Products(NamedTuple):
 class Columns(ABC):
     """G, B and the means of gathered columns. A subclass computes their products.
 
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    r : int
-        Width of the response T.
-    T_norm2 : float
-        ‖T‖².
-    omega : ndarray of shape (n,), default=None
-        Weights ω of the samples. None means that all are one.
+    They are columns of X (n × d) for a response T (n × r). Without `omega` (n,), the weights ω of
+    the samples are one.
 
     Attributes
     ----------
@@ -226,26 +218,12 @@ def _spread(numbers: FloatArray, u: int, positions: IntArray, wide: FloatArray) 
 
 
 class GatheredColumns(Columns):
-    """The gathered columns of X and the response, in this process.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    T : ndarray of shape (n, r)
-        The response.
-    omega : ndarray of shape (n,), default=None
-        Weights ω of the samples. None means that all are one.
-
-    Attributes
-    ----------
-    Z : csr_array of shape (n, u)
-        The gathered columns by rows, not centered but where they are far from zero.
-    """
+    """The gathered columns of X and the response T, in this process."""
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
         super().__init__(X, T.shape[1], float(np.vdot(T, T)), omega)
         self.T = T
+        # n × u: the gathered columns by rows, not centered but where they are far from zero
         self.Z = sp.csr_array((X.shape[0], 0), dtype=np.float32)
 
     def _products(self, union: IntArray, new: IntArray) -> Products:

@@ -49,33 +49,12 @@ def eliminate(
 ) -> Elimination:
     """Remove the features one after another, the cheapest first.
 
-    The first k features of the order are the choice of k features, so the choices are nested.
+    The first k features of the order are the choice of k features, so the choices are nested. A
+    step removes a share `rate` of those that remain, at least one, and passes over no size among
+    `pauses`. The columns at the positions `removed_last` stay until no others are left.
 
-    Parameters
-    ----------
-    G : ndarray of shape (u, u)
-        Products of the columns with each other.
-    B : ndarray of shape (u, r)
-        Products of the columns with T.
-    T_norm2 : float
-        ‖T‖².
-    gamma : float
-        Ridge penalty γ.
-    pauses : tuple of int, default=()
-        Sizes of the set that no step may pass over, so that `objectives` has them.
-    rate : float, default=0.05
-        Share of the remaining features that is removed per step, at least one feature.
-    follow : callable or None, default=None
-        Called as ``follow(remaining, times_inverse, W)`` at the pauses, and whenever a fifth of the
-        features is gone. `times_inverse` multiplies by P over the remaining features. It returns
-        their weights and J, where T depends on them. None is for a fixed T.
-    removed_last : ndarray of int, default=empty
-        Positions of the columns that stay until no others are left.
-
-    Returns
-    -------
-    Elimination
-        The order of the features.
+    Where T depends on what remains, ``follow(remaining, times_inverse, W)`` returns the weights and
+    J at the pauses, and whenever a fifth of the features is gone. `times_inverse` multiplies by P.
     """
     rest = Rest(_inverse(G, gamma), B)
     removed: list[IntArray] = []

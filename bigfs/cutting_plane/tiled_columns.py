@@ -30,25 +30,14 @@ LIKELY_VARIANCE = 2.0  # which is at least this many times the mean one
 
 @dataclass(frozen=True)
 class FactoredResponse:
-    """The response T = YC − 1shiftᵀ, whose rows are computed when they are needed.
+    """The response T = YC − 1shiftᵀ (n × r), whose rows are computed when they are needed."""
 
-    Parameters
-    ----------
-    Y : csr_array of shape (n, q), or ndarray of shape (n,) or (n, r)
-        Targets, or the class number of each sample, which stands for its indicators. Without C, the
-        response itself.
-    C : ndarray of shape (q, r), or None
-        The factor.
-    shift : ndarray of shape (r,)
-        What is taken from each row.
-    norm2 : float
-        ‖T‖².
-    """
-
+    # csr array (n × q) of targets, or the class number of each sample (n,), which stands for its
+    # indicators; without C the response itself (n × r)
     Y: Any
-    C: FloatArray | None
-    shift: FloatArray
-    norm2: float
+    C: FloatArray | None  # q × r
+    shift: FloatArray  # (r,)
+    norm2: float  # ‖T‖²
 
     @classmethod
     def of(cls, T: FloatArray) -> Self:
@@ -61,17 +50,7 @@ class FactoredResponse:
 
 
 class TiledColumns(Columns):
-    """Products of the gathered columns, from passes over the tiles of rows.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples, with tiles of rows.
-    response : FactoredResponse
-        The response T (n × r).
-    omega : ndarray of shape (n,), default=None
-        Weights ω of the samples. None means that all are one.
-    """
+    """Products of the gathered columns, from passes over the tiles of rows."""
 
     # A step takes two passes, and cuts on the gathered columns are cheap beside them (measured).
     sets_per_pass = 3
@@ -129,17 +108,9 @@ class TiledColumns(Columns):
         return max(1, SUMS_BYTES // 2 // (8 * self.X.shape[1] * self.r))
 
     def residual_products(self, weights: Sequence[tuple[IntArray, FloatArray]]) -> FloatArray:
-        """Return XcᵀV for the residuals V of several weights, one beside the other.
+        """Return XcᵀV for the residuals V of several (features, W), one beside the other.
 
-        Parameters
-        ----------
-        weights : sequence of (features, W)
-            Gathered features and their weights.
-
-        Returns
-        -------
-        ndarray of shape (d, number of weights · r)
-            The products, from one pass.
+        It is d × (number of weights · r), from one pass.
         """
         d, K = self.X.shape[1], len(weights)
         union = np.unique(np.concatenate([features for features, _ in weights]))
@@ -170,16 +141,7 @@ class StreamedColumns(TiledColumns):
 
     The products of new columns come from a pass over the tiles of rows. The residual's product with
     all columns comes from a pass over the tiles of columns, as for `GatheredColumns`, so that no
-    task returns d numbers.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples, with both layouts.
-    T : ndarray of shape (n, r)
-        The response.
-    omega : ndarray of shape (n,), default=None
-        Weights ω of the samples. None means that all are one.
+    task returns d numbers. So X needs both layouts.
     """
 
     # The responses are narrow, so that cuts on more columns cost little beside a pass (measured).

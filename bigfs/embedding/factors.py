@@ -27,27 +27,8 @@ def gaussian_factor(X: Matrix, r: int, *, sigma: float | None = None, seed: int 
     """Return Φ with ΦΦᵀ ≈ exp(−‖x_i − x_j‖²/2σ²), by Nyström's method on r random landmarks.
 
     Φ = K_nr U Λ^-½ from the kernel K_rr = UΛUᵀ between the landmarks, so that the kernel is exact
-    among them. It is exact everywhere if r = n. X is read twice.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    r : int
-        Number of landmarks, n at most.
-    sigma : float or None, default=None
-        Width σ of the kernel. None takes the mean distance between two landmarks.
-    seed : int, default=0
-        Seed of the choice of landmarks.
-
-    Returns
-    -------
-    ndarray of shape (n, rank)
-        The factor. Its rank is at most r.
-
-    References
-    ----------
-    Williams and Seeger, "Using the Nyström method to speed up kernel machines", NIPS 2000.
+    among them [Williams and Seeger, NIPS 2000]. It is exact everywhere if r = n. Without a width σ
+    it is the mean distance between two landmarks. Φ has at most r columns. X is read twice.
     """
     n, d = X.shape
     r = min(r, n)

@@ -58,30 +58,10 @@ def lda_factor(codes: IntArray, c: int, weights: FloatArray | None = None) -> Fl
 
 
 def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> FloatArray:
-    """Return T (n × r), the leading left singular vectors of Xc.
+    """Return T (n × r), the leading left singular vectors of Xc, fewer if X has lower rank.
 
-    A randomized SVD computes them with implicit centering.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    r : int
-        Number of vectors.
-    tol : float, default=1e-3
-        Largest distance, about, of T from its projection on the true space.
-    seed : int, default=0
-        Seed of the randomized SVD.
-
-    Returns
-    -------
-    ndarray of shape (n, r)
-        The vectors, fewer than r if X has lower rank.
-
-    Raises
-    ------
-    ValueError
-        All samples are the same.
+    A randomized SVD computes them with implicit centering. `tol` is about the largest distance of T
+    from its projection on the true space.
     """
     if not X.deviations.any():
         raise ValueError("all samples of X are equal up to rounding: pca needs samples that differ")

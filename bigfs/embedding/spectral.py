@@ -305,33 +305,15 @@ def randomized_svd(
 
     Xc is never formed. Subspace iteration with oversampling (Halko, Martinsson, Tropp 2011,
     algorithm 4.4) takes two passes over X per step: Z = XcᵀQ (d × l, dense) and Y = XcZ. A
-    Rayleigh–Ritz step gives the vectors and their residuals at once.
+    Rayleigh–Ritz step gives the vectors and their residuals at once. The start is the same for any
+    tiling.
 
-    Parameters
-    ----------
-    Xc : Centered
-        The centered data.
-    r : int
-        Number of vectors.
-    tol : float, default=1e-3
-        Tolerance of ‖XcXcᵀU − U diag(s²)‖ / (s_r² − s_{r+1}²), which bounds the sine of the angle
-        between the span of U and the true one (Davis and Kahan 1970). A gap below 0.01 s_1² counts
-        as 0.01 s_1²: the vectors beyond such a gap are as good as those kept.
-    max_iter : int, default=200
-        Maximum number of steps.
-    seed : int, default=0
-        Seed of the start, which is the same for any tiling.
+    It stops where ‖XcXcᵀU − U diag(s²)‖ / (s_r² − s_{r+1}²) is at most `tol`. This bounds the sine
+    of the angle between the span of U and the true one (Davis and Kahan 1970). A gap below 0.01
+    s_1² counts as 0.01 s_1²: the vectors beyond such a gap are as good as those kept.
 
-    Returns
-    -------
-    Result
-        An `Embedding` of U and s. Vectors of negligible singular value are left out, so there may
-        be fewer than r. The stats have `residual`, `error` and `passes`.
-
-    Raises
-    ------
-    ValueError
-        More than min(n − 1, d) vectors are requested.
+    The result is an `Embedding` of U and s. Vectors of negligible singular value are left out, so
+    there may be fewer than r. The stats have `residual`, `error` and `passes`.
     """
     n, d = Xc.shape
     if not 1 <= r <= min(n - 1, d):

@@ -30,25 +30,8 @@ def duality_gap(
     """Return the relative duality gap of weights whose residual V gives a lower bound.
 
     Any multiple sV with ‖z_jᵀ(sV)‖ ≤ λ for all j bounds the optimum from below by
-    s⟨V, T⟩ − s²‖V‖²/2.
-
-    Parameters
-    ----------
-    norm2 : float
-        ‖V‖².
-    a : float
-        ⟨V, T⟩.
-    penalty : float
-        Σ_j ‖w_j‖.
-    lam : float
-        Weight λ of the penalty.
-    largest_correlation : float
-        max_j ‖z_jᵀV‖.
-
-    Returns
-    -------
-    float
-        (primal − dual) / primal.
+    s⟨V, T⟩ − s²‖V‖²/2. `norm2` is ‖V‖², `a` is ⟨V, T⟩, `penalty` is Σ_j ‖w_j‖, and
+    `largest_correlation` is max_j ‖z_jᵀV‖.
     """
     primal = norm2 / 2 + lam * penalty
     if primal <= 0:
@@ -72,27 +55,8 @@ def descend(
 ) -> FloatArray:
     """Return weights whose relative duality gap over these columns is at most `tol`.
 
-    Parameters
-    ----------
-    G : ndarray of shape (u, u)
-        ZᵀZ. A column with a zero diagonal gets no weight.
-    B : ndarray of shape (u, r)
-        ZᵀT.
-    W : ndarray of shape (u, r)
-        First weights.
-    T_norm2 : float
-        ‖T‖².
-    lam : float
-        Weight λ of the penalty.
-    tol : float
-        Relative duality gap at which to stop.
-    max_sweeps : int
-        Maximum number of sweeps over all rows. The weights that it reaches are returned.
-
-    Returns
-    -------
-    ndarray of shape (u, r)
-        The weights.
+    They start at W. A column with a zero diagonal in G gets no weight. After `max_sweeps` sweeps
+    over all rows the weights are returned as they are.
     """
     W = W.copy()
     R = B - G @ W
@@ -167,22 +131,10 @@ def descend_hinge(
     lam: float,
     sweeps: int,
 ) -> None:
-    """Sweep over the columns and the intercepts of squared hinge losses.
+    """Sweep over the columns and the intercepts of squared hinge losses, with targets Y of ±1.
 
-    Parameters
-    ----------
-    indptr, rows, values : ndarray
-        Z (n × u) by columns.
-    Y : ndarray of shape (n, r)
-        Targets of ±1.
-    slack : ndarray of shape (n, r)
-        1 − Y ⊙ (ZW + 1bᵀ). Changed in place.
-    W : ndarray of shape (u, r)
-        Weights. Changed in place.
-    lam : float
-        Weight λ of the penalty.
-    sweeps : int
-        Number of sweeps. All but the first leave out the columns without a weight.
+    Z is given by columns. W (u × r) and the slack 1 − Y ⊙ (ZW + 1bᵀ) are changed in place. All
+    sweeps but the first leave out the columns without a weight.
     """
     u, r = W.shape
     slope, curvature, step = np.empty(r), np.empty(r), np.empty(r)

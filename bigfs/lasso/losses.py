@@ -37,31 +37,7 @@ class Fit(NamedTuple):
 
 
 class Loss(ABC):
-    """A loss of r targets on columns of X.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    T : ndarray of shape (n, r)
-        The targets.
-
-    Attributes
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    columns : GatheredColumns
-        The gathered columns.
-    varies : ndarray of shape (d,)
-        Mask of the columns that are not constant up to rounding.
-    no_weights : ndarray of shape (0, r)
-        The weights of an empty working set.
-
-    Raises
-    ------
-    NotEnoughMemory
-        The targets, their residuals, or the gathered columns do not fit in one process.
-    """
+    """A loss of r targets T (n × r) on columns of X (n × d)."""
 
     def __init__(self, X: Matrix, T: FloatArray) -> None:
         n, d = X.shape
@@ -69,8 +45,7 @@ class Loss(ABC):
         engine.require_memory(8 * r * (8 * n + 3 * d), f"{r} sparse regressions on {n} × {d} data")
         self.X, self.T = hold_if_small(X), T
         self.columns = GatheredColumns(self.X, T)
-        self.varies: BoolArray = X.deviations > 0
-        self.no_weights: FloatArray = np.empty((0, r))
+        self.varies: BoolArray = X.deviations > 0  # (d,), up to rounding
 
     def gather(self, features: IntArray) -> None:
         """Gather these columns and their products."""

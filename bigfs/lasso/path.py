@@ -50,20 +50,8 @@ class PathState(NamedTuple):
 class LassoPath:
     """The loss, its groups of targets, and the step.
 
-    Parameters
-    ----------
-    loss : Loss
-        The data and the loss.
-    groups : list of slice
-        Targets whose weights of a feature are zero together.
-    tol : float
-        Relative duality gap of each solution.
-    m : int
-        Number of features that must have a weight. The path ends there.
-    lam : float or None, default=None
-        Penalty at which the path ends in place of m.
-    target : str, default="y"
-        Name of the targets, for errors.
+    The path ends where m features have a weight, or at the penalty `lam` if that is given. `tol` is
+    the relative duality gap of each solution, and `target` the name of the targets in errors.
     """
 
     def __init__(
@@ -81,20 +69,13 @@ class LassoPath:
 
     def start(self) -> PathState:
         """Return the state at W = 0, after one pass."""
-        V = self.loss.residual(self.loss.no_weights, np.empty(0, dtype=np.int64)).V
-        correlations = self.correlations(V)
+        features, W = np.empty(0, dtype=np.int64), np.empty((0, self.loss.T.shape[1]))
+        V = self.loss.residual(W, features).V
+        correlations = np.max(self.group_norms(self.loss.X.T @ V), axis=0)
         largest = float(correlations.max(initial=0.0))
         require_weight(correlations, self.target)
-        state = PathState(
-            np.empty(0, dtype=np.int64),
-            self.loss.no_weights,
-            1.0,
-            largest,
-            correlations / largest,
-            self.loss.value(V),
-            0.0,
-            np.inf,
-        )
+        value = self.loss.value(V)
+        state = PathState(features, W, 1.0, largest, correlations / largest, value, 0.0, np.inf)
         return state._replace(missing=self.missing(state))
 
     def step(self, state: PathState) -> PathState:
@@ -165,11 +146,6 @@ class LassoPath:
         return (
             RATIO if self.lam is None else min(RATIO, self.least(largest) ** (1 / MOST_PENALTIES))
         )
-
-    def correlations(self, V: FloatArray) -> FloatArray:
-        """Return max_g ‖x_jᵀV_g‖ of each feature. Reads X once."""
-        norms: FloatArray = np.max(self.group_norms(self.loss.X.T @ V), axis=0)
-        return norms
 
     def group_norms(self, XtV: FloatArray) -> list[FloatArray]:
         """Return the norms of the rows of each group, zero at constant columns."""

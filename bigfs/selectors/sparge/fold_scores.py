@@ -55,26 +55,8 @@ def measure_folds(
     """Measure the features that each candidate chooses without a fold's test samples.
 
     All relaxations are solved jointly, and candidates that differ in their ranking alone share one.
-
-    Parameters
-    ----------
-    candidates : sequence of SparGE
-        The candidates.
-    data : sequence of GatheredColumns
-        The regression of each candidate on all samples. Some may be the same.
-    y : Labels or ndarray
-        The targets.
-    folds : sequence of (train, test)
-        Numbers of the samples of the regression.
-    measure : callable
-        Called as ``measure(problem, chosen, whole, fold)``, with the regression on all samples.
-    name : str
-        Name of the run.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates, n_folds)
-        The measures.
+    `data` has the regression of each candidate on all samples, and some may be the same. The result
+    is n_candidates × n_folds.
     """
     training: dict[tuple[int, int], GatheredColumns] = {}
     problems: dict[tuple[int, int, int, float], Relaxation] = {}
