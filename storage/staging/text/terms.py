@@ -18,7 +18,7 @@ from numba import njit
 
 from bigfs.types import AnyArray
 from storage.staging.text import tokens as kernels
-from storage.staging.text.tokens import FIRST_TERMS, mixed, read_tokens, sorted_tokens
+from storage.staging.text.tokens import mixed, read_tokens, sorted_tokens
 from storage.staging.text.weighting import is_token
 
 NEWLINE, SPACE = 10, 32
@@ -129,27 +129,23 @@ def number_grams(
     token ``tails[g - size]``. Returns `heads`, `tails`, the grams of all documents, and where each
     document ends in them.
     """
-    most, begin = 0, 0
+    most, begin = 0, 0  # grams of two tokens or more
     for document in range(len(ends)):
-        for n in range(smallest, largest + 1):
+        for n in range(2, largest + 1):
             most += max(ends[document] - begin - n + 1, 0)
         begin = ends[document]
-    out = np.empty(most, dtype=np.int32)
+    out = np.empty(len(tokens) + most, dtype=np.int32)
     out_ends = np.empty(len(ends), dtype=np.int64)
-    room = FIRST_TERMS
-    slots = np.full(2 * room, FREE, dtype=np.int32)
-    heads, tails = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
+    n_slots = 2
+    while n_slots < 2 * most:
+        n_slots *= 2
+    mask = np.uint64(n_slots - 1)
+    slots = np.full(n_slots, FREE, dtype=np.int32)
+    heads, tails = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int32)
     current = np.empty(largest, dtype=np.int64)  # gram of n + 1 tokens that ends here
     grams, written, begin = 0, 0, 0
     for document in range(len(ends)):
         stop = ends[document]
-        least = grams + (stop - begin) * (largest - 1)
-        if least > room:
-            while room < least:
-                room *= 2
-            slots = placed_grams(heads[:grams], tails, 2 * room, keys)
-            heads, tails = longer(heads, room), longer(tails, room)
-        mask = np.uint64(len(slots) - 1)
         for place in range(begin, stop):
             token = np.int64(tokens[place])
             for n in range(min(largest, place - begin + 1), 0, -1):
@@ -171,35 +167,13 @@ def number_grams(
                     written += 1
         begin = stop
         out_ends[document] = written
-    return heads[:grams], tails[:grams], out, out_ends
+    return heads[:grams], tails[:grams], out[:written], out_ends
 
 
 @njit(cache=True, nogil=True)
 def gram_code(head: Any, tail: Any, keys: AnyArray) -> Any:
     """Return the hash of a gram."""
     return mixed(np.uint64(head) * keys[0] + np.uint64(tail) * keys[1])
-
-
-@njit(cache=True, nogil=True)
-def placed_grams(heads: AnyArray, tails: AnyArray, n_slots: int, keys: AnyArray) -> AnyArray:
-    """Return the slots of a larger table with the same grams."""
-    slots = np.full(n_slots, FREE, dtype=np.int32)
-    mask = np.uint64(n_slots - 1)
-    for gram in range(len(heads)):
-        slot = gram_code(heads[gram], tails[gram], keys) & mask
-        while slots[slot] != FREE:
-            slot = (slot + np.uint64(1)) & mask
-        slots[slot] = gram
-    return slots
-
-
-@njit(cache=True, nogil=True)
-def longer(values: AnyArray, length: int) -> AnyArray:
-    """Return a copy of a larger length. The new elements are not set."""
-    out = np.empty(length, dtype=values.dtype)
-    for i in range(len(values)):  # compiles much faster than a slice
-        out[i] = values[i]
-    return out
 
 
 @njit(cache=True, nogil=True)
