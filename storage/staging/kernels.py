@@ -36,26 +36,6 @@ def scatter(
 
 @njit(cache=True, nogil=True)
 def add_up(
-    columns: AnyArray, counts: AnyArray, values: AnyArray, sums: AnyArray, squares: AnyArray
-) -> None:
-    """Add Σ x and Σ x² of one block to those of its columns, in float64.
-
-    Entries are added one after the other. With blocks in row order, the sums do not depend on the
-    tiling.
-    """
-    entry = 0
-    for i in range(len(columns)):
-        total, square = sums[columns[i]], squares[columns[i]]
-        for k in range(entry, entry + counts[i]):
-            x = np.float64(values[k])  # `float` would leave it a float32 here
-            total += x
-            square += x * x
-        sums[columns[i]], squares[columns[i]] = total, square
-        entry += counts[i]
-
-
-@njit(cache=True, nogil=True)
-def add_up_classes(
     columns: AnyArray,
     counts: AnyArray,
     rows: AnyArray,
@@ -68,7 +48,8 @@ def add_up_classes(
     """Add Σ x, Σ x² and the number of entries of one block, per column and class.
 
     `sums`, `squares` and `present` are columns × classes. `code` holds the class of each row of the
-    block, −1 if unlabeled.
+    block, −1 if unlabeled. Entries are added one after the other, in float64. With blocks in row
+    order, the sums do not depend on the tiling.
     """
     entry = 0
     for i in range(len(columns)):
@@ -76,7 +57,7 @@ def add_up_classes(
         for k in range(entry, entry + counts[i]):
             c = code[rows[k]]
             if c >= 0:
-                x = np.float64(values[k])
+                x = np.float64(values[k])  # `float` would leave it a float32 here
                 sums[j, c] += x
                 squares[j, c] += x * x
                 present[j, c] += 1

@@ -7,7 +7,7 @@ never write the same chunk, and a task holds only its range, whatever the size o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,8 +50,16 @@ def entry_ranges(length: int, chunk: int, chunks: int, before: int = 0) -> list[
     return [EntryRange(max(a, before), min(a + chunk * chunks, length)) for a in starts]
 
 
-def _collect_checksums(writer: Writer, written: list[dict[str, str]]) -> None:
-    for checksums in written:
+def _write_in_tasks(
+    writer: Writer,
+    write: Callable[..., dict[str, str]],
+    tasks: Sequence[EntryRange],
+    *shared: Any,
+    each: Sequence[Any] = (),
+    label: str,
+) -> None:
+    """Write the chunks of each range by a task, and keep their checksums."""
+    for checksums in engine.map_tiles(write, tasks, *shared, each=each, label=label):
         writer.checksums.update(checksums)
 
 
@@ -77,8 +85,7 @@ def fill_rows(writer: Writer, row_blocks: Sequence[RowBlock], before: int, chunk
     ends = before + np.cumsum([s.nnz for s in row_blocks])
     tasks = entry_ranges(int(ends[-1]), writer.chunk, chunks, before)
     slices = [_overlapping_slices(row_blocks, ends, task) for task in tasks]
-    written = engine.map_tiles(_write_rows, tasks, writer.uri, each=[slices], label="write rows")
-    _collect_checksums(writer, written)
+    _write_in_tasks(writer, _write_rows, tasks, writer.uri, each=[slices], label="write rows")
 
 
 def _overlapping_slices(
@@ -152,10 +159,8 @@ def write_columns(
             tasks, columns.reshape(-1, 2), starts.reshape(-1, 2), strict=True
         )
     ]
-    written = engine.map_tiles(
-        _write_columns, tasks, writer.uri, path, str(listing), each=[spans], label="write columns"
-    )
-    _collect_checksums(writer, written)
+    where = writer.uri, path, str(listing)
+    _write_in_tasks(writer, _write_columns, tasks, *where, each=[spans], label="write columns")
 
 
 def read_listing(listing: str) -> list[BlockColumns]:
@@ -280,16 +285,8 @@ def write_statistics(
             writer.create(
                 f"{path}/classes/{name}", d * classes, dtype, width * classes, sparse=True
             )
-    written = engine.map_tiles(
-        _write_sums,
-        entry_ranges(d, width, 1),
-        writer.uri,
-        segment,
-        classes,
-        str(scratch / f"{segment.name}.json"),
-        label="add up columns",
-    )
-    _collect_checksums(writer, written)
+    where = writer.uri, segment, classes, str(scratch / f"{segment.name}.json")
+    _write_in_tasks(writer, _write_sums, entry_ranges(d, width, 1), *where, label="add up columns")
 
 
 def statistics_width(d: int, classes: int) -> int:
@@ -300,19 +297,16 @@ def statistics_width(d: int, classes: int) -> int:
 def _write_sums(
     task: EntryRange, uri: str, segment: manifest.Segment, classes: int, listing: str
 ) -> dict[str, str]:
-    codes = (
-        np.asarray(open_unpublished(uri, "obs/label/codes")[segment.start : segment.stop])
-        if classes
-        else None
-    )
     span = ColumnSpan(task.start, task.stop, 0, NO_LIMIT)
-    sums, squares, by_class = sum_columns(span, read_listing(listing), codes, classes)
-    path = f"uns/statistics/{segment.name}"
-    checksums = write_chunks(uri, f"{path}/sums", task.start, sums) | write_chunks(
-        uri, f"{path}/squares", task.start, squares
-    )
+    blocks, path = read_listing(listing), f"uns/statistics/{segment.name}"
+    one_class = np.zeros(segment.stop - segment.start, dtype=np.int8)
+    sums, squares, _ = sum_columns(span, blocks, one_class, 1)
+    checksums = write_chunks(uri, f"{path}/sums", task.start, sums.reshape(-1))
+    checksums |= write_chunks(uri, f"{path}/squares", task.start, squares.reshape(-1))
     if classes:
-        for name, table in zip(("sums", "squares", "counts"), by_class, strict=True):
+        codes = open_unpublished(uri, "obs/label/codes")[segment.start : segment.stop]
+        tables = sum_columns(span, blocks, np.asarray(codes), classes)
+        for name, table in zip(("sums", "squares", "counts"), tables, strict=True):
             checksums |= write_chunks(
                 uri, f"{path}/classes/{name}", task.start * classes, table.reshape(-1)
             )
@@ -320,18 +314,11 @@ def _write_sums(
 
 
 def sum_columns(
-    span: ColumnSpan, blocks: Sequence[BlockColumns], codes: AnyArray | None, classes: int
-) -> tuple[AnyArray, AnyArray, tuple[AnyArray, ...]]:
-    """Return Σ x and Σ x² of each column of a span, and (Σ x, Σ x², non-zeros) by class."""
-    width = span.stop - span.start
-    sums, squares = np.zeros(width), np.zeros(width)
-    by_class: tuple[AnyArray, ...] = (
-        np.zeros((width, classes)),
-        np.zeros((width, classes)),
-        np.zeros((width, classes), dtype=np.int32),
-    )
+    span: ColumnSpan, blocks: Sequence[BlockColumns], codes: AnyArray, classes: int
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Return Σ x, Σ x² and the number of entries of each column of a span by class."""
+    shape = span.stop - span.start, classes
+    tables = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int32)
     for columns, counts, rows, values, first_row in clipped_blocks(span, blocks):
-        kernels.add_up(columns, counts, values, sums, squares)
-        if codes is not None:
-            kernels.add_up_classes(columns, counts, rows, values, codes[first_row:], *by_class)
-    return sums, squares, by_class
+        kernels.add_up(columns, counts, rows, values, codes[first_row:], *tables)
+    return tables
