@@ -76,7 +76,7 @@ class Writer:
     def create(
         self,
         path: str,
-        length: int,
+        shape: int | tuple[int, ...],
         dtype: Any,
         chunk: int | None = None,
         encoding: str = "array",
@@ -84,15 +84,16 @@ class Writer:
         sparse: bool = False,
     ) -> None:
         """Create an array that `write_chunks` fills. `sparse` says that it holds mostly zeros."""
+        n, *rest = (shape,) if isinstance(shape, int) else shape
         name, level, shuffle = CODEC.get(np.dtype(dtype).kind, ("zstd", 3, "shuffle"))
         if sparse:
             shuffle = "noshuffle"
         zarr.create_array(
             self.recorder,
             name=path,
-            shape=(length,),
+            shape=(n, *rest),
             dtype=dtype,
-            chunks=(max(min(chunk or self.chunk, length), 1),),
+            chunks=(max(min(chunk or self.chunk, n), 1), *rest),
             compressors=(BloscCodec(cname=name, clevel=level, shuffle=shuffle), Crc32cCodec())
             if compressors is None
             else compressors,
