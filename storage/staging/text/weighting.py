@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,35 +74,25 @@ class Weighting:
         return tuple(self.stop_words or ())
 
 
-def make_weighting(
-    *,
-    min_df: int | float = 2,
-    sublinear_tf: bool = True,
-    hashing: int | None = None,
-    max_df: int | float = 1.0,
-    ngram_range: Sequence[int] = (1, 1),
-    stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
-    remove: str | Iterable[str] | None = None,
-) -> Weighting:
+def make_weighting(**given: Any) -> Weighting:
     """Check the settings that `storage.stage` takes, and read the file of stop words."""
+    weighting = Weighting(**given)
+    max_df = weighting.max_df
     is_share = isinstance(max_df, float) and 0 < max_df <= 1
     if not is_share and not (_is_whole(max_df) and max_df >= 1):
         raise SourceError(
             f"max_df must be a whole number of at least 1 or a share in (0, 1]; got {max_df!r}"
         )
-    for name, value in (("min_df", min_df), ("max_df", max_df)):
-        if hashing is not None and value != getattr(Weighting, name):
+    for name in ("min_df", "max_df"):
+        if weighting.hashing is not None and getattr(weighting, name) != getattr(Weighting, name):
             raise SourceError(
                 f"{name} needs a vocabulary, and hashing has none: leave out one of them"
             )
-    return Weighting(
-        min_df,
-        sublinear_tf,
-        hashing,
-        max_df,
-        _read_ngram_range(ngram_range),
-        _read_stop_words(stop_words),
-        read_parts(remove),
+    return replace(
+        weighting,
+        ngram_range=_read_ngram_range(weighting.ngram_range),
+        stop_words=_read_stop_words(weighting.stop_words),
+        remove=read_parts(weighting.remove),
     )
 
 
