@@ -4,14 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from storage.appending import append
-    from storage.corpus import Corpus
-    from storage.errors import Damaged, SourceError, StoreError
-    from storage.graphs import Graph, graph, open_graph
-    from storage.integrity import Report, check, info
-    from storage.opening import open
-    from storage.prune import delete_leftovers, leftovers
-    from storage.staging.stage import stage, staged
+    from storage.appending import append as append
+    from storage.corpus import Corpus as Corpus
+    from storage.errors import Damaged as Damaged
+    from storage.errors import SourceError as SourceError
+    from storage.errors import StoreError as StoreError
+    from storage.graphs import Graph as Graph
+    from storage.graphs import graph as graph
+    from storage.graphs import open_graph as open_graph
+    from storage.integrity import Report as Report
+    from storage.integrity import check as check
+    from storage.integrity import info as info
+    from storage.opening import open as open
+    from storage.prune import delete_leftovers as delete_leftovers
+    from storage.prune import leftovers as leftovers
+    from storage.staging.stage import stage as stage
+    from storage.staging.stage import staged as staged
 
 _MODULES = {
     "appending": ("append",),
@@ -24,24 +32,7 @@ _MODULES = {
     "staging.stage": ("stage", "staged"),
 }
 
-__all__ = [
-    "Corpus",
-    "Damaged",
-    "Graph",
-    "Report",
-    "SourceError",
-    "StoreError",
-    "append",
-    "check",
-    "delete_leftovers",
-    "graph",
-    "info",
-    "leftovers",
-    "open",
-    "open_graph",
-    "stage",
-    "staged",
-]
+__all__ = sorted(name for names in _MODULES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:

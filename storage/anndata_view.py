@@ -49,7 +49,7 @@ class AnnDataTile:
 
 
 class AnnDataCorpus:
-    """A `storage.corpus.CorpusView` of a csr matrix that anndata wrote in chunks of a fit size.
+    """A corpus of a csr matrix that anndata wrote in chunks of a fit size.
 
     Graphs, `append`, `check` and `info` need a staged store.
     """
@@ -67,7 +67,7 @@ class AnnDataCorpus:
         y, self.split, names = self.source.annotations(0, n)
         self.target, self.y, self.class_names = _target(y, n)
         self.sample_names = _names_or_numbers(names, n)
-        self.feature_names = _names_or_numbers(self.source.feature_names, d)
+        self.feature_names: Any = _names_or_numbers(self.source.feature_names, d)
 
     def __repr__(self) -> str:
         n, d = self.X.shape

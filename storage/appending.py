@@ -19,13 +19,14 @@ import scipy.sparse as sp
 from bigfs import engine
 from storage import atomic
 from storage import fingerprint as identities
-from storage.corpus import Corpus, require_staged
+from storage.corpus import Corpus
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest
 from storage.format.manifest import ROW_CHUNK, STRING_CHUNK, Segment
 from storage.format.writer import Writer, is_remains, publish
 from storage.opening import open as open_corpus
+from storage.opening import require_staged
 from storage.scaling import scaling_of
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource

@@ -1,15 +1,11 @@
-"""A corpus: its matrix, labels and names, read where they are used.
-
-`Corpus` is a staged one. `CorpusView` lists what every corpus has, also one that lies in a store of
-another program.
-"""
+"""A corpus that was staged: its matrix, labels and names, read where they are used."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,51 +19,6 @@ from storage.format.manifest import Manifest, Segment
 from storage.format.tiles import ColumnTile, FeatureNames, RowTile, StoreRef
 
 SHOWN = 8  # names of classes in a card
-
-
-class CorpusView(Protocol):
-    """What every corpus has. `Corpus` describes each member."""
-
-    uri: str
-
-    @property
-    def X(self) -> Matrix: ...
-
-    @property
-    def y(self) -> Any: ...
-
-    @property
-    def class_names(self) -> list[str]: ...
-
-    @property
-    def feature_names(self) -> Any: ...
-
-    @property
-    def sample_names(self) -> AnyArray: ...
-
-    @property
-    def split(self) -> AnyArray | None: ...
-
-    @property
-    def splits(self) -> tuple[str, ...]: ...
-
-    @property
-    def has_test_half(self) -> bool: ...
-
-    @property
-    def spec(self) -> dict[str, Any]: ...
-
-    def part(self, split: str) -> CorpusView: ...
-
-
-def require_staged(corpus: CorpusView) -> Corpus:
-    """Return a corpus that lies in a store of ours."""
-    if not isinstance(corpus, Corpus):
-        raise StoreError(
-            f"{corpus.uri} is an AnnData store, and this step needs a staged "
-            f"store: bigfs stage {corpus.uri} STORE"
-        )
-    return corpus
 
 
 def _sum(parts: Iterable[AnyArray]) -> AnyArray:
@@ -129,16 +80,13 @@ class Corpus:
 
     Examples
     --------
-    >>> import tempfile
     >>> import storage
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> corpus = storage.open(uri)
     >>> corpus.X.shape == (len(corpus.y), len(corpus.feature_names))
     True
     >>> corpus.splits
     ('train', 'test')
-    >>> folder.cleanup()
     """
 
     def __init__(self, uri: str, manifest: Manifest, segments: Sequence[Segment]) -> None:

@@ -20,19 +20,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import zarr
-from zarr.codecs import BloscCodec, Crc32cCodec
 
 from bigfs.graph import Bridges, Neighbors, find_bridges, stream_knn
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import row_alignment
 from bigfs.types import AnyArray
 from storage import atomic
-from storage.corpus import Corpus, CorpusView, require_staged
+from storage.corpus import Corpus
 from storage.errors import Damaged, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest, verified
 from storage.format.writer import Writer, open_unpublished, seal, write_chunks
+from storage.opening import CorpusView, require_staged
 
 
 @dataclass(frozen=True)
@@ -62,16 +61,13 @@ class Graph:
 
     Examples
     --------
-    >>> import tempfile
     >>> import storage
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> graph = storage.graph(storage.open(uri), k=3)
     >>> graph.shape, graph.made
     ((100, 3), True)
     >>> graph.neighbors(0, 10).index.shape
     (10, 3)
-    >>> folder.cleanup()
     """
 
     uri: str
@@ -194,14 +190,11 @@ def graph(
 
     Examples
     --------
-    >>> import tempfile
     >>> import storage
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> graph = storage.graph(storage.open(uri), k=3)
     >>> graph.shape
     (100, 3)
-    >>> folder.cleanup()
     """
     staged = require_staged(corpus)
     settings: dict[str, Any] = {"k": k, "metric": metric, "method": method}
@@ -253,14 +246,11 @@ def open_graph(uri: str) -> Graph:
 
     Examples
     --------
-    >>> import tempfile
     >>> import storage
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> graph = storage.graph(storage.open(uri), k=3)
     >>> storage.open_graph(graph.uri) == graph
     True
-    >>> folder.cleanup()
     """
     body = manifest.read_root(uri)
     if "graph" not in body:
@@ -293,24 +283,6 @@ class ChunkSink:
         )
 
 
-def _create(
-    writer: Writer, path: str, shape: tuple[int, ...], dtype: Any, none: float, rows: int
-) -> None:
-    """Create an array of chunks of so many rows."""
-    zarr.create_array(
-        writer.recorder,
-        name=path,
-        shape=shape,
-        dtype=dtype,
-        chunks=(rows, *shape[1:]),
-        fill_value=none,
-        compressors=(BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()),
-        filters=None,
-        zarr_format=3,
-        config={"write_empty_chunks": True},
-    )
-
-
 def _blocks(uri: str, rows: int) -> Iterator[tuple[int, AnyArray]]:
     """Yield the number of the first row and the neighbors of each chunk that was written."""
     index = open_unpublished(uri, "index")
@@ -324,8 +296,8 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     writer = Writer(target)
     writer.group("", "anndata")
     writer.group("uns", "dict")
-    _create(writer, "index", shape, np.int32, -1, rows)
-    _create(writer, "distance", shape, np.float64, np.inf, rows)
+    writer.create("index", shape, np.int32, rows)
+    writer.create("distance", shape, np.float64, rows)
     written, info = stream_knn(corpus.X, sink=ChunkSink(target), **settings)
     for part in written:
         writer.checksums.update(part)
@@ -338,6 +310,6 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     info |= {"n_components": bridges.n_components, "n_joined": len(bridges.distance)}
     if len(bridges.distance):
         for path, values in (("bridges", bridges.samples), ("bridge_distance", bridges.distance)):
-            _create(writer, path, values.shape, values.dtype, 0, len(values))
+            writer.create(path, values.shape, values.dtype, len(values))
             writer.checksums.update(write_chunks(target, path, 0, values))
     seal(writer, {"version": manifest.VERSION, "shape": shape, "graph": info, "store": corpus.uri})

@@ -11,11 +11,12 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from storage.corpus import Corpus, require_staged
+from storage.corpus import Corpus
 from storage.format import manifest as manifests
 from storage.format import verified
 from storage.format.tiles import StoreRef
 from storage.opening import open as open_corpus
+from storage.opening import require_staged
 
 DOCUMENTS = 64  # per task
 
@@ -38,14 +39,11 @@ class Report(NamedTuple):
 
     Examples
     --------
-    >>> import tempfile
     >>> import storage
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> report = storage.check(uri)
     >>> report.problems
     []
-    >>> folder.cleanup()
     """
 
     uri: str
@@ -82,13 +80,10 @@ def check(uri: str | os.PathLike[str]) -> Report:
 
     Examples
     --------
-    >>> import tempfile
     >>> import storage
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> storage.check(uri).problems
     []
-    >>> folder.cleanup()
     """
     corpus = require_staged(open_corpus(uri))
     uri, content = corpus.uri, corpus.manifest.content
@@ -182,14 +177,11 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> import tempfile
     >>> import storage
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> about = storage.info(uri)
     >>> about["samples"], about["target"]
     (100, 'class')
-    >>> folder.cleanup()
     """
     corpus = require_staged(open_corpus(uri))
     (n, d), manifest = corpus.X.shape, corpus.manifest

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, TypeAlias
 
-from storage.corpus import Corpus, CorpusView
+from storage.corpus import Corpus
+from storage.errors import StoreError
 from storage.format import manifest as manifests
 from storage.format import verified as verified_reads
+
+if TYPE_CHECKING:
+    from storage.anndata_view import AnnDataCorpus
+
+CorpusView: TypeAlias = "Corpus | AnnDataCorpus"
 
 
 def open(uri: str | os.PathLike[str]) -> CorpusView:
@@ -21,7 +28,7 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
 
     Returns
     -------
-    CorpusView
+    Corpus or AnnDataCorpus
         The corpus, a `Corpus` if bigfs staged it. Nothing but its manifest is read yet.
 
     Raises
@@ -39,14 +46,11 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
 
     Examples
     --------
-    >>> import tempfile
     >>> import storage
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> corpus = storage.open(uri)
     >>> corpus.X.shape[0], len(corpus.class_names)
     (100, 12)
-    >>> folder.cleanup()
     """
     uri = manifests.normalize_uri(uri)
     if not manifests.exists(uri) and os.path.isdir(uri):
@@ -57,3 +61,13 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
     manifest = manifests.manifest_of(uri)
     verified_reads.root(uri, manifest.content)
     return Corpus(uri, manifest, manifest.segments)
+
+
+def require_staged(corpus: CorpusView) -> Corpus:
+    """Return a corpus that lies in a store of ours."""
+    if not isinstance(corpus, Corpus):
+        raise StoreError(
+            f"{corpus.uri} is an AnnData store, and this step needs a staged "
+            f"store: bigfs stage {corpus.uri} STORE"
+        )
+    return corpus

@@ -40,7 +40,8 @@ def merge_files(parts: Sequence[str], terms: Path, least: float, most: float = n
                     counts[k], rest[k] = np.array(rest[k][:size], dtype=np.int64), rest[k][size:]
             if not any(map(len, lines)):
                 break
-            merged, sums, ends, taken = merge(*lines, *counts, float(least), float(most))
+            (a, b), (a_df, b_df) = lines, counts
+            merged, sums, ends, taken = merge(a, b, a_df, b_df, float(least), float(most))
             out.write(merged.data)
             df.write(sums.data)
             lines = [part[end:] for part, end in zip(lines, ends, strict=True)]
@@ -87,7 +88,7 @@ def merge(
     while (i < len(a) or a_ended) and (j < len(b) or b_ended):
         k = 0
         if a_ended or b_ended:
-            order = 1 if a_ended else -1
+            order = np.int64(1 if a_ended else -1)
         else:
             while a[i + k] == b[j + k] and a[i + k] != NEWLINE:
                 k += 1
