@@ -31,8 +31,8 @@ class ActiveColumns:
         room: float = np.inf,
         feature_bytes: int = 0,
     ) -> None:
-        self.full = self.X = X
-        self.index: IntArray | None = None
+        self.full = self.X = X  # X: the active columns, or the full matrix
+        self.index: IntArray | None = None  # (n_active,) of the columns of X, None if it is full
         self.gathered = False
         self._block: Any = None  # the gathered columns: a csr array, or a dense one
         self._limit, self._room, self._feature_bytes = limit, room, feature_bytes

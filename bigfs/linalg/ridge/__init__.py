@@ -22,7 +22,6 @@ from bigfs.linalg.ridge.operator import (
     WeightedCentering,
     centering,
     diagonal,
-    identity,
 )
 from bigfs.linalg.ridge.plan import (
     ITERATIONS,
@@ -55,7 +54,7 @@ class Ridge:
         iterations: int = ITERATIONS,
         reduction: float = 0.0,
     ) -> None:
-        self.X, self.M = X, M or identity()
+        self.X, self.M = X, M or SampleOperator()
         self.tol, self.max_iter, self.reduction = tol, max_iter, reduction
         entries = self.M.entries
         root = not self.M.has_root
@@ -207,7 +206,6 @@ __all__ = [
     "choose_solver",
     "diagonal",
     "gram",
-    "identity",
     "project_costs",
     "weighted_squares",
 ]

@@ -8,7 +8,6 @@ X diag(1/u) Xᵀ. With M = CCᵀ the matrix to factor is symmetric for every M:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,10 +32,10 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
     threads = None if X.local else 1
     G = _sum_over_tiles(X, _gram, m, threads)
     F = M.factor()
-    strips = _strips(F, d)
+    strips = [] if F is None else _strips(F.shape[1], d, at_least=d)
     for strip in strips:
         FtX = _sum_over_tiles(X, _projected, F[:, strip])
-        for rows in _rows_at_a_time(d):
+        for rows in _strips(d, d):
             low = FtX[:, rows].T @ FtX
             G[rows] -= low.toarray() if sp.issparse(low) else low
     X.passes += 1 + len(strips)
@@ -60,19 +59,11 @@ def _sum_over_tiles(X: Matrix, fn: Any, each: Any, *shared: Any) -> Any:
     return total
 
 
-def _strips(F: Any, d: int) -> list[slice]:
-    """Return the columns of F in strips, so that Fᵀ block of a strip takes little memory."""
-    if F is None:
-        return []
-    width = max(d, int(engine.SHARES.ridge_strip * engine.planned_memory() / (8 * max(d, 1))), 1)
-    return [slice(a, a + width) for a in range(0, F.shape[1], width)]
-
-
-def _rows_at_a_time(d: int) -> Iterator[slice]:
-    """Cut d rows of d numbers into parts that take little memory."""
-    height = max(1, int(engine.SHARES.ridge_strip * engine.planned_memory() / (8 * max(d, 1))))
-    for first in range(0, d, height):
-        yield slice(first, min(first + height, d))
+def _strips(n: int, d: int, at_least: int = 1) -> list[slice]:
+    """Cut n rows of d numbers into parts that take little memory."""
+    fitting = int(engine.SHARES.ridge_strip * engine.planned_memory() / (8 * max(d, 1)))
+    height = max(at_least, fitting, 1)
+    return [slice(first, first + height) for first in range(0, n, height)]
 
 
 class Primal:
@@ -84,21 +75,17 @@ class Primal:
     def __init__(self, G: FloatArray, u: FloatArray) -> None:
         self.G, self.active = G, np.flatnonzero(np.isfinite(u))
         self.s = u[self.active] ** -0.5
-        packed = np.zeros(self.size * (self.size + 1) // 2)
+        size = len(self.active)
+        packed = np.zeros(size * (size + 1) // 2)
         _pack(self.G, self.active, self.s, packed)
-        self.factor, info = lapack.dpftrf(self.size, packed, transr="N", uplo="L", overwrite_a=1)
+        self.factor, info = lapack.dpftrf(size, packed, transr="N", uplo="L", overwrite_a=1)
         with explain_singular("the ridge system"):
             if info > 0:
                 raise np.linalg.LinAlgError(f"the leading minor {info} is not positive definite")
 
-    @property
-    def size(self) -> int:
-        """The number of active features."""
-        return len(self.active)
-
     def gram_times(self, W: FloatArray) -> FloatArray:
         """Return XᵀMX W for a W that is zero where u is infinite, and zero there."""
-        if self.size == len(self.G):
+        if len(self.active) == len(self.G):
             return np.asarray(self.G @ W)
         product = np.zeros(W.shape)
         product[self.active] = (self.G @ W)[self.active]
@@ -107,10 +94,10 @@ class Primal:
     def solve(self, rhs: FloatArray) -> FloatArray:
         """Return (XᵀMX + diag u)⁻¹ rhs, zero where u is infinite."""
         W = np.zeros(rhs.shape)
-        if self.size:
+        if len(self.active):
             s = self.s[:, None]
             scaled = np.asfortranarray(s * rhs[self.active])
-            solved, _ = lapack.dpftrs(self.size, self.factor, scaled, transr="N", uplo="L")
+            solved, _ = lapack.dpftrs(len(self.active), self.factor, scaled, transr="N", uplo="L")
             W[self.active] = s * solved
         return W
 

@@ -6,14 +6,22 @@ The identity, the centering matrix I − 11ᵀ/n, a diagonal, and a diagonal plu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from bigfs.types import AnyArray
+
+
+class Root(NamedTuple):
+    """C (n × k) with M = CCᵀ, by its products."""
+
+    times: Callable[[AnyArray], AnyArray]  # C P, n × r
+    transposed_times: Callable[[AnyArray], AnyArray]  # CᵀV, k × r
 
 
 @dataclass(frozen=True)
@@ -56,31 +64,16 @@ class SampleOperator:
         )
 
     def root(self, n: int) -> Root:
-        """Return C with M = CCᵀ. It is M itself if M is a projection, and a diagonal if there is no
-        F. Otherwise it is a pivoted Cholesky factor, which allows a singular M."""
+        """Return C with M = CCᵀ: M itself if M is a projection, a diagonal if there is no F, and
+        otherwise a pivoted Cholesky factor, which allows a singular M."""
         if self.entries == 0 or self.projection:
             scale = None if self.m is None else np.sqrt(self.m)
-            return Root(self if self.projection else SampleOperator(scale))
+            symmetric = self if self.projection else SampleOperator(scale)
+            return Root(symmetric.apply, symmetric.apply)
         factor, pivots, rank, _ = lapack.dpstrf(self.dense(n), lower=1, overwrite_a=1)
         C = np.zeros((n, rank))
         C[pivots - 1] = np.tril(factor)[:, :rank]
-        return Root(self, C)
-
-
-@dataclass(frozen=True)
-class Root:
-    """C with M = CCᵀ, n × k: the dense array `C`, or the operator `symmetric` if that is None."""
-
-    symmetric: SampleOperator
-    C: AnyArray | None = None
-
-    def times(self, P: AnyArray) -> AnyArray:
-        """Return C P, n × r."""
-        return self.symmetric.apply(P) if self.C is None else self.C @ P
-
-    def transposed_times(self, V: AnyArray) -> AnyArray:
-        """Return Cᵀ V, k × r."""
-        return self.symmetric.apply(V) if self.C is None else self.C.T @ V
+        return Root(lambda P: C @ P, lambda V: C.T @ V)
 
 
 class WeightedCentering(SampleOperator):
@@ -94,25 +87,9 @@ class WeightedCentering(SampleOperator):
     def root(self, n: int) -> Root:
         """Return C = diag(√a)(I − qqᵀ) with q = √a/‖√a‖."""
         assert self.m is not None
-        s = np.sqrt(self.m)
-        return WeightedRoot(SampleOperator(F=(s / np.linalg.norm(s))[:, None]), s[:, None])
-
-
-class WeightedRoot(Root):
-    """C = diag(s) P, with a projection P."""
-
-    def times(self, P: AnyArray) -> AnyArray:
-        """Return C P, n × r."""
-        return self.C * self.symmetric.apply(P)
-
-    def transposed_times(self, V: AnyArray) -> AnyArray:
-        """Return Cᵀ V, n × r."""
-        return self.symmetric.apply(self.C * V)
-
-
-def identity() -> SampleOperator:
-    """Return M = I."""
-    return SampleOperator()
+        s = np.sqrt(self.m)[:, None]
+        projection = SampleOperator(F=s / np.linalg.norm(s))
+        return Root(lambda P: s * projection.apply(P), lambda V: projection.apply(s * V))
 
 
 def centering(n: int) -> SampleOperator:

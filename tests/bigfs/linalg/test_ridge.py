@@ -23,7 +23,6 @@ from bigfs.linalg.ridge import (
     choose_solver,
     diagonal,
     direct,
-    identity,
     project_costs,
 )
 from bigfs.linalg.ridge.working_set import WorkingSet
@@ -56,7 +55,7 @@ def middles(n, seed=1):
     F = H / np.sqrt(H.sum(axis=1))[:, None]
     c = rng.dirichlet(np.ones(12)) / H.sum(axis=0)
     return {
-        "identity": (identity(), np.eye(n)),
+        "identity": (SampleOperator(), np.eye(n)),
         "centering": (centering(n), np.eye(n) - np.full((n, n), 1 / n)),
         "diagonal": (diagonal(a), np.diag(a)),
         "laplacian": (
@@ -200,10 +199,10 @@ def test_a_working_set_by_cg_holds_few_arrays_of_the_size_of_its_solution(rng, m
     rhs, start = rng.normal(size=(2, d, r))
     start[:10] = 0
     product = X.T @ (X @ start)
-    working.solve_rhs(identity(), u, rhs, start, product)  # compiles
+    working.solve_rhs(SampleOperator(), u, rhs, start, product)  # compiles
     given = start.copy(), product.copy()
     tracemalloc.start()
-    solved = working.solve_rhs(identity(), u, rhs, start, product)
+    solved = working.solve_rhs(SampleOperator(), u, rhs, start, product)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert working.plans[-1] == {**working.plans[-1], "features": d - 10, "gathered": False}
