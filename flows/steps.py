@@ -187,7 +187,6 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
     """
     request = run.metadata["parameters"]
     asked: selection.Features = request["features"]
-    folds, test_size = choices.get("folds"), choices.get("test_size")
     with abandon_on_error(run):
         with time_step("evaluate") as record:
             corpus = storage.open(request["store"])
@@ -200,9 +199,9 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
                 corpus,
                 train,
                 selection.get_method(request["method"]),
-                folds,
+                choices.get("folds"),
                 choices.get("metrics", ()),
-                test_size=test_size,
+                test_size=choices.get("test_size"),
                 selections=choosing.FOLDS + 2 if is_auto else 1,
             )
             if is_auto and plan.splits:
@@ -220,10 +219,7 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
             points: list[Point] = []
             if plan.splits:
                 with predict.fitting_model(corpus, train, run.selected) as fitted:
-                    points = curves.points(
-                        *(run, corpus, train, plan, tuple(names), choices.get("sizes")),
-                        *((folds, test_size), fitted),
-                    )
+                    points = curves.points(run, corpus, train, plan, names, choices, fitted)
                 model = fitted()
             profile = _profile(run, corpus) if points and corpus.class_names else []
         measured = plan.measured.get("metrics", ["accuracy"])

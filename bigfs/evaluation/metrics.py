@@ -40,7 +40,7 @@ METRIC_NAMES = {
 TARGETS = {
     "class": "one class per sample",
     "multilabel": "several labels per sample",
-    "real": "real targets",
+    "real": "real-valued targets",
 }
 
 

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import type_of_target
 from bigfs import engine
 from bigfs.constraints import resolve
 from bigfs.evaluation import large_model, linear_model
-from bigfs.evaluation.metrics import METRICS, auc_of, require_metrics, sum_auc
+from bigfs.evaluation.metrics import METRIC_NAMES, auc_of, require_metrics, sum_auc
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.size_choice import choose_size, default_sizes
 from bigfs.evaluation.splits import Split, labeled_rows, stratified_folds, target_kind
@@ -26,8 +26,6 @@ from bigfs.selectors.base.estimator import Selector
 from bigfs.selectors.base.labels import Labels, is_minus_one, is_real, labels_of, with_minus_one
 from bigfs.selectors.sparge.sparge import SparGE
 from bigfs.types import AnyArray, FloatArray, IntArray
-
-EVERY_METRIC = {name for names in METRICS.values() for name in names}
 
 
 class SelectorCV(Selector):
@@ -107,7 +105,7 @@ class SelectorCV(Selector):
         "selector": [Selector, None],
         "sizes": ["array-like", None],
         "cv": [Interval(Integral, 2, None, closed="left")],
-        "metric": [StrOptions(EVERY_METRIC), None],
+        "metric": [StrOptions(set(METRIC_NAMES)), None],
     }
 
     def __init__(

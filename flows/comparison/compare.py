@@ -20,7 +20,7 @@ from sklearn.model_selection import ParameterGrid
 from bigfs import engine as work
 from bigfs.coding.dictionary import NoSpams
 from bigfs.engine import ClusterLost
-from bigfs.evaluation.metrics import METRICS
+from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.result import ALL
 from bigfs.selectors.registry import canonical_name
 from flows import steps
@@ -63,9 +63,10 @@ def _require_methods(methods: list[str]) -> list[str]:
 
 
 def _require_metrics(metrics: list[str] | None) -> list[str] | None:
-    known = list(dict.fromkeys(name for names in METRICS.values() for name in names))
-    if unknown := [name for name in metrics or [] if name not in known]:
-        raise ValueError(f"unknown metric {unknown[0]!r}; the metrics are {', '.join(known)}")
+    if unknown := [name for name in metrics or [] if name not in METRIC_NAMES]:
+        raise ValueError(
+            f"unknown metric {unknown[0]!r}; the metrics are {', '.join(METRIC_NAMES)}"
+        )
     return metrics
 
 
@@ -187,7 +188,7 @@ def compare(
 ) -> tuple[str, dict[str, str]]:
     """Stage the source, run the methods and write the files."""
     reads_store, request = is_store(request), prepare(request)
-    folder = Path(request.folder)
+    folder, variants = Path(request.folder), request.variants()
     with exclusive([request.folder], wait=request.waits), cluster(request.engine):
         began = time.perf_counter()
         if not reads_store:
@@ -195,19 +196,35 @@ def compare(
         bench = Bench(
             str(request.store),
             folder,
-            list(request.variants()),
+            list(variants),
             request.sizes,
             request.metrics or (),
             folds=request.folds,
             test_size=request.test_size,
             subsamples=request.subsamples or 0,
             constraints=request.constraints,
-            parameters=request.variants(),
+            parameters=variants,
         )
         with atomic.explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         outcomes, failures, reused = run_methods(request, bench, call)
-        write_files(folder, describe(request, bench, outcomes, failures, reused, began))
+        how = evaluation.describe(bench.measured, tuple(variants)) + bench.describe_constraints()
+        write_files(
+            folder,
+            {
+                "format": FORMAT,
+                "asked": request.corpus,
+                "corpus": facts_of(bench.corpus),
+                "evaluation": how,
+                "measured": bench.measured,
+                "constraints": bench.constraints,
+                **make_standings(bench, outcomes, failures),
+                "seconds": time.perf_counter() - began,
+                "graph_seconds": bench.graph_seconds,
+                "reused": reused,
+                **provenance(),
+            },
+        )
     return request.folder, failures
 
 
@@ -228,31 +245,6 @@ def prepare(request: Comparison) -> Comparison:
                 f"directory, or --fresh to replace it"
             )
     return request
-
-
-def describe(
-    request: Comparison,
-    bench: Bench,
-    outcomes: list[Outcome],
-    failures: dict[str, str],
-    reused: list[str],
-    began: float,
-) -> dict[str, Any]:
-    """Return the content of compare.json."""
-    names = tuple(request.variants())
-    return {
-        "format": FORMAT,
-        "asked": request.corpus,
-        "corpus": facts_of(bench.corpus),
-        "evaluation": evaluation.describe(bench.measured, names) + bench.describe_constraints(),
-        "measured": bench.measured,
-        "constraints": bench.constraints,
-        **make_standings(bench, outcomes, failures),
-        "seconds": time.perf_counter() - began,
-        "graph_seconds": bench.graph_seconds,
-        "reused": reused,
-        **provenance(),
-    }
 
 
 def require_result(failures: Mapping[str, str], request: Comparison) -> None:
@@ -293,8 +285,11 @@ def run_methods(
                 return call(run_method, request, bench, name)
         except work.MemoryInUse:
             return None
+        except TooLate:
+            late = f"it took longer than {request.timeout:g} s"
+            return f"{late}, and goes on from its last step when repeated"
         except REFUSALS as error:
-            return reason(error, request.timeout)
+            return " ".join(str(error).split()) or type(error).__name__
         finally:
             work.show_progress(name, 1, 1)
 
@@ -313,13 +308,6 @@ def run_methods(
     outcomes = [result for name in everything if isinstance(result := found[name], Outcome)]
     failures = {name: result for name in names if isinstance(result := found[name], str)}
     return outcomes, failures, reused
-
-
-def reason(error: BaseException, timeout: float) -> str:
-    """Return why a method has no result, in one line."""
-    if isinstance(error, TooLate):
-        return f"it took longer than {timeout:g} s, and goes on from its last step when repeated"
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -83,16 +83,15 @@ def points(
     train: Any,
     plan: evaluation.Plan,
     names: Sequence[str],
-    sizes: Sequence[int] | None,
-    of_plan: tuple[int | None, float | None],
+    choices: Mapping[str, Any],
     model: Callable[[], Model],
 ) -> list[Point]:
-    """Return the points of the curves.
+    """Return the points of the curves, by some choices of the scoring.
 
     `plan.measured` gets the number of selections that did not converge.
     """
     m = len(run.selected)
-    counts = sorted({m, *(sizes or (max(1, round(share * m)) for share in SHARES))})
+    counts = sorted({m, *(choices.get("sizes") or (max(1, round(share * m)) for share in SHARES))})
     counts = [k for k in counts if k <= m]
     with_all = way_of_all(train.X, train.y)
     if with_all is not True:
@@ -104,7 +103,7 @@ def points(
     of_splits = [
         content,
         {key: value for key, value in plan.measured.items() if key in evaluation.OF_SPLITS},
-        of_plan,
+        (choices.get("folds"), choices.get("test_size")),
         with_auc,
         [version(name) for name in ("numpy", "scipy", "scikit-learn")],
     ]

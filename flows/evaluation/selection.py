@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from bigfs.constraints import Constraints, resolve
+from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.splits import labeled_rows, target_kind, testable_rows, varies
 from bigfs.linalg.rounding import variance_or_zero
 from bigfs.selectors.registry import METHODS, canonical_name
@@ -21,12 +22,7 @@ FAR = 100  # times the median standard deviation, from which on a column is call
 MOST_NAMED = 5  # columns that the hint names
 CONSTRAINTS = ("keep", "forbid")  # parameters that hold for the rivals of a method as well
 
-TARGET_NAMES = {
-    None: "no labels",
-    "class": "one class per sample",
-    "multilabel": "several labels per sample",
-    "real": "real-valued targets",
-}
+TARGET_NAMES = {None: "no labels", **TARGETS}
 
 
 def get_method(name: str) -> Any:
