@@ -78,20 +78,20 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
     kind, none = target_kind(y), np.empty(0)
     if kind == "real":
         return _fit_real(X, y, way, index)
-    if kind == "multilabel":
-        Y, parts = sp.csc_array(y), []
-        for j in range(Y.shape[1]):
-            of_label = (Y[:, [j]].toarray().ravel() > 0).astype(np.int64)
-            with scope(f"label {j + 1}"):
-                parts.append(_fit_label(X, of_label, way, index))
-        coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
-        return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
-    classes = np.unique(y)
-    if way == SVM:
-        coef, intercept = _fit_machines(X, np.searchsorted(classes, y), len(classes), index)
-    else:
-        coef, intercept = _descend_in_worker(X, y, classes, none)
-    return LinearModel(kind, classes, coef, intercept, none, none)
+    if kind == "class":
+        classes = np.unique(y)
+        machines = _fit_classes(X, np.searchsorted(classes, y), len(classes), way, index)
+        return LinearModel(kind, classes, *machines, none, none)
+    Y, parts = sp.csc_array(y), []
+    for j in range(Y.shape[1]):
+        codes = (Y[:, [j]].toarray().ravel() > 0).astype(np.int64)
+        if codes.min() == codes.max():  # all rows agree on the label, so it needs no machine
+            parts.append((np.zeros((1, X.shape[1])), np.where(codes[:1] > 0, 1.0, -1.0)))
+            continue
+        with scope(f"label {j + 1}"):
+            parts.append(_fit_classes(X, codes, 2, way, index))
+    coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
+    return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
 
 
 def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
@@ -123,10 +123,12 @@ def _weighted(X: Matrix, index: IntArray | None) -> BoolArray | None:
     return None if index is None else np.isin(np.arange(X.shape[1]), index)
 
 
-def _fit_machines(
-    X: Matrix, codes: IntArray, n_classes: int, index: IntArray | None
+def _fit_classes(
+    X: Matrix, codes: IntArray, n_classes: int, way: str, index: IntArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Train the machines, all at once or, if they do not fit together, one after the other."""
+    if way == SGD:
+        return _descend_in_worker(X, codes, np.arange(n_classes), np.empty(0))
     if n_classes == 2 or _bytes_of_machines(*X.shape, n_classes) < engine.task_memory():
         targets = [(codes, n_classes)]
     else:
@@ -145,17 +147,6 @@ def _fit_machines(
             )
         parts.append(result.value)
     return np.concatenate([s.W.T for s in parts]), np.concatenate([s.b for s in parts])
-
-
-def _fit_label(
-    X: Matrix, codes: IntArray, way: str, index: IntArray | None
-) -> tuple[FloatArray, FloatArray]:
-    """Train the machine of a label. A label that all rows agree on needs none."""
-    if codes.min() == codes.max():
-        return np.zeros((1, X.shape[1])), np.array([1.0 if codes.all() else -1.0])
-    if way == SVM:
-        return _fit_machines(X, codes, 2, index)
-    return _descend_in_worker(X, codes, np.arange(2), np.empty(0))
 
 
 def _fit_real(X: Matrix, y: FloatArray, way: str, index: IntArray | None) -> LinearModel:

@@ -9,7 +9,7 @@ A model is its arrays, so a model that was saved predicts what it predicted befo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -173,35 +173,22 @@ def _gather_and_fit(index: IntArray, X: Matrix, y: Any) -> LinearModel:
     return fit(X.columns(index).tocsr(), y)
 
 
-# --- predicting -----------------------------------------------------------------------------------
+def map_rows(answer: Callable[[Any], Any], X: Matrix, index: IntArray) -> Any:
+    """Return what a model answers on the columns `index`, tile by tile.
 
-
-def predict_rows(X: Matrix, model: LinearModel, index: IntArray) -> Any:
-    """Predict the rows of a matrix, tile by tile, from the columns `index`."""
+    `answer` is its `predict` or `decision`. Decision values are dense.
+    """
     if X.row_tiles:
-        parts = X.map(_predict_block, 0, model, index, label="predict")
+        parts = X.map(_answer_block, 0, answer, index, label="predict")
     else:
-        parts = [model.predict(X.columns(index).tocsr())]
-    if model.kind == "multilabel":
-        return sp.vstack(parts, format="csr")
-    return np.concatenate(parts)
+        parts = [answer(X.columns(index).tocsr())]
+    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
-def decide_rows(X: Matrix, model: LinearModel, index: IntArray) -> FloatArray:
-    """Return the decision values of the rows of a matrix, tile by tile. They are dense."""
-    if X.row_tiles:
-        return np.concatenate(X.map(_decide_block, 0, model, index, label="predict"))
-    return model.decision(X.columns(index).tocsr())
-
-
-def _decide_block(
-    block: Block, start: int, stop: int, model: LinearModel, index: IntArray
-) -> FloatArray:
-    return model.decision(sp.csr_array(block[:, index]))
-
-
-def _predict_block(block: Block, start: int, stop: int, model: LinearModel, index: IntArray) -> Any:
-    return model.predict(sp.csr_array(block[:, index]))
+def _answer_block(
+    block: Block, start: int, stop: int, answer: Callable[[Any], Any], index: IntArray
+) -> Any:
+    return answer(sp.csr_array(block[:, index]))
 
 
 # --- training -------------------------------------------------------------------------------------

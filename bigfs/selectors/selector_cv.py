@@ -15,7 +15,8 @@ from sklearn.utils.multiclass import type_of_target
 
 from bigfs import engine
 from bigfs.constraints import resolve
-from bigfs.evaluation import large_model, linear_model
+from bigfs.evaluation import large_model
+from bigfs.evaluation.linear_model import map_rows
 from bigfs.evaluation.metrics import METRIC_NAMES, auc_of, require_metrics, sum_auc
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.size_choice import choose_size, default_sizes
@@ -193,7 +194,7 @@ class SelectorCV(Selector):
             X does not have the features seen during `fit`.
         """
         matrix = self._samples(X)
-        predicted = linear_model.predict_rows(matrix, self.model_, np.flatnonzero(self.support_))
+        predicted = map_rows(self.model_.predict, matrix, np.flatnonzero(self.support_))
         return predicted if self.classes_ is None else self.classes_[predicted]
 
     def score(self, X: Any, y: Any) -> float:
@@ -220,10 +221,10 @@ class SelectorCV(Selector):
         matrix, index = self._samples(X), np.flatnonzero(self.support_)
         codes = self._codes(y)
         if self._metric != "auc":
-            predicted = linear_model.predict_rows(matrix, self.model_, index)
+            predicted = map_rows(self.model_.predict, matrix, index)
             return score_predictions(self.model_, predicted, codes)[self._metric]
         known = labeled_rows(codes)
-        decision = linear_model.decide_rows(matrix, self.model_, index)
+        decision = map_rows(self.model_.decision, matrix, index)
         return auc_of(sum_auc(decision[known], codes[known], self.model_.classes))
 
     def cross_val_score(self, X: Any, y: Any, *, cv: int = 5) -> FloatArray:

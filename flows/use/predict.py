@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import storage
 from bigfs import engine
 from bigfs.evaluation import large_model
-from bigfs.evaluation.linear_model import LinearModel, predict_rows
+from bigfs.evaluation.linear_model import LinearModel, map_rows
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
@@ -118,7 +118,7 @@ def predict(
         corpus = storage.open(data)
         corpus = corpus if part is None else corpus.part(part)
         index = _columns_in(model, corpus, str(run))
-        predicted = predict_rows(corpus.X, model.linear, index)
+        predicted = map_rows(model.linear.predict, corpus.X, index)
         scores = _scores(model, corpus, predicted)
         names: Any = corpus.sample_names
     else:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.evaluation.linear_model import LinearModel, predict_rows
+from bigfs.evaluation.linear_model import LinearModel, map_rows
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, IntArray
 from storage.errors import RunError, explain_read_errors
@@ -124,7 +124,7 @@ class Model:
             self._require_width(X)
             X = Matrix.from_array(X if self.units is None else self.units.apply(sp.csr_array(X)))
         self._require_width(X)
-        return self.named(predict_rows(X, self.linear, self.columns))
+        return self.named(map_rows(self.linear.predict, X, self.columns))
 
     def _require_width(self, X: Any) -> None:
         if X.shape[1] != self.n_features:

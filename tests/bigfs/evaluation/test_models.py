@@ -94,7 +94,7 @@ def test_a_matrix_is_predicted_by_tiles(columns, layout):
     expected = linear_model.fit(columns[:, index], y)
     np.testing.assert_array_equal(model.coef, expected.coef)
     np.testing.assert_array_equal(
-        linear_model.predict_rows(X, model, index), expected.predict(columns[:, index])
+        linear_model.map_rows(model.predict, X, index), expected.predict(columns[:, index])
     )
 
 
