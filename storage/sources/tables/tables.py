@@ -2,7 +2,7 @@
 
 What can't be read in parts where it lies is laid out on scratch first, as Arrow's IPC files with
 batches of a few megabytes: CSV, whose records end nobody knows where, and Parquet with large row
-groups. A table of another origin has to give its columns and a stream of batches.
+groups. A table of another origin has to give the names of its columns and a stream of batches.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Part(NamedTuple):
     file: str
     number: int
     size: int  # in bytes
-    first: int  # the number of its first row, as `Table.place` counts them
+    first: int = 0  # the number of its first row in the table, on scratch only
 
 
 @dataclass(eq=False, kw_only=True)
 class Table(Records):
     """A table, of which some columns are read."""
 
-    scratch: list[Part] | None = field(default=None, init=False, repr=False)
+    on_scratch: list[Part] | None = field(default=None, init=False, repr=False)
 
     @abstractmethod
     def column_names(self) -> list[str]:
@@ -83,44 +83,60 @@ class Table(Records):
 
         scratch.mkdir(parents=True, exist_ok=True)
         ready = super().prepare(scratch)
-        ready.scratch = []
+        ready.on_scratch = []
         out: Any = None
         schema, number, first = None, 0, 0
         size = min(BATCH_BYTES, engine.memory_limit() // self.memory_per_byte)
         with contextlib.ExitStack() as files:
-            for batch in ready.stream():
+            for batch in filter(None, ready.stream()):
                 batch = pa.RecordBatch.from_arrays(
                     [decoded(column) for column in batch.columns], batch.schema.names
                 )
                 if batch.schema != schema:
-                    path = scratch / f"{Path(self.path).stem}-{self.fingerprint()}-{first}.arrow"
+                    path = scratch / f"{Path(self.path).stem}-{first}.arrow"
                     schema, number = batch.schema, 0
                     out = files.enter_context(pa.ipc.new_file(path, schema))
                 rows = max(1, batch.num_rows * size // max(batch.nbytes, 1))
                 for start in range(0, batch.num_rows, rows):
                     part = batch.slice(start, rows)
                     out.write_batch(part)
-                    ready.scratch.append(Part(str(path), number, part.nbytes, first))
+                    ready.on_scratch.append(Part(str(path), number, part.nbytes, first))
                     number, first = number + 1, first + part.num_rows
         if ready.plain != self.plain:
             Path(ready.plain).unlink()  # what was decompressed
         return ready
 
-    def pieces(self, size: int) -> list[Any]:
-        """Return the batches on scratch, whatever `size`."""
-        if not self.scratch:
+    def parts(self) -> list[Part]:
+        """Return the parts of the table in order, of which there must be some."""
+        if not self.on_scratch:
             raise SourceError(f"{self.path} holds no rows")
-        return self.scratch
+        return self.on_scratch
 
-    def weight(self, piece: Part) -> int:
-        return piece.size
+    def pieces(self, size: int) -> list[list[Part]]:
+        """Return lists of parts of `size` bytes together, at least a part each."""
+        pieces: list[list[Part]] = []
+        room = 0
+        for part in self.parts():
+            if part.size > room:
+                pieces.append([])
+                room = size
+            pieces[-1].append(part)
+            room -= part.size
+        return pieces
 
-    def batches(self, piece: Part) -> Iterator[Batch]:
+    def weight(self, piece: list[Part]) -> int:
+        return sum(part.size for part in piece)
+
+    def batches(self, piece: list[Part]) -> Iterator[Batch]:
+        for part in piece:
+            yield from self.read_part(part)
+
+    def read_part(self, part: Part) -> Iterator[Batch]:
         import pyarrow as pa
 
-        with pa.memory_map(piece.file) as file:
-            batch = pa.ipc.open_file(file).get_batch(piece.number)
-            yield as_batch(batch, piece.first, f"{self.path}: row")
+        with pa.memory_map(part.file) as file:
+            batch = pa.ipc.open_file(file).get_batch(part.number)
+            yield as_batch(batch, part.first, f"{self.path}: row")
 
 
 def as_batch(batch: pa.RecordBatch, first: int, where: str) -> Batch:
@@ -176,8 +192,7 @@ class CsvFile(Table):
         block = min(max(limit // self.memory_per_byte, SMALL_RECORD), MAX_RECORD)
         with open(self.plain, "rb") as file:
             columns = self._read_header(file)
-            records = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            records = records[file.tell() :]
+            start, raw = file.tell(), mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         wanted = self.columns_to_read(columns)
         # a record more, which a quote that is never closed swallows
         mark = uuid.uuid4().hex
@@ -185,7 +200,7 @@ class CsvFile(Table):
         count, is_closed = 0, False
         try:
             for batch in tables.open_csv(
-                _Bytes([records, memoryview(end)]),
+                _Bytes([memoryview(raw)[start:], memoryview(end)]),
                 read_options=tables.ReadOptions(
                     column_names=columns, use_threads=False, block_size=block
                 ),
@@ -202,6 +217,7 @@ class CsvFile(Table):
                 is_closed = bool(batch) and batch.column(0)[-1].as_py() == mark
                 yield batch.slice(0, batch.num_rows - is_closed)
                 count += batch.num_rows
+                raw.madvise(mmap.MADV_DONTNEED)  # what was read counts as memory of the process
         except pa.ArrowInvalid as error:
             text = str(error).splitlines()[0]
             if "straddling" in text:
@@ -281,22 +297,19 @@ class ParquetFile(Table):
                 for i in range(table.num_row_groups):
                     group = table.metadata.row_group(i)
                     if group.num_rows:
-                        groups.append(Part(file, i, group.total_byte_size, 0))
+                        groups.append(Part(file, i, group.total_byte_size))
         return groups
 
-    def pieces(self, size: int) -> list[Any]:
-        """Return the row groups, whatever `size`."""
-        if self.scratch is None and (groups := self._groups()):
-            return groups
-        return super().pieces(size)
+    def parts(self) -> list[Part]:
+        return (self.on_scratch is None and self._groups()) or super().parts()
 
-    def batches(self, piece: Part) -> Iterator[Batch]:
-        if self.scratch is not None:
-            yield from super().batches(piece)
+    def read_part(self, part: Part) -> Iterator[Batch]:
+        if self.on_scratch is not None:
+            yield from super().read_part(part)
             return
-        first, where = 0, f"{piece.file}, row group {piece.number}"
-        with self._open(piece.file) as table, _arrow_errors(f"{where} is broken"):
-            for batch in self._read(table, row_groups=[piece.number]):
+        first, where = 0, f"{part.file}, row group {part.number}"
+        with self._open(part.file) as table, _arrow_errors(f"{where} is broken"):
+            for batch in self._read(table, row_groups=[part.number]):
                 yield as_batch(batch, first, f"{where}: row")
                 first += batch.num_rows
 

@@ -13,6 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage import sources
+from storage.errors import SourceError
+from storage.sources.tables.records import TextRecords
+from storage.sources.tables.tables import Table
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
 TEXTS = [
@@ -104,10 +107,39 @@ def test_large_row_groups_are_cut(tmp_path, monkeypatch):
     monkeypatch.setattr("storage.sources.tables.tables.MAX_GROUP_BYTES", 1 << 14)
     monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", 1 << 13)
     ready = source.prepare(tmp_path / "scratch")
-    assert max(group.size for group in ready.pieces(1)) <= 1 << 14
+    assert max(map(ready.weight, ready.pieces(1))) <= 1 << 14
     found = documents_of(source, tmp_path / "scratch")
     assert [d.text for d in found] == texts
     assert found[1].label == ("odd",)
+
+
+BATCHES = [
+    {"text": pa.array(["x", "y", "x"]).dictionary_encode(), "label": [1, 2, None]},
+    {"text": pa.array(["z"]).dictionary_encode(), "label": [3]},
+    {"text": ["w", None], "label": ["a", "1"]},
+]
+
+
+class Streamed(Table, TextRecords):
+    format = "streamed"
+
+    def column_names(self):
+        return ["text", "label", "more"]
+
+    def stream(self):
+        return map(pa.RecordBatch.from_pydict, BATCHES)
+
+
+def test_a_table_is_its_columns_and_a_stream_of_batches(tmp_path, monkeypatch):
+    """Batches of any size, whose dictionaries and even types may change."""
+    source = Streamed("here")
+    source.check()
+    found = documents_of(source, tmp_path)
+    assert [d.text for d in found] == ["x", "y", "x", "z", "w", ""]
+    assert [d.label for d in found] == [1, 2, None, 3, "a", "1"]
+    monkeypatch.setitem(BATCHES[2], "text", [5, 6])
+    with pytest.raises(SourceError, match=r"here: row 4 \(from 0\): text must be a text; got int"):
+        documents_of(source, tmp_path)
 
 
 def test_other_columns_and_kinds_of_label(tmp_path):
