@@ -73,23 +73,29 @@ class ActiveColumns:
         every = self.full.local or len(active) == self.full.shape[1]
         return every and not self.fits(active)
 
+    def own_rows(self, W: FloatArray) -> FloatArray:
+        """Return the rows of W (d × r) of the columns of `X`."""
+        return W if self.index is None else W[self.index]
+
+    def all_rows(self, part: FloatArray) -> FloatArray:
+        """Return the W (d × r) whose rows of the columns of `X` are these, and zero elsewhere."""
+        if self.index is None:
+            return part
+        W = engine.lazy_zeros((self.full.shape[1], part.shape[1]))
+        W[self.index] = part
+        return W
+
     def times(self, W: FloatArray) -> FloatArray:
         """Return X W (n × r) for a W (d × r) that is zero outside the active columns."""
-        return self.full @ W if self.index is None else self.X @ W[self.index]
+        return self.X @ self.own_rows(W)
 
     def times_by_strips(self, W: FloatArray, width: int) -> ColumnStrips:
         """Return X W as `times` does, by strips of `width` columns."""
-        if self.index is None:
-            return times_by_strips(self.full, W, width)
-        return times_by_strips(self.X, W[self.index], width)
+        return times_by_strips(self.X, self.own_rows(W), width)
 
     def transposed_times(self, V: FloatArray | ColumnStrips) -> FloatArray:
         """Return XᵀV (d × r). Rows of columns that are not in `X` are zero."""
-        if self.index is None:
-            return np.asarray(self.X.T @ V)
-        G = np.zeros((self.full.shape[1], V.shape[1]))
-        G[self.index] = self.X.T @ V
-        return G
+        return self.all_rows(np.asarray(self.X.T @ V))
 
     def _release(self) -> None:
         """Free what was gathered, so that `X` is the full matrix."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from bigfs import engine
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import Prepared, Ridge, SampleOperator, Solution
 from bigfs.linalg.ridge.plan import CG_BYTES, ITERATIONS
@@ -73,11 +72,7 @@ class WorkingSet(ActiveColumns):
         if start is not None and start.any() and ridge.plan.solver == "cg":
             # what the next plan expects
             self._iterations = max(solution.iterations, 1)
-        if self.index is None:
-            return solution
-        shape = len(u), solution.W.shape[1]
-        W, product = engine.lazy_zeros(shape), engine.lazy_zeros(shape)
-        W[active], product[active] = solution.W, solution.product
+        W, product = self.all_rows(solution.W), self.all_rows(solution.product)
         return solution._replace(W=W, product=product)
 
     def _ridge_on(self, active: IntArray, M: SampleOperator) -> Ridge:

@@ -223,6 +223,36 @@ n_components : int or None, default=
 %(graph)s
 %(path)s
 """,
+    "rescaled_fitted": """\
+scores_ : ndarray of shape (n_features,)
+    θ of each feature where it is positive. A feature of zero weight has a score in [−1, 0], by
+    how strongly the residual correlates with it.
+%(selected)s
+theta_ : ndarray of shape (n_features,)
+    Share of each feature in the classifier, on the simplex.
+%(class_coef)s
+intercept_ : ndarray of shape (n_classes,)
+    Intercept b.
+%(classes)s
+label_distributions_ : ndarray of shape (n_samples, n_classes)
+    The completed Y: one-hot for a labeled sample, a point of the simplex for an unlabeled one.
+    Absent where it would take more than a quarter of the memory limit.
+%(n_rounds)s
+result_ : bigfs.result.Result
+    Status and history. Each record of the history has the objective, the number of features,
+    the violation, the gap and the residual of the ridge solve. The stats have the plans of the
+    ridge solves and the passes over X.
+""",
+    "hypergraph_ridge": """\
+fit_intercept : bool, default=
+    Whether the regression has an intercept, which both terms see. Without one, as in print, a
+    constant that is added to X changes which features are chosen.
+%(solver)s
+solver_tol : float, default=
+    Relative residual at which the solver "cg" stops in each round. It also stops once the
+    residual has fallen to √`tol` of what it was when the round began.
+%(solver_max_iter)s
+""",
     "embedding_result": """\
 result_ : bigfs.result.Result
     Status and history. Each record of the history has the objective, the number of features,

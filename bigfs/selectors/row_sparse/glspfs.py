@@ -36,14 +36,7 @@ class GLSPFS(JHLSR):
         Number of landmarks of the Gaussian kernel's factor.
     random_state : int, default=0
         Seed of the landmarks.
-    fit_intercept : bool, default=False
-        Whether the regression has an intercept, which both terms see. Without one, as in print, a
-        constant that is added to X changes which features are chosen.
-    %(solver)s
-    solver_tol : float, default=1e-6
-        Relative residual at which the solver "cg" stops in each round. It also stops once the
-        residual has fallen to √`tol` of what it was when the round began.
-    %(solver_max_iter)s
+    %(hypergraph_ridge)s
     %(tol_stationarity)s
     %(rounds)s
 

@@ -96,14 +96,7 @@ class JHLSR(RowSparseSelector):
         approximate where the exact one is predicted to take more than ten minutes of one core.
     %(metric)s
     %(landmarks)s
-    fit_intercept : bool, default=False
-        Whether the regression has an intercept, which both terms see. Without one, as in print, a
-        constant that is added to X changes which features are chosen.
-    %(solver)s
-    solver_tol : float, default=1e-6
-        Relative residual at which the solver "cg" stops in each round. It also stops once the
-        residual has fallen to √`tol` of what it was when the round began.
-    %(solver_max_iter)s
+    %(hypergraph_ridge)s
     accelerate : bool, default=False
         Whether features leave at once that are best at zero with all else fixed, in place of
         shrinking for many rounds. Those that left too early return in the end. It takes fewer

@@ -165,23 +165,16 @@ class SRLSRProblem(RowSparseProblem):
 
     def gram_times(self, W: FloatArray) -> FloatArray:
         """Return XcᵀXcW, in a pass over the matrix of the working set."""
-        X, index = self.working_set.X, self.working_set.index
-        rows = slice(None) if index is None else index
-        product, means = engine.lazy_zeros(W.shape), X.means[:, None]
-        active = np.asarray(gram_times(X, W[rows]))
-        subtract_product(active, means, X.shape[0] * (means.T @ W[rows]))
-        product[rows] = active
-        return product
+        X, W = self.working_set.X, self.working_set.own_rows(W)
+        product, means = np.asarray(gram_times(X, W)), X.means[:, None]
+        subtract_product(product, means, X.shape[0] * (means.T @ W))
+        return self.working_set.all_rows(product)
 
     def sums(self, W: FloatArray, b: FloatArray) -> LabelSums:
         """Return the sums at (W, b) with XᵀY, whose rows of inactive features may be zero."""
-        index = self.working_set.index
-        if index is None:
-            return sum_samples(self.X, self.codes, W, b)
-        sums = sum_samples(self.working_set.X, self.codes, W[index], b)
-        product = engine.lazy_zeros(W.shape)
-        product[index] = sums.product
-        return sums._replace(product=product)
+        active = self.working_set
+        sums = sum_samples(active.X, self.codes, active.own_rows(W), b)
+        return sums._replace(product=active.all_rows(sums.product))
 
     def centered(self, XtY: FloatArray, mean_Y: FloatArray, rows: Any = ...) -> FloatArray:
         """Return rows of XcᵀY = XᵀY − n μ mean(Y)ᵀ."""
@@ -324,24 +317,7 @@ class SRLSR(RowSparseSelector):
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        θ of each feature where it is positive. A feature of zero weight has a score in [−1, 0], by
-        how strongly the residual correlates with it.
-    %(selected)s
-    theta_ : ndarray of shape (n_features,)
-        Share of each feature in the classifier, on the simplex.
-    %(class_coef)s
-    intercept_ : ndarray of shape (n_classes,)
-        Intercept b.
-    %(classes)s
-    label_distributions_ : ndarray of shape (n_samples, n_classes)
-        The completed Y: one-hot for a labeled sample, a point of the simplex for an unlabeled one.
-        Absent where it would take more than a quarter of the memory limit.
-    %(n_rounds)s
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the objective, the number of features,
-        the violation, the gap and the residual of the ridge solve. The stats have the plans of the
-        ridge solves and the passes over X.
+    %(rescaled_fitted)s
 
     See Also
     --------
@@ -493,24 +469,7 @@ class RLSR(SRLSR):
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        θ of each feature where it is positive. A feature of zero weight has a score in [−1, 0], by
-        how strongly the residual correlates with it.
-    %(selected)s
-    theta_ : ndarray of shape (n_features,)
-        Share of each feature in the classifier, on the simplex.
-    %(class_coef)s
-    intercept_ : ndarray of shape (n_classes,)
-        Intercept b.
-    %(classes)s
-    label_distributions_ : ndarray of shape (n_samples, n_classes)
-        The completed Y: one-hot for a labeled sample, a point of the simplex for an unlabeled one.
-        Absent where it would take more than a quarter of the memory limit.
-    %(n_rounds)s
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the objective, the number of features,
-        the violation, the gap and the residual of the ridge solve. The stats have the plans of the
-        ridge solves and the passes over X.
+    %(rescaled_fitted)s
 
     See Also
     --------
