@@ -65,9 +65,10 @@ def resolve(keep: Any, forbid: Any, d: int, names: Any) -> Constraints:
     )
     both = np.intersect1d(kept, forbidden)
     if len(both):
+        j = both[0]
+        example = f"number {j}" if names is None else repr(str(np.asarray(names[[j]])[0]))
         raise ValueError(
-            f"keep and forbid share {len(both)} features, such as {_label(both[0], names)}: "
-            f"take them out of one"
+            f"keep and forbid share {len(both)} features, such as {example}: take them out of one"
         )
     return Constraints(kept, forbidden)
 
@@ -112,7 +113,3 @@ def _find(wanted: list[str], what: str, d: int, names: Any) -> IntArray:
                 f"such as {numbers[0]}"
             )
     return np.sort([numbers[0] for numbers in found.values()]).astype(np.int64)
-
-
-def _label(j: int, names: Any) -> str:
-    return f"number {j}" if names is None else repr(str(np.asarray(names[[j]])[0]))

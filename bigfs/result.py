@@ -257,8 +257,7 @@ def observed(
 
 @contextlib.contextmanager
 def scope(name: str) -> Iterator[None]:
-    """Put a name before those of the loops in a block, such as that of a fold. Fits of one kind on
-    different samples are then told apart by the checkpoint."""
+    """Put a name, such as that of a fold, before those of the loops in a block, for checkpoints."""
     token = _scope.set((*_scope.get(), name))
     try:
         yield
@@ -326,9 +325,16 @@ def iterate(
         saved = checkpoint.load(scoped)
     if saved is not None:
         state, history = type(state)(*saved[0]), list(saved[1])
+
+    def verdict() -> Status | None:
+        record = history[-1]
+        if not all(np.isfinite(v) or (k == stop and v == np.inf) for k, v in record.items()):
+            return Status.NOT_FINITE
+        return reached if record[stop] <= tol else ends(state)
+
     token = _observer.set(_UNOBSERVED)
     try:
-        status = _verdict(history[-1], stop, tol, reached) or ends(state) if history else None
+        status = verdict() if history else None
         while status is None:
             if len(history) >= max_iter:
                 status = Status.MAX_ITER
@@ -342,7 +348,7 @@ def iterate(
                 status = Status.MEMORY
                 break
             history.append(measure(state))
-            status = _verdict(history[-1], stop, tol, reached) or ends(state)
+            status = verdict()
             log.debug("%s, step %d: %s", name, len(history), history[-1])
             if callback is not None:
                 callback(name, history[-1])
@@ -352,26 +358,8 @@ def iterate(
         _observer.reset(token)
     log.info("%s: %s after %d steps", name, status, len(history))
     if status is not reached:
-        warnings.warn(
-            f"{name} {status} ({_describe_gap(history, stop)}, tolerance {tol:.0e})",
-            NotConverged,
-            stacklevel=2,
-        )
+        last = history[-1] if history else {}
+        known = (n for n in (stop, "violation") if np.isfinite(last.get(n, np.inf)))
+        gap = next((f"{n} {last[n]:.2e}" for n in known), f"{stop} not yet known")
+        warnings.warn(f"{name} {status} ({gap}, tolerance {tol:.0e})", NotConverged, stacklevel=2)
     return Result(state, status, history)
-
-
-def _describe_gap(history: list[Record], stop: str) -> str:
-    """Describe how far the run is from its tolerance. It is the number `stop`, or the violation
-    while that is unknown."""
-    record = history[-1] if history else {}
-    for name in (stop, "violation"):
-        if np.isfinite(record.get(name, np.inf)):
-            return f"{name} {record[name]:.2e}"
-    return f"{stop} not yet known"
-
-
-def _verdict(record: Record, stop: str, tol: float, reached: Status) -> Status | None:
-    """Return the status that ends the run after this record, or None if it goes on."""
-    if not all(np.isfinite(v) or (k == stop and v == np.inf) for k, v in record.items()):
-        return Status.NOT_FINITE
-    return reached if record[stop] <= tol else None

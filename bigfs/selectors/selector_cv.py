@@ -153,9 +153,8 @@ class SelectorCV(Selector):
         template = self._template()
         codes = y.codes if isinstance(y, Labels) else y
         sizes = self._sizes(X)
-        (self._metric, *_) = require_metrics(
-            target_kind(codes), [] if self.metric is None else [self.metric]
-        )
+        wanted = [] if self.metric is None else [self.metric]
+        self._metric = require_metrics(target_kind(codes), wanted)[0]
 
         def rank(number: int, split: Split) -> IntArray:
             with scope(f"fold {number}"):
@@ -193,8 +192,8 @@ class SelectorCV(Selector):
         ValueError
             X does not have the features seen during `fit`.
         """
-        matrix = self._samples(X)
-        predicted = map_rows(self.model_.predict, matrix, np.flatnonzero(self.support_))
+        index = np.flatnonzero(self.support_)
+        predicted = map_rows(self.model_.predict, self._samples(X), index)
         return predicted if self.classes_ is None else self.classes_[predicted]
 
     def score(self, X: Any, y: Any) -> float:

@@ -111,7 +111,6 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_atoms": [*COUNT, None],
         "alpha": NOT_NEGATIVE,
-        "lam": POSITIVE,
         "dictionary": ["array-like", None],
         "dictionary_lam": POSITIVE,
         "epochs": [*COUNT, None],

@@ -29,7 +29,6 @@ from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import TARGETS, Labels, at_least_two, is_real, real_target
-from bigfs.selectors.base.parameters import COUNT
 from bigfs.selectors.greedy.correlations import Correlations
 from bigfs.selectors.greedy.search import GreedySelector, Problem
 from bigfs.selectors.scores.bins import Information, count_bins
@@ -40,7 +39,6 @@ from bigfs.types import FloatArray
 LARGEST = 1e12  # of F, so that redundancy decides among features that explain the target wholly
 SMALLEST = 1e-12  # a mean redundancy below this one counts as this one in a quotient
 SLACK = 1 + 1e-9  # of an upper bound, for rounding
-BINS: dict[str, list[Any]] = {"n_bins": [*COUNT, StrOptions({"auto"})]}
 
 
 class MRMR(GreedySelector):
@@ -117,7 +115,6 @@ class MRMR(GreedySelector):
         "relevance": [StrOptions({"mutual-info", "f"})],
         "scheme": [StrOptions({"auto", "difference", "quotient"})],
         "target": [StrOptions(TARGETS)],
-        **BINS,
     }
 
     @property
@@ -220,8 +217,6 @@ class _JointInformation(GreedySelector):
     """Base of the criteria of I(x_j; y | x_i)."""
 
     n_bins: int | str = "auto"
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = BINS
 
     def _prepare(self, X: Matrix, y: Labels) -> Problem:
         return information_problem(X, y, count_bins(self._allowed(X), self.n_bins), True)

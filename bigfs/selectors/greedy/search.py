@@ -20,7 +20,7 @@ from numba import njit
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.result import Record, Result, Status, iterate
+from bigfs.result import Status, iterate
 from bigfs.selectors.base.estimator import BYTES_PER_ENTRY, Selector, map_all_columns
 from bigfs.selectors.greedy.correlations import Correlations
 from bigfs.selectors.scores.bins import Information
@@ -63,30 +63,25 @@ class GreedySelector(Selector):
         m = self._count(d)
         problem = self._prepare(X, y)
         columns = _Columns(X, problem.pairs, m)
-
-        def step(state: Greedy) -> Greedy:
-            return self._step(state, problem, columns)
-
-        def measure(state: Greedy) -> Record:
-            s = len(state.selected)
-            return {"features": s, "gathered": columns.count, "left": m - s}
-
         totals = problem.relevance.copy() if self._least else np.zeros(d)
-        start = Greedy(np.empty(0, np.int64), np.empty(0), totals, np.zeros(d, np.int64))
-        result = iterate(
-            *(step, start),
-            measure=measure,
+        self.result_ = iterate(
+            lambda state: self._step(state, problem, columns),
+            Greedy(np.empty(0, np.int64), np.empty(0), totals, np.zeros(d, np.int64)),
+            measure=lambda state: {
+                "features": len(state.selected),
+                "gathered": columns.count,
+                "left": m - len(state.selected),
+            },
             stop="left",
             tol=0,
             max_iter=m,
             name=type(self).__name__,
             reached=Status.FINISHED,
         )
-        self.criterion_ = result.value.criterion
+        self.result_.stats["gathered"] = columns.count
+        self.criterion_ = self.result_.value.criterion
         self.scores_ = np.zeros(d)
-        self.scores_[result.value.selected] = 1 - np.arange(m) / m
-        stats = {"gathered": columns.count}
-        self.result_ = Result(result.value, result.status, result.history, stats)
+        self.scores_[self.result_.value.selected] = 1 - np.arange(m) / m
 
     @abstractmethod
     def _prepare(self, X: Matrix, y: Any) -> Problem:
@@ -104,7 +99,7 @@ class GreedySelector(Selector):
         score = problem.relevance.astype(np.float64)
         blocked = self._blocked(state)
         batch = BATCH
-        while True:
+        while True:  # until no feature that waits can be the best
             if s:
                 score = self._criterion(problem, totals, s - counted, s)
             score[blocked] = -np.inf
@@ -118,23 +113,16 @@ class GreedySelector(Selector):
             self._update(index, state.selected, totals, counted, columns)
             batch *= 2
         chosen = int(score.argmax())
-        return Greedy(
-            np.append(state.selected, chosen),
-            np.append(state.criterion, score[chosen]),
-            totals,
-            counted,
-        )
+        selected, criterion = state.selected, state.criterion
+        chosen_too = np.append(selected, chosen), np.append(criterion, score[chosen])
+        return Greedy(*chosen_too, totals, counted)
 
     def _blocked(self, state: Greedy) -> BoolArray:
-        """Return the mask of the features that are not to be chosen next.
-
-        These are the chosen and the forbidden ones, and all but the kept ones while one is left.
-        """
+        """Return the mask of the chosen and forbidden features, and of all but kept ones that are
+        left."""
         kept, forbidden = self._constraints
-        blocked = np.zeros(len(state.totals), dtype=bool)
-        if len(state.selected) < len(kept):
-            blocked[:] = True
-            blocked[kept] = False
+        blocked = np.full(len(state.totals), len(state.selected) < len(kept))
+        blocked[kept] = False
         blocked[forbidden] = True
         blocked[state.selected] = True
         return blocked
@@ -216,9 +204,8 @@ class _Columns:
         return lines[first - start : stop - start]
 
     def _read_lines(self, chosen: IntArray) -> AnyArray:
-        gathered = bool((self.position[chosen] >= 0).all())
-        Z = self.Z[:, self.position[chosen]] if gathered else self._read(chosen)
-        return self.pairs.lines(Z)
+        place = self.position[chosen]
+        return self.pairs.lines(self._read(chosen) if (place < 0).any() else self.Z[:, place])
 
     def terms(self, index: IntArray | None, lines: AnyArray, skipped: IntArray) -> FloatArray:
         """Return the terms of gathered features with the lines, or of all features in one pass."""

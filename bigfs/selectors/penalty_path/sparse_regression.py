@@ -41,7 +41,7 @@ from bigfs.matrix import Matrix
 from bigfs.result import Result, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import labeled_part
-from bigfs.selectors.base.parameters import COUNT, POSITIVE, SEED, SHARE
+from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.types import FloatArray
 
@@ -373,11 +373,7 @@ class SPFS(SparseRegression):
     max_iter: int = 200
 
     _cost = Cost("1 per penalty", "(8 n + 3 d) r + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": PENALTY,
-        "n_components": COUNT,
-        "random_state": SEED,
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"alpha": PENALTY}
     _supervised = False  # y may be missing
 
     def _fit(self, X: Matrix, y: Any) -> None:

@@ -17,12 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from sklearn.utils._param_validation import StrOptions
 
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import MANY, Cost, Selector, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
-from bigfs.selectors.base.parameters import COUNT
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 DENSE_BINS = 10  # of "auto" for a matrix of which at least half of the values are stored
@@ -80,9 +78,6 @@ class MutualInformation(Selector):
 
     _largest_tried = MANY
     _cost = Cost("1", "d")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_bins": [*COUNT, StrOptions({"auto"})],
-    }
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)

@@ -31,7 +31,6 @@ from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
-from bigfs.selectors.base.parameters import POSITIVE
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms
 from bigfs.selectors.scores.sums import class_indicator, class_totals, ratio, weighted_sums
 from bigfs.types import AnyArray, FloatArray
@@ -97,9 +96,6 @@ class LSDF(GraphSelector):
     gamma: float = 100.0
 
     _cost = Cost("graph + 1", "n k + d c")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "gamma": POSITIVE,
-    }
     _semi_supervised = True
 
     def _fit(self, X: Matrix, y: Labels) -> None:

@@ -29,7 +29,6 @@ from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
-from bigfs.selectors.base.parameters import COUNT
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.types import FloatArray
 
@@ -183,7 +182,6 @@ class SPEC(GraphSelector):
     _cost = Cost("graph + 2", "n k + d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "ranking": [StrOptions({"phi1", "phi2", "phi3"})],
-        "n_components": COUNT,
     }
     _supervised = False
     _ignores_y = True

@@ -30,7 +30,7 @@ from bigfs.matrix import Block, Matrix
 from bigfs.result import Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
 from bigfs.selectors.base.labels import Labels, labeled_part
-from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED
+from bigfs.selectors.base.parameters import COUNT, POSITIVE
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 BYTES_PER_DIFFERENCE = 36  # a float64 and an int32, in three arrays while they are made
@@ -301,11 +301,8 @@ class LLFS(Selector):
 
     _cost = Cost("3", "2 k rows per anchor")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "lam": POSITIVE,
         "sigma": POSITIVE,
         "n_anchors": COUNT,
-        "random_state": SEED,
-        "tol": NOT_NEGATIVE,
     }
 
     def _fit(self, X: Matrix, y: Labels) -> None:

@@ -27,8 +27,6 @@ from bigfs.types import FloatArray, IntArray
 
 TIE = 1e-9  # share of the largest weight below which the difference of two weights is rounding
 
-SVM_CONSTRAINTS: dict[str, list[Any]] = {"C": POSITIVE, "tol": POSITIVE}
-
 
 class L2SVM(Selector):
     """Rank features by their weights in a linear SVM with the squared hinge loss.
@@ -96,7 +94,7 @@ class L2SVM(Selector):
 
     _needs_one_scale = True
     _cost = Cost("1 per step, 2 per CG step", "(12 n + 9 d) c")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"tol": POSITIVE}
 
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
@@ -251,8 +249,8 @@ class SVMRFE(Selector):
     _needs_one_scale = True
     _cost = Cost("as l2-svm, then 0", "(12 n + 9 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SVM_CONSTRAINTS,
         "step": [*COUNT, *SHARE],
+        "tol": POSITIVE,
     }
 
     def _fit(self, X: Matrix, y: Any) -> None:
