@@ -18,7 +18,7 @@ from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.format import disk
 from storage.sources import labels as label_rules
-from storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors
+from storage.sources.base import MatrixSource, Rows, decompress, source_errors
 from storage.sources.scratch_matrix import (
     CHUNK,
     COMPRESSED,
@@ -119,9 +119,7 @@ class Npy(SavedMatrix):
 
     def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
         folder.mkdir(parents=True, exist_ok=True)
-        # workers see scratch, but maybe not the source
-        with open_decompressed(self.path) as packed, open(folder / "X.npy", "wb") as out:
-            shutil.copyfileobj(packed, out, 1 << 22)
+        decompress(self.path, folder / "X.npy")  # workers see scratch, but maybe not the source
         return open_dense(folder, self.path), None
 
 

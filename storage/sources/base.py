@@ -186,11 +186,6 @@ class PlainFile(Source):
             decompress(self.path, Path(ready.plain))
         return ready
 
-    @property
-    def line_limit(self) -> int:
-        """The bytes of a line that are read before `require_record_fits` refuses it."""
-        return (self.memory_limit or sys.maxsize) // self.memory_per_byte + 1
-
     def length(self) -> int:
         """Return the bytes of the decompressed file, of which there must be some."""
         length = os.path.getsize(self.plain)
@@ -208,6 +203,23 @@ class PlainFile(Source):
     def weight(self, piece: Any) -> int:
         start, stop = piece
         return int(stop - start)
+
+    def read_lines(self, piece: tuple[int, int]) -> tuple[int, bytes]:
+        """Return where the first line in a byte range begins, and all that begin in the range."""
+        start, stop = piece
+        limit = (self.memory_limit or sys.maxsize) // self.memory_per_byte + 1
+        with open(self.plain, "rb") as file:
+            if start:
+                file.seek(start - 1)
+                while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
+                    pass
+            start = file.tell()
+            raw = file.read(max(0, stop - start))
+            if raw and not raw.endswith(b"\n"):
+                rest = file.readline(limit)
+                self.require_record_fits(len(rest), f"{self.path}, the line at byte {stop}")
+                raw += rest
+        return start, raw
 
 
 # --- what the formats share -----------------------------------------------------------------------
@@ -272,15 +284,6 @@ def decompress(path: str | Path, target: Path) -> None:
         open(target, "wb") as out,
     ):
         shutil.copyfileobj(file, out, 1 << 22)
-
-
-def seek_line(file: IO[bytes], start: int) -> int:
-    """Go to the first line that begins at byte `start` or later, and return where it begins."""
-    if start:
-        file.seek(start - 1)
-        while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
-            pass
-    return file.tell()
 
 
 def line_number(path: str, offset: int) -> int:

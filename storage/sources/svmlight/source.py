@@ -20,7 +20,6 @@ from storage.sources.base import (
     Rows,
     head,
     line_number,
-    seek_line,
 )
 
 NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -82,7 +81,7 @@ class Svmlight(PlainFile, MatrixSource):
     def read(self, piece: tuple[int, int]) -> Rows:
         from storage.sources.svmlight import kernel  # compiled at its first use
 
-        start, raw = self._lines(piece)
+        start, raw = self.read_lines(piece)
         code, where, labels, counts, unsure_labels, indptr, indices, values, unsure = kernel.parse(
             np.frombuffer(raw, dtype=np.uint8),
             0 if self.zero_based else 1,
@@ -110,20 +109,6 @@ class Svmlight(PlainFile, MatrixSource):
             )
         X = sp.csr_array((values, indices, indptr), shape=(len(counts), width))
         return Rows(X, self._packed_labels(labels, numbers, counts))
-
-    def _lines(self, piece: tuple[int, int]) -> tuple[int, bytes]:
-        """Return where the lines begin, and the lines that begin inside the range."""
-        start, stop = piece
-        with open(self.plain, "rb") as file:
-            start = seek_line(file, start)
-            if start >= stop:
-                return start, b""
-            raw = file.read(stop - start)
-            if not raw.endswith(b"\n"):
-                rest = file.readline(self.line_limit)
-                self.require_record_fits(len(rest), f"{self.path}, the line at byte {stop}")
-                raw += rest
-            return start, raw
 
     def _error_message(self, code: int, start: int, raw: bytes, where: int) -> str:
         line = line_number(self.plain, start) + raw.count(b"\n", 0, where)

@@ -6,6 +6,7 @@ compressed file is decompressed to scratch first.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import re
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self
 
 from storage.errors import SourceError
-from storage.sources.base import line_number, seek_line, shorten_names
+from storage.sources.base import line_number, shorten_names
 from storage.sources.tables.records import Batch, EntryRecords, Records, TextRecords
 
-LINE_LIMIT = 1 << 28  # bytes; a longer line means that the file has no lines
+LINE_LIMIT = 1 << 28  # bytes of a line in which a field is looked for
 BATCH_LINES = 256
 WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
 
@@ -49,7 +50,7 @@ class JsonFile(Records):
         quoted = json.dumps(name, ensure_ascii=False).encode()
         fields: list[str] = []
         with open(self.plain, "rb") as file:
-            while line := file.readline(min(LINE_LIMIT, self.line_limit)):
+            while line := file.readline(LINE_LIMIT):
                 may_hold = quoted in line or b"\\u" in line or b"\\/" in line
                 if line.isspace() or (fields and not may_hold):
                     continue
@@ -80,22 +81,15 @@ class JsonFile(Records):
 
     def _lines(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], LinePosition]]:
         """Yield the object of each line that begins in a byte range, and its place."""
-        start, stop = piece
-        with open(self.plain, "rb") as file:
-            offset = seek_line(file, start)
-            while offset < stop and (line := file.readline(min(LINE_LIMIT, self.line_limit))):
-                place = LinePosition(self.path, self.plain, offset)
-                self.require_record_fits(len(line), place)
-                if not line.isspace():
-                    yield self._parse(line, place), place
-                offset += len(line)
+        offset, raw = self.read_lines(piece)
+        for line in io.BytesIO(raw):
+            place = LinePosition(self.path, self.plain, offset)
+            self.require_record_fits(len(line), place)
+            if not line.isspace():
+                yield self._parse(line, place), place
+            offset += len(line)
 
     def _parse(self, line: bytes, place: LinePosition) -> dict[str, Any]:
-        if len(line) >= LINE_LIMIT:
-            raise SourceError(
-                f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB: "
-                f"write one object per line"
-            )
         try:
             record = json.loads(
                 line, parse_constant=_no_constant, object_pairs_hook=_without_repeats
