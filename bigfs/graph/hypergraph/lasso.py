@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram, lasso_path
-from threadpoolctl import threadpool_limits
 
 from bigfs import engine
 from bigfs.graph import Neighbors
@@ -100,15 +99,13 @@ def _hyperedges(
     sizes = [0]
     members = [np.empty(0, dtype=np.int32)]
     squares = [np.empty(0)]
-    with threadpool_limits(1, user_api="blas"):  # it rounds by its number of threads
-        for i, others, K in problems:
-            G, b, norm = K[:-1, :-1], K[:-1, -1], K[-1, -1]
-            for support in lasso_supports(G, b, penalties):
-                sizes.append(len(support) + 1)
-                members.append(np.append(others[support], i).astype(np.int32))
-                squares.append(
-                    np.append(np.maximum(G[support, support] + norm - 2 * b[support], 0), -1.0)
-                )
+    for i, others, K in problems:
+        G, b, norm = K[:-1, :-1], K[:-1, -1], K[-1, -1]
+        for support in lasso_supports(G, b, penalties):
+            sizes.append(len(support) + 1)
+            members.append(np.append(others[support], i).astype(np.int32))
+            distances = np.maximum(G[support, support] + norm - 2 * b[support], 0)
+            squares.append(np.append(distances, -1.0))
     return np.array(sizes[1:], dtype=np.int64), np.concatenate(members), np.concatenate(squares)
 
 
