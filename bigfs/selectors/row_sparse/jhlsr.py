@@ -241,15 +241,11 @@ class JHLSR(RowSparseSelector):
     def _mode(self, y: Labels | None) -> str:
         """Return the mode that is asked for, or that the labels allow."""
         share = 0.0 if y is None else float(y.is_labeled.mean())
-        most = "unsupervised" if share == 0 else "supervised" if share == 1 else "semi"
+        modes = ["unsupervised", "semi", "supervised"]  # each needs more labels
+        allowed = modes[: 1 if share == 0 else 3 if share == 1 else 2]
         if self.mode == "auto":
-            return most
-        allowed = {
-            "unsupervised": ("unsupervised",),
-            "semi": ("unsupervised", "semi"),
-            "supervised": ("unsupervised", "semi", "supervised"),
-        }
-        if self.mode in allowed[most]:
+            return allowed[-1]
+        if self.mode in allowed:
             return self.mode
         raise ValueError(
             f"mode={self.mode!r} needs more labels than y has ({share:.0%} of the samples are "
@@ -267,13 +263,31 @@ class JHLSR(RowSparseSelector):
 
     def _hypergraph(self, X: Matrix, y: Any, r: int) -> Hypergraph:
         """Return the hypergraph. Its weights are on the simplex, unless it is a plain graph."""
-        k = min(self.n_neighbors, X.shape[0] - 1)
+        n, given = X.shape[0], self.hyperedges
+        k = min(self.n_neighbors, n - 1)
         if self.variant == "graph":
             return edge_hyperedges(knn(X, k, metric=self.metric, method="auto"))
-        hypergraph = self._given_hypergraph(X)
-        if hypergraph is None and self.hyperedges == "knn":
-            self._require_memory(X, r, X.shape[0] * (k + 1), X.shape[0])
-        hypergraph = hypergraph or self._new_hypergraph(X, y, k)
+        if not isinstance(given, str):
+            hypergraph = given if isinstance(given, Hypergraph) else Hypergraph.of(given)
+            if hypergraph.shape[0] != n:
+                raise ValueError(
+                    f"hyperedges has {hypergraph.shape[0]} rows, but X has {n} samples: give one "
+                    f"row per sample"
+                )
+        elif given == "labels":
+            if self.mode_ == "unsupervised":
+                raise ValueError(
+                    "hyperedges='labels' needs labeled samples in y; use 'lasso' or 'knn'"
+                )
+            hypergraph = label_hyperedges(y.codes)
+        else:
+            if given == "knn":
+                self._require_memory(X, r, n * (k + 1), n)
+            neighbors = knn(X, k, metric=self.metric, method="auto")
+            if given == "knn":
+                hypergraph = neighbor_hyperedges(neighbors)
+            else:
+                hypergraph = lasso_hyperedges(X, neighbors)
         if not X.local:
             engine.trim_memory()  # what the graph has left
         self._require_memory(X, r, hypergraph.H.nnz, hypergraph.shape[1])
@@ -298,33 +312,6 @@ class JHLSR(RowSparseSelector):
         n = X.shape[0]
         strips = 8 * (n + max(n, n_hyperedges)) * strip_width(max(n, n_hyperedges), r)
         return engine.planned_memory() - _libraries(X) - strips - HYPEREDGE_BYTES * entries
-
-    def _given_hypergraph(self, X: Matrix) -> Hypergraph | None:
-        if isinstance(self.hyperedges, str):
-            return None
-        hypergraph = (
-            self.hyperedges
-            if isinstance(self.hyperedges, Hypergraph)
-            else Hypergraph.of(self.hyperedges)
-        )
-        if hypergraph.shape[0] != X.shape[0]:
-            raise ValueError(
-                f"hyperedges has {hypergraph.shape[0]} rows, but X has {X.shape[0]} "
-                f"samples: give one row per sample"
-            )
-        return hypergraph
-
-    def _new_hypergraph(self, X: Matrix, y: Any, k: int) -> Hypergraph:
-        if self.hyperedges == "labels":
-            if self.mode_ == "unsupervised":
-                raise ValueError(
-                    "hyperedges='labels' needs labeled samples in y; use 'lasso' or 'knn'"
-                )
-            return label_hyperedges(y.codes)
-        neighbors = knn(X, k, metric=self.metric, method="auto")
-        if self.hyperedges == "knn":
-            return neighbor_hyperedges(neighbors)
-        return lasso_hyperedges(X, neighbors)
 
 
 def _libraries(X: Matrix) -> int:

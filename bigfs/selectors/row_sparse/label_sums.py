@@ -37,27 +37,10 @@ class LabelSums(NamedTuple):
 def sum_samples(
     X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray, factor: Factor = "Y"
 ) -> LabelSums:
-    """Return the sums at (W, b). One pass over the tiles of rows.
+    """Return the sums at W (d × c) and b (c), with Xᵀ times the factor, in a pass over the rows.
 
-    A matrix that has only the layout by columns forms XW (n × c), in two passes.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    codes : ndarray of shape (n,)
-        The class of each sample, −1 for an unlabeled one.
-    W : ndarray of shape (d, c)
-        Weights.
-    b : ndarray of shape (c,)
-        Intercept.
-    factor : {"Y", "V"}, default="Y"
-        What Xᵀ is multiplied with.
-
-    Returns
-    -------
-    LabelSums
-        The sums, with the product.
+    `codes` (n,) has the class of each sample, −1 for an unlabeled one. A matrix that has only the
+    layout by columns forms XW (n × c), in two passes.
     """
     c = W.shape[1]
     if X.row_tiles:
