@@ -17,7 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from bigfs.engine.clusters import cluster, require_size
+from bigfs.engine.clusters import cluster, prepare_workers, require_size
 from bigfs.selectors.registry import canonical_name
 from storage.messages import read_parts
 
@@ -286,6 +286,14 @@ class Engine(BaseModel):
         None leaves the limit to the scheduler's workers, or to "auto".
         """
         return None if self.scheduler or self.memory_limit == "auto" else self.memory_limit
+
+    def prepare(self, module: str) -> None:
+        """Import a module for all local workers at once, beside what this process does meanwhile.
+
+        Its tasks' libraries take longer to import than a small selection takes to compute.
+        """
+        if self.scheduler is None and self.workers != 0:
+            prepare_workers(module)
 
     def cluster(self) -> AbstractContextManager[Any]:
         """Start or reach the Dask cluster that these options name."""

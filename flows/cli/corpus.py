@@ -36,6 +36,7 @@ def stage(
     as_json: Json = False,
 ) -> None:
     """Read a source into a corpus store. An existing store of the same source is reused."""
+    engine.prepare("storage.staging.stage")
     from flows import steps
     from storage.sources import find
 

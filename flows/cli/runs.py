@@ -57,7 +57,8 @@ def run(
         print_run(job.folder, as_json)
         say_done(job)
         return
-    prepared = runs.prepare(job)  # what is refused is an error before anything starts
+    job.engine.prepare("flows.steps")
+    prepared = runs.prepare(job)  # what is refused is an error before any work starts
 
     with show_progress(as_json, "start-up"):
         if with_prefect:
@@ -97,13 +98,14 @@ def select(
 
     A killed run resumes from its last checkpoint.
     """
+    require_flows("bigfs select")
+    job.engine.prepare("flows.steps")
     import storage
     from flows import run as runs
     from flows.evaluation import selection
     from storage.runs.runs import Run
     from storage.write_back import require_features, write_var
 
-    require_flows("bigfs select")
     selection.require_parameters(job.method, job.features, job.parameters)
     corpus = storage.open(job.source)
     selection.selector_for(corpus, job.method, job.features, job.parameters)
@@ -149,11 +151,12 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a run against simple baselines and all features, and rewrite its report."""
+    require_flows("bigfs evaluate")
+    engine.prepare("flows.steps")
     import storage
     from flows import steps
     from storage.runs.runs import Run, recover
 
-    require_flows("bigfs evaluate")
     # a missing store is an error before anything starts
     storage.open(Run.open(run).metadata["parameters"]["store"])
     with lock_with_message(run), cluster_and_progress(engine, as_json):
