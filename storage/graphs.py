@@ -292,7 +292,7 @@ def _blocks(uri: str, rows: int) -> Iterator[tuple[int, AnyArray]]:
 
 def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     shape = (corpus.X.shape[0], settings["k"])
-    rows = min(row_alignment(predict(corpus.X)), shape[0])
+    rows = min(row_alignment(predict(shape[0], corpus.X.stats.nnz)), shape[0])
     writer = Writer(target)
     writer.group("", "anndata")
     writer.group("uns", "dict")

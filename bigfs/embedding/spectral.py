@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from bigfs import engine
-from bigfs.graph import components
+from bigfs.graph.affinities import components
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.linalg.lanczos import basis_size, largest_eigenvectors
 from bigfs.linalg.prox import inverse_root

@@ -11,7 +11,14 @@ client they run serially in this process.
 
 from dask.utils import format_bytes, parse_bytes
 
-from bigfs.engine.budget import DRIVER_LIBRARIES, PLANNED, SHARES, limit_memory
+from bigfs.engine.budget import (
+    DRIVER_LIBRARIES,
+    PLANNED,
+    SHARES,
+    NotEnoughMemory,
+    limit_memory,
+    trim_memory,
+)
 from bigfs.engine.clusters import (
     ClusterLost,
     client,
@@ -30,7 +37,6 @@ from bigfs.engine.measure import (
 )
 from bigfs.engine.memory import (
     MemoryInUse,
-    NotEnoughMemory,
     SharedMemory,
     lazy_zeros,
     memory_limit,
@@ -64,7 +70,6 @@ from bigfs.engine.workers import (
     load,
     make_room,
     one_blas_thread,
-    trim_memory,
 )
 
 __all__ = [

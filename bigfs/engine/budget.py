@@ -1,22 +1,30 @@
 """The memory that this process has: the limit that was given, or that of its control group.
 
 It is the same for the whole life of a process, so that no plan depends on the free memory of the
-minute.
+minute. What was freed goes back to the system.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import logging
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import psutil
 
 PLANNED = 10**9  # bytes of the process that every choice of a way assumes, however many it has
 LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
 DRIVER_LIBRARIES = 310 << 20  # the same of the driving process, before a fit (measured)
+
+
+class NotEnoughMemory(MemoryError):
+    """The projected memory of a step exceeds its limit. Raised before the step runs."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +85,48 @@ def process_memory() -> int:
     if limit is None or limit == np.inf:
         return int(system.MEMORY_LIMIT)
     return int(limit / get_worker().state.nthreads)
+
+
+# --- freed memory -------------------------------------------------------------------------------
+
+
+def memory_relief_plugin() -> Any:
+    """Return a worker plugin that returns freed memory to the system every second."""
+    from distributed import WorkerPlugin
+    from tornado.ioloop import PeriodicCallback
+
+    class MemoryReliefPlugin(WorkerPlugin):
+        name = "bigfs-relief"
+
+        def setup(self, worker: Any) -> None:
+            def trim_if_nearly_full() -> None:
+                if resident() > SHARES.relief * (worker.memory_manager.memory_limit or np.inf):
+                    trim_memory()
+
+            worker.periodic_callbacks[self.name] = PeriodicCallback(trim_if_nearly_full, 1000)
+            worker.periodic_callbacks[self.name].start()
+            logging.getLogger("distributed.worker").addFilter(_should_log)
+
+        def teardown(self, worker: Any) -> None:
+            worker.periodic_callbacks.pop(self.name).stop()
+            logging.getLogger("distributed.worker").removeFilter(_should_log)
+
+    return MemoryReliefPlugin()
+
+
+def _should_log(record: logging.LogRecord) -> bool:
+    """Return whether a worker should log a record. An error of a bigfs task is left out, because
+    the driver receives it and reports it in one line."""
+    return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
+
+
+def trim_memory() -> None:
+    """Return freed memory to the system. glibc holds freed memory for later. Other allocators
+    decide for themselves."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+
+
+def resident() -> int:
+    """Return the resident bytes of this process."""
+    return int(psutil.Process().memory_info().rss)

@@ -18,8 +18,7 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 
-from bigfs.engine.budget import LIBRARIES, SHARES, limit_memory
-from bigfs.engine.workers import memory_relief_plugin
+from bigfs.engine.budget import LIBRARIES, SHARES, limit_memory, memory_relief_plugin
 
 # Dask's HTTP servers have no password, so they serve no pages unless the user asks for the
 # dashboard.

@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
-from bigfs.engine.budget import LIBRARIES, PLANNED, SHARES, given_limit, process_memory
+from bigfs.engine.budget import (
+    LIBRARIES,
+    PLANNED,
+    SHARES,
+    NotEnoughMemory,
+    given_limit,
+    process_memory,
+)
 from bigfs.engine.clusters import client, describe_workers
 from bigfs.types import AnyArray
-
-
-class NotEnoughMemory(MemoryError):
-    """The projected memory of a step exceeds its limit. Raised before the step runs."""
 
 
 class MemoryInUse(Exception):

@@ -17,8 +17,8 @@ from typing import Any
 
 from dask.utils import format_bytes
 
+from bigfs.engine.budget import NotEnoughMemory
 from bigfs.engine.clusters import describe_workers
-from bigfs.engine.memory import NotEnoughMemory
 
 SILENT_SECONDS = 60.0  # without the end of a task until the first warning; doubled after each
 STANDSTILL_SECONDS = 120.0  # with all workers paused and idle until the step is given up

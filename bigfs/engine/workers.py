@@ -1,22 +1,26 @@
-"""What runs in a worker: the cache of tiles, the release of memory, and one thread of BLAS."""
+"""What a task finds in its process: the cache of tiles, room for its arrays, one thread of BLAS."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-import psutil
 import scipy.linalg  # noqa: F401  # it has a BLAS of its own, which is found only once it is there
 from threadpoolctl import ThreadpoolController
 
-from bigfs.engine.budget import LIBRARIES, SHARES, given_limit, process_memory, worker_limit
+from bigfs.engine.budget import (
+    LIBRARIES,
+    SHARES,
+    given_limit,
+    process_memory,
+    resident,
+    trim_memory,
+    worker_limit,
+)
 from bigfs.validation import check_block
 
 _cache: dict[tuple[Any, ...], tuple[Any, int]] = {}  # key: (value, bytes)
@@ -101,7 +105,7 @@ def release_memory() -> None:
     if limit is None:
         return
     for release in (trim_memory, clear_cache, gc.collect, trim_memory):
-        if _resident() <= SHARES.relief * limit:
+        if resident() <= SHARES.relief * limit:
             return
         release()
 
@@ -109,50 +113,9 @@ def release_memory() -> None:
 def make_room(size: int) -> None:
     """Clear the cache of this worker if a task that takes `size` bytes does not fit beside it."""
     limit = worker_limit()
-    if limit is not None and _resident() + size > SHARES.relief * limit:
+    if limit is not None and resident() + size > SHARES.relief * limit:
         clear_cache()
         trim_memory()
-
-
-def memory_relief_plugin() -> Any:
-    """Return a worker plugin that returns freed memory to the system every second."""
-    from distributed import WorkerPlugin
-    from tornado.ioloop import PeriodicCallback
-
-    class MemoryReliefPlugin(WorkerPlugin):
-        name = "bigfs-relief"
-
-        def setup(self, worker: Any) -> None:
-            def trim_if_nearly_full() -> None:
-                if _resident() > SHARES.relief * (worker.memory_manager.memory_limit or np.inf):
-                    trim_memory()
-
-            worker.periodic_callbacks[self.name] = PeriodicCallback(trim_if_nearly_full, 1000)
-            worker.periodic_callbacks[self.name].start()
-            logging.getLogger("distributed.worker").addFilter(_should_log)
-
-        def teardown(self, worker: Any) -> None:
-            worker.periodic_callbacks.pop(self.name).stop()
-            logging.getLogger("distributed.worker").removeFilter(_should_log)
-
-    return MemoryReliefPlugin()
-
-
-def _should_log(record: logging.LogRecord) -> bool:
-    """Return whether a worker should log a record. An error of a bigfs task is left out, because
-    the driver receives it and reports it in one line."""
-    return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
-
-
-def trim_memory() -> None:
-    """Return freed memory to the system. glibc holds freed memory for later. Other allocators
-    decide for themselves."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)
-
-
-def _resident() -> int:
-    return int(psutil.Process().memory_info().rss)
 
 
 # --- BLAS -----------------------------------------------------------------------------------------

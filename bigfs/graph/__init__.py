@@ -7,7 +7,8 @@ from bigfs.graph.affinities import (
     components,
     laplacian,
 )
-from bigfs.graph.neighbors import Bridges, Metric, Neighbors, knn, stream_knn
+from bigfs.graph.edges import Bridges, Metric, Neighbors
+from bigfs.graph.neighbors import knn, stream_knn
 from bigfs.graph.spanning_tree import find_bridges, with_bridges
 
 __all__ = [

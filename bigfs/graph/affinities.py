@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from bigfs.graph.neighbors import Neighbors
+from bigfs.graph.edges import Neighbors
 from bigfs.types import AnyArray
 
 Weights = Literal["binary", "cosine", "heat"]

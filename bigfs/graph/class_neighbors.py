@@ -34,7 +34,7 @@ def neighbors_by_class(X: Matrix, codes: IntArray, k: int, metric: str) -> IntAr
         n * c * k * 40, f"a graph of {n} × {k} neighbors in each of {c} classes in memory"
     )
     order = np.argsort(codes, kind="stable")[np.count_nonzero(codes < 0) :]  # class by class
-    size = block_size(n, 24 * k * c, predict(X))
+    size = block_size(n, 24 * k * c, predict(X.shape[0], X.stats.nnz))
     blocks: list[ClassBlock] = []
     for code in range(c):
         members = X.take_rows(codes == code)

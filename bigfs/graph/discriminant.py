@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.graph.neighbors import Neighbors
+from bigfs.graph.edges import Neighbors
 from bigfs.graph.row_blocks import RowBlock, gather_rows, neighborhood_blocks
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, FloatArray

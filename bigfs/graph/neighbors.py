@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +27,7 @@ from bigfs.graph.approximate import sketch
 from bigfs.graph.approximate.cost import choose_method, predict
 from bigfs.graph.approximate.sample import Sample, draw_sample
 from bigfs.graph.approximate.search import RecallMissed, ScreenPlan, candidate_tasks, choose_screen
+from bigfs.graph.edges import Metric, Neighbors
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
 from bigfs.graph.kernels.sketch import CandidateLists
@@ -35,45 +35,9 @@ from bigfs.graph.row_blocks import RowBlock, all_pairs, block_size, require_whol
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 
-Metric = Literal["cosine", "euclidean"]
 Method = Literal["exact", "approx", "auto"]
 # Called as sink(start, stop, index, distance) with finished rows.
 Sink = Callable[[int, int, AnyArray, AnyArray], Any]
-
-
-class Bridges(NamedTuple):
-    """The edges that join the components of a kNN graph, the shortest first."""
-
-    samples: AnyArray  # (b, 2) int32: the ends of each edge, the lower number first
-    distance: AnyArray  # (b,) float64
-    n_components: int  # of the graph without them
-
-
-@dataclass(frozen=True)
-class Neighbors:
-    """The k nearest neighbors of n samples, nearest first, equal distances by lower index.
-
-    Parameters
-    ----------
-    index : ndarray of int32 of shape (n, k)
-        Row numbers of the neighbors. −1 where a sample has fewer than k, which happens with the
-        cosine metric if rows share nothing.
-    distance : ndarray of float64 of shape (n, k)
-        1 − cosine, or the Euclidean distance. inf where a neighbor is missing.
-    metric : {"cosine", "euclidean"}
-        Metric of the distances.
-    info : dict, default={}
-        How the graph was computed: `method`, the reason `why`, the `predicted` cost, and for an
-        approximate graph the estimated `recall` and the size of its sample.
-    bridges : Bridges or None, default=None
-        Edges that join the components of the graph. None where nobody has looked for them.
-    """
-
-    index: AnyArray
-    distance: AnyArray
-    metric: str
-    info: dict[str, Any] = field(default_factory=dict)
-    bridges: Bridges | None = None
 
 
 def knn(
@@ -176,7 +140,7 @@ def stream_knn(
     """
     _check(X, k, metric, method)
     n = X.shape[0]
-    cost = predict(X)
+    cost = predict(n, X.stats.nnz)
     if candidates is None:
         candidates = k + k // 2
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}

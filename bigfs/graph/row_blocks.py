@@ -6,16 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.graph.approximate.cost import GraphCost, predict
-from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 from bigfs.validation import canonical
+
+if TYPE_CHECKING:
+    from bigfs.matrix import Matrix
 
 # Blocks start at multiples of this, so that each chunk of a stored graph has one writer.
 ROW_ALIGNMENT = 4096
@@ -108,7 +110,8 @@ def require_whole(X: Matrix, what: str) -> None:
 
 def neighborhood_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBlock]]:
     """Return a block of samples per task, and all rows in blocks, which hold their neighbors."""
-    cost, n = predict(X), X.shape[0]
+    n = X.shape[0]
+    cost = predict(n, X.stats.nnz)
     require_whole(X, "the neighborhoods")
     one = (k + 1) * cost.row_bytes  # bytes of one sample with its candidates
     engine.require_memory(

@@ -23,10 +23,10 @@ import numpy as np
 from bigfs import engine
 from bigfs.graph.approximate.cost import EXACT_BELOW, predict
 from bigfs.graph.approximate.sample import gather
+from bigfs.graph.edges import Bridges, Neighbors
 from bigfs.graph.kernels import components as kernels
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
-from bigfs.graph.neighbors import Bridges, Neighbors
 from bigfs.graph.row_blocks import RowBlock, block_size, row_blocks
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, IntArray
@@ -92,7 +92,9 @@ def find_bridges(
     pairs: list[tuple[float, int, int]] = []
     if len(asking):
         if approximate:
-            asking = _evenly_spaced(asking, parent, n * EXACT_BELOW / (2 * predict(X).seconds))
+            asking = _evenly_spaced(
+                asking, parent, n * EXACT_BELOW / (2 * predict(X.shape[0], X.stats.nnz).seconds)
+            )
         pairs = _join(X, parent, largest, asking, metric == "cosine")
     keys = np.array([key for key, _, _ in pairs])
     samples = np.array([pair for _, *pair in pairs], dtype=np.int32).reshape(-1, 2)
@@ -104,7 +106,7 @@ def _join(
 ) -> list[tuple[float, int, int]]:
     """Join the components and return the pairs of samples that do, with their keys, by key.
     `largest` is a sample of the component that never asks."""
-    blocks = row_blocks(X, block_size(X.shape[0], 24, predict(X)))
+    blocks = row_blocks(X, block_size(X.shape[0], 24, predict(X.shape[0], X.stats.nnz)))
     key, nearest = np.full(len(asking), -np.inf), asking.copy()  # itself: to be searched
     pairs = []
     while len(asking):
@@ -179,7 +181,9 @@ def _search(
     block: RowBlock, groups: IntArray, asking: AnyArray, groups_of_asking: IntArray, cosine: bool
 ) -> NeighborLists:
     A, B = exact.kernel_block(asking, 0), exact.kernel_block(block.load(), block.start)
-    return exact.scan_outside(A, groups_of_asking, B, groups, cosine)
+    state = exact.search_state(A, exact.empty_lists(len(groups_of_asking), 1), cosine)
+    exact.scan(A, B, state, exact.rejecting_state(B, cosine), cosine, (groups_of_asking, groups))
+    return state.lists
 
 
 def _nearest(parts: list[NeighborLists]) -> NeighborLists:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigfs.linalg.rounding import near_zero
-from bigfs.matrix.matrix import Matrix
 from bigfs.types import AnyArray
+
+if TYPE_CHECKING:
+    from bigfs.matrix.matrix import Matrix
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import numpy as np
 
 from bigfs.graph.approximate import sketch
 from bigfs.graph.kernels import exact
-from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 
 # Seconds on one core, all measured.
@@ -37,26 +36,22 @@ class GraphCost(NamedTuple):
     column_bytes: int  # of the tables by term that a strip of rows is inverted with
 
 
-def predict(X: Matrix) -> GraphCost:
-    """Predict the cost of the exact graph. Reads X once if its column statistics are unknown."""
-    n = X.shape[0]
-    counts = X.stats.nnz.astype(np.float64)
-    row_bytes = float(8.0 * counts.sum() / n + 4)
+def predict(n: int, nnz: AnyArray) -> GraphCost:
+    """Predict the cost of the exact graph of n rows, from the non-zeros per column."""
+    counts = nnz.astype(np.float64)
+    # a dense line costs as much as a posting list of the share `exact.DENSE_SHARE` of the rows
+    work = np.minimum(counts**2, counts * n * exact.DENSE_SHARE).sum() / 2
     return GraphCost(
-        multiply_adds(counts), exact_seconds(counts, n), row_bytes, exact.COLUMN_BYTES * X.shape[1]
+        multiply_adds(counts),
+        float(work * MULTIPLY_ADD + n * (n - 1) / 2 * PAIR),
+        float(8.0 * counts.sum() / n + 4),
+        exact.COLUMN_BYTES * len(counts),
     )
 
 
 def multiply_adds(counts: AnyArray) -> float:
     """Return the number of multiply-adds of all pairs of rows, from the non-zeros per column."""
     return float((counts**2).sum() / 2)
-
-
-def exact_seconds(counts: AnyArray, n: int) -> float:
-    """Return the seconds of the exact graph on one core. A dense line costs as much as a posting
-    list of the share `exact.DENSE_SHARE` of the rows."""
-    work = np.minimum(counts**2, counts * n * exact.DENSE_SHARE).sum() / 2
-    return float(work * MULTIPLY_ADD + n * (n - 1) / 2 * PAIR)
 
 
 def column_costs(counts: AnyArray, n: int) -> AnyArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,8 +14,10 @@ from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
 from bigfs.graph.kernels.sketch import MAX_ROW_ID, CandidateLists, Sketch, split_products
 from bigfs.graph.row_blocks import RowBlock, stack_rows
-from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
+
+if TYPE_CHECKING:
+    from bigfs.matrix import Matrix
 
 # Sampled rows whose exact neighbors are computed. The first half chooses a screen, the second half
 # estimates its recall.

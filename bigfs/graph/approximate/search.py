@@ -16,7 +16,7 @@ screen that finds enough is taken.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
@@ -30,8 +30,10 @@ from bigfs.graph.kernels import exact as exact_kernels
 from bigfs.graph.kernels.exact import TINY
 from bigfs.graph.kernels.sketch import CandidateLists, Sketch
 from bigfs.graph.row_blocks import RowBlock, all_pairs
-from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
+
+if TYPE_CHECKING:
+    from bigfs.matrix import Matrix
 
 # Screens to choose from, as shares of the cost of all columns in eight bits.
 SCREEN_SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.7, 1.0)

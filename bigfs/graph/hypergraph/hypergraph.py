@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.graph import Neighbors
+from bigfs.graph.edges import Neighbors
 from bigfs.graph.kernels import hyperedges as kernels
 from bigfs.linalg.prox import inverse_root
 from bigfs.types import AnyArray, FloatArray, IntArray

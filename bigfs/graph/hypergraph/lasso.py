@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram, lasso_path
 
 from bigfs import engine
-from bigfs.graph import Neighbors
+from bigfs.graph.edges import Neighbors
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.row_blocks import RowBlock, gather_rows, neighborhood_blocks
 from bigfs.matrix import Matrix

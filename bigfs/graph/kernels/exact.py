@@ -30,6 +30,7 @@ TINY = np.finfo(np.float64).tiny
 MIN_SQUARED_NORM = 1e-290
 # The quick comparison of cosines rounds differently from the distance itself. It allows for this.
 COSINE_SLACK = 1e-12
+NO_GROUPS = np.empty(0, np.int64), np.empty(0, np.int64)
 
 _jit = numba.njit(nogil=True, cache=True)
 
@@ -104,29 +105,21 @@ def between_blocks(
     return a.lists, b.lists
 
 
-def scan(A: KernelBlock, B: KernelBlock, a: SearchState, b: SearchState, cosine: bool) -> None:
-    """Offer all pairs of A and B to the lists of both."""
+def scan(
+    A: KernelBlock,
+    B: KernelBlock,
+    a: SearchState,
+    b: SearchState,
+    cosine: bool,
+    groups: tuple[AnyArray, AnyArray] = NO_GROUPS,
+) -> None:
+    """Offer all pairs of A and B to the lists of both, but not those of one group."""
     rows = len(B.squares)
     for low in range(0, rows, STRIP_ROWS):
         high = min(low + STRIP_ROWS, rows)
         max_postings = DENSE_SHARE * (high - low)
         strip = invert(B.indptr, B.indices, B.data, low, high, B.n_columns, max_postings)
-        _scan_strip(A, low, high, strip, a, b, cosine, B is A)
-
-
-def scan_outside(
-    A: KernelBlock, groups_a: AnyArray, B: KernelBlock, groups_b: AnyArray, cosine: bool
-) -> NeighborLists:
-    """Return the nearest row of B of another group, for each row of A."""
-    a = search_state(A, empty_lists(len(A.squares), 1), cosine)
-    b = rejecting_state(B, cosine)
-    rows = len(B.squares)
-    for low in range(0, rows, STRIP_ROWS):
-        high = min(low + STRIP_ROWS, rows)
-        max_postings = DENSE_SHARE * (high - low)
-        strip = invert(B.indptr, B.indices, B.data, low, high, B.n_columns, max_postings)
-        _scan_strip_outside(A, groups_a, low, strip, groups_b[low:high], a, b, cosine)
-    return a.lists
+        _scan_strip(A, low, high, strip, a, b, groups, cosine, B is A)
 
 
 def merge(parts: list[NeighborLists], k: int) -> NeighborLists:
@@ -221,6 +214,7 @@ def _scan_strip(
     strip: InvertedStrip,
     a: SearchState,
     b: SearchState,
+    groups: tuple[AnyArray, AnyArray],
     cosine: bool,
     same: bool,
 ) -> None:
@@ -230,7 +224,7 @@ def _scan_strip(
     start, line, lines, rows, values = strip
     width = high - low
     sums = np.zeros(width)
-    may_enter = _marks(width)
+    may_enter = np.zeros(-(-width // 8) * 8, np.uint8)  # padded to whole groups of eight
     scales, shifts, thresholds = b.scale[low:high], b.shift[low:high], b.threshold[low:high]
     n_rows = min(len(indptr) - 1, high - 1) if same else len(indptr) - 1
     for i in range(n_rows):
@@ -244,54 +238,8 @@ def _scan_strip(
                 for q in range(start[t], start[t + 1]):
                     sums[rows[q]] += x * values[q]
         _mark(may_enter, sums, a.scale[i], a.shift[i], a.threshold[i], scales, shifts, thresholds)
-        _offer(sums, may_enter, max(i + 1 - low, 0) if same else 0, low, i, a, b, cosine)
+        _offer(sums, may_enter, max(i + 1 - low, 0) if same else 0, low, i, a, b, groups, cosine)
         sums[:] = 0
-
-
-@_jit
-def _scan_strip_outside(
-    A: KernelBlock,
-    groups_a: AnyArray,
-    low: int,
-    strip: InvertedStrip,
-    groups_b: AnyArray,
-    a: SearchState,
-    b: SearchState,
-    cosine: bool,
-) -> None:
-    """Offer to each row of A the rows of another group in the strip that begins at row `low`. The
-    products are summed as in `_scan_strip`, so a pair has the same key in both."""
-    indptr, indices, data = A.indptr, A.indices, A.data
-    start, line, lines, rows, values = strip
-    width = len(groups_b)
-    high = low + width
-    sums = np.zeros(width)
-    may_enter = _marks(width)
-    scales, shifts, thresholds = b.scale[low:high], b.shift[low:high], b.threshold[low:high]
-    for i in range(len(groups_a)):
-        for p in range(indptr[i], indptr[i + 1]):
-            t, x = indices[p], np.float64(data[p])
-            if line[t] >= 0:
-                dense = lines[line[t]]
-                for j in range(width):
-                    sums[j] += x * dense[j]
-            else:
-                for q in range(start[t], start[t + 1]):
-                    sums[rows[q]] += x * values[q]
-        _mark(may_enter, sums, a.scale[i], a.shift[i], a.threshold[i], scales, shifts, thresholds)
-        for j in range(width):
-            if may_enter[j] and groups_a[i] != groups_b[j]:
-                key = _key(sums[j], a.squares[i], b.squares[low + j], cosine)
-                if _insert(a.lists.key, a.lists.neighbor, i, key, b.first + low + j):
-                    threshold = _threshold(a.lists.key[i, 0], cosine)
-                    a.threshold[i] = max(a.threshold[i], threshold)
-        sums[:] = 0
-
-
-@_jit
-def _marks(width: int) -> AnyArray:
-    """Return zeroed marks for `width` rows, padded to whole groups of eight."""
-    return np.zeros(-(-width // 8) * 8, np.uint8)
 
 
 @_jit
@@ -321,6 +269,7 @@ def _offer(
     i: int,
     a: SearchState,
     b: SearchState,
+    groups: tuple[AnyArray, AnyArray],
     cosine: bool,
 ) -> None:
     """Offer the marked sums of row i, from position `first` on, to both lists."""
@@ -328,12 +277,14 @@ def _offer(
     # arrays as locals: in the loop, the fields of a tuple cost time
     key_a, neighbor_a, threshold_a = a.lists.key, a.lists.neighbor, a.threshold
     key_b, neighbor_b, threshold_b = b.lists.key[low:], b.lists.neighbor[low:], b.threshold[low:]
-    squares_b = b.squares[low:]
+    squares_b, groups_b = b.squares[low:], groups[1][low:]
+    grouped = len(groups_b) > 0
+    group = groups[0][i] if grouped else 0
     eights = may_enter.view(np.uint64)
     eight = _next_marked(eights, 0)
     while eight < len(eights):
         for j in range(max(8 * eight, first), min(8 * eight + 8, len(sums))):
-            if may_enter[j]:
+            if may_enter[j] and not (grouped and groups_b[j] == group):
                 key = _key(sums[j], square, squares_b[j], cosine)
                 if _insert(key_a, neighbor_a, i, key, strip_number + j):
                     threshold_a[i] = max(threshold_a[i], _threshold(key_a[i, -1], cosine))

@@ -15,7 +15,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from bigfs.graph import Neighbors
+from bigfs.graph.edges import Neighbors
 
 POSITIVE: list[Any] = [Interval(Real, 0, None, closed="neither")]
 NOT_NEGATIVE: list[Any] = [Interval(Real, 0, None, closed="left")]

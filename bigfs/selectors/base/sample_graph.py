@@ -11,7 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.embedding.spectral import Embedding, Parts, default_width, graph_embedding, graph_parts
-from bigfs.graph import Metric, Neighbors, Weights, affinity, components, knn, with_bridges
+from bigfs.graph.affinities import Weights, affinity, components
+from bigfs.graph.edges import Metric, Neighbors
+from bigfs.graph.neighbors import knn
+from bigfs.graph.spanning_tree import with_bridges
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 

@@ -33,7 +33,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from bigfs.embedding.factors import gaussian_factor, same_class_factor
 from bigfs.embedding.responses import one_hot
-from bigfs.graph import Metric
+from bigfs.graph.edges import Metric
 from bigfs.lasso.losses import LeastSquares, Loss, SquaredHinge
 from bigfs.lasso.path import LassoPath, PathState, measure
 from bigfs.linalg.prox import row_norms

@@ -25,7 +25,7 @@ from scipy.optimize import Bounds, minimize
 from scipy.special import expit
 
 from bigfs import engine
-from bigfs.graph import Metric
+from bigfs.graph.edges import Metric
 from bigfs.matrix import Block, Matrix
 from bigfs.result import Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns

@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from bigfs.graph import Metric
 from bigfs.graph.class_neighbors import neighbors_by_class
+from bigfs.graph.edges import Metric
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns

@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from bigfs import GLSPFS, engine
 from bigfs.embedding import factors
+from bigfs.engine import NotEnoughMemory
 from bigfs.engine.budget import Shares
-from bigfs.engine.memory import NotEnoughMemory
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.hypergraph.smoothness import Smoothness, choose_weights
 from bigfs.linalg.ridge import SOLVERS
