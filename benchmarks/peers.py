@@ -21,8 +21,9 @@ import typer
 
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
-from flows.comparison.compare import Comparison, compare, run_method
+from flows.comparison.compare import compare, run_method
 from flows.comparison.report import picture
+from flows.comparison.request import Comparison
 from flows.comparison.standings import cost_rows, failure_lines, read_comparison, score_rows
 from flows.comparison.time_limit import TooLate
 from flows.options import Engine

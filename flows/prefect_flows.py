@@ -24,7 +24,7 @@ from bigfs.selectors.registry import METHODS
 from flows import artifacts, reuse, steps
 from flows import run as runs
 from flows.comparison import compare as comparison
-from flows.comparison.compare import Comparison
+from flows.comparison.request import Comparison
 from flows.job import DAY, Job, Request
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring
@@ -226,7 +226,7 @@ def evaluate(
 def compare(**given: Any) -> Any:
     """Compare methods on one corpus by their scores, costs and choices.
 
-    The parameters are the fields of `flows.comparison.compare.Comparison`, which says more. A
+    The parameters are the fields of `flows.comparison.request.Comparison`, which says more. A
     method that fails or takes longer than `timeout` is a row that says so.
 
     Returns

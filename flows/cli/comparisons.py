@@ -100,8 +100,9 @@ def compare(
             compare_as_flow(**given)
         else:
             from flows.comparison import compare as comparison
+            from flows.comparison.request import Comparison
 
-            asked = comparison.Comparison(**given)
+            asked = Comparison(**given)
             comparison.require_result(comparison.compare(asked)[1], asked)
     print_comparison(request.folder, as_json)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
 from flows.comparison.outcomes import Outcome, read_outcome, write_outcome
+from flows.comparison.request import Comparison
 from flows.evaluation import plan as evaluation
 from flows.evaluation import selection
 from flows.evaluation.choosing import Chosen, Sets, choose
@@ -39,49 +39,38 @@ HALF = 0.5  # share of the training samples in a subsample, as in stability sele
 class Bench:
     """What the methods of a comparison share: samples, splits, sizes, metrics and graphs."""
 
-    def __init__(
-        self,
-        store: str,
-        folder: Path,
-        methods: Sequence[str],
-        sizes: Sequence[int],
-        metrics: Sequence[str] = (),
-        *,
-        folds: int | None = None,
-        test_size: float | None = None,
-        subsamples: int = 0,
-        constraints: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        self.corpus, self.folder, self.sizes = storage.open(store), folder, tuple(sizes)
+    def __init__(self, request: Comparison) -> None:
+        self.corpus, self.folder = storage.open(str(request.store)), Path(request.folder)
+        self.sizes, self.subsamples = tuple(request.sizes), request.subsamples or 0
+        self.constraints = request.constraints or {}
+        variants = request.variants()
+        self.parameters = {name: given for name, given in variants.items() if given}
         d = self.corpus.X.shape[1]
-        if max(sizes) > d:
+        if self.sizes[-1] > d:
             raise ValueError(
                 f"sizes must be at most {d}, the number of features in {self.corpus.uri}; "
-                f"got {max(sizes)}"
+                f"got {self.sizes[-1]}"
             )
-        self.constraints = dict(constraints or {})
-        self.parameters = {name: dict(given) for name, given in (parameters or {}).items() if given}
-        for m in (min(sizes), max(sizes)):
+        for m in (self.sizes[0], self.sizes[-1]):
             selection.constraints_of(self.corpus.X, self.constraints).require(m, d)
-        evaluation.require_choices(
-            self.corpus, d, metrics=metrics, folds=folds, test_size=test_size
-        )
+        of_plan: dict[str, Any] = {
+            "metrics": request.metrics or (),
+            "folds": request.folds,
+            "test_size": request.test_size,
+        }
+        evaluation.require_choices(self.corpus, d, **of_plan)
         self.train = selection.training_part(self.corpus)
         heaviest = max(
-            (selection.get_method(_method_of(name)) for name in methods),
+            (selection.get_method(_method_of(name)) for name in variants),
             key=lambda method: evaluation.selection_work(self.train.X, method),
         )
-        plan = evaluation.make_plan(
-            self.corpus, self.train, heaviest, folds, metrics, test_size=test_size
-        )
+        plan = evaluation.make_plan(self.corpus, self.train, heaviest, **of_plan)
         if not plan.splits:
-            raise ValueError(f"nothing can be compared on {store}: {plan.measured['why']}")
+            raise ValueError(f"nothing can be compared on {request.store}: {plan.measured['why']}")
         self.splits, self.measured = plan.splits, plan.measured
         sizes_of = [(s.X_test.shape[0], s.X_train.shape[0]) for s in self.splits]
         self.test_ratio = float(np.mean([test / train for test, train in sizes_of]))
         self.metrics = tuple(plan.measured["metrics"])
-        self.subsamples = subsamples
         self.at_once = 1  # methods that run side by side now
         self.graph_seconds = 0.0  # of all graphs that this bench made or read
         self._graph_lock = threading.Lock()
@@ -244,7 +233,7 @@ class Bench:
         )
         if missing := sorted(set(self.constraints) - set(parameters)):
             raise ValueError(f"it takes no features to {' or to '.join(missing)}")
-        selector = selection.selector_for(self.corpus, method, max(self.sizes), parameters)
+        selector = selection.selector_for(self.corpus, method, self.sizes[-1], parameters)
         X, y = selection.usable(selector, method, copy(X), y)  # a copy counts its own passes
         if selection.get_method(method).graph and selector.forbid is None:
             of_graph = part, selector.n_neighbors, selector.metric

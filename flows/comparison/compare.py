@@ -7,26 +7,21 @@ small comparison.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Self
-
-from pydantic import AfterValidator, Field, model_validator
-from sklearn.model_selection import ParameterGrid
+from typing import Any
 
 from bigfs import engine as work
 from bigfs.coding.dictionary import NoSpams
 from bigfs.engine import ClusterLost
-from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.result import ALL
-from bigfs.selectors.registry import canonical_name
 from flows import steps
 from flows.comparison.bench import Bench
 from flows.comparison.outcomes import Outcome
 from flows.comparison.report import write_comparison
+from flows.comparison.request import Comparison
 from flows.comparison.side_by_side import run_side_by_side
 from flows.comparison.standings import (
     FORMAT,
@@ -39,7 +34,6 @@ from flows.comparison.standings import (
 from flows.comparison.time_limit import TooLate, time_limit
 from flows.evaluation import plan as evaluation
 from flows.evaluation import selection
-from flows.job import Request
 from flows.locks import exclusive
 from flows.options import Engine
 from flows.report.page import corpus_facts
@@ -53,125 +47,6 @@ from storage.runs.runs import RunError, write_csv
 
 # errors that a row tells; any other one ends the comparison
 REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError, NoSpams)
-Parameters = dict[str, dict[str, Any]]  # of each variant, by its name
-
-
-def _require_methods(methods: list[str]) -> list[str]:
-    for method in methods:
-        selection.get_method(method)
-    return list(dict.fromkeys(map(canonical_name, methods)))
-
-
-def _require_metrics(metrics: list[str] | None) -> list[str] | None:
-    if unknown := [name for name in metrics or [] if name not in METRIC_NAMES]:
-        raise ValueError(
-            f"unknown metric {unknown[0]!r}; the metrics are {', '.join(METRIC_NAMES)}"
-        )
-    return metrics
-
-
-def _require_constraints(constraints: dict[str, Any] | None) -> dict[str, Any] | None:
-    if unknown := sorted(set(constraints or {}) - set(selection.CONSTRAINTS)):
-        raise ValueError(f"constraints are keep and forbid; got {unknown[0]!r}")
-    return constraints
-
-
-class Comparison(Request):
-    """What is compared, and how it is scored.
-
-    Every method chooses each number of features on the same training samples, and a linear model on
-    them is scored on the same test samples. Without test samples the methods choose again inside
-    folds. `out` gets compare.json, compare.csv, compare.md and report.html. A method that cannot
-    learn from the corpus, does not fit in memory or takes longer than `timeout` is a row that says
-    so. A later call does again only what failed or what has changed.
-    """
-
-    order = "source methods sizes out metrics store settings engine overlap fresh"
-
-    methods: Annotated[
-        list[str],
-        Field(min_length=1, description="methods that `bigfs methods` lists"),
-        AfterValidator(_require_methods),
-    ]
-    sizes: Annotated[
-        list[Annotated[int, Field(ge=1)]],
-        Field(min_length=1, description="numbers of features on the curves"),
-        AfterValidator(lambda sizes: sorted(set(sizes))),
-    ]
-    grid: Annotated[
-        dict[str, dict[str, list[Any]]] | None,
-        Field(
-            description="values to try, by method and parameter: "
-            '{"sparge-lda": {"gamma": [0.5, 1, 2]}}'
-        ),
-    ] = None
-    metrics: Annotated[
-        list[str] | None,
-        Field(description="metrics, the first of which ranks the methods (default: by the target)"),
-        AfterValidator(_require_metrics),
-    ] = None
-    folds: Annotated[
-        int | None,
-        Field(
-            ge=2,
-            description="folds to score by, for corpora without test samples (default: 5, or a "
-            "held-out fifth where folds are too much work)",
-        ),
-    ] = None
-    test_size: Annotated[
-        float | None, Field(gt=0, lt=1, description="share of the samples to hold out instead")
-    ] = None
-    subsamples: Annotated[
-        int | None,
-        Field(
-            ge=2,
-            description="random halves of the training samples to choose from again, for the "
-            "stability",
-        ),
-    ] = None
-    at_once: Annotated[
-        int, Field(ge=1, description="methods that run side by side, as far as memory allows")
-    ] = 1
-    constraints: Annotated[
-        dict[str, Any] | None,
-        Field(
-            description="features to keep and to forbid in every choice, as lists of names or "
-            "indices"
-        ),
-        AfterValidator(_require_constraints),
-    ] = None
-
-    @model_validator(mode="after")
-    def _require_one_split(self) -> Self:
-        if self.folds is not None and self.test_size is not None:
-            raise ValueError("folds and test_size exclude one another: give one of them")
-        if unknown := sorted(set(map(canonical_name, self.grid or {})) - set(self.methods)):
-            raise ValueError(f"the grid names {unknown[0]}, which is not among the methods: add it")
-        return self
-
-    def with_out(self) -> Self:
-        """Return the comparison with its directory, which does not depend on the methods.
-
-        So a comparison with one method more finds the results of the others.
-        """
-        names = ("sizes", "metrics", "folds", "test_size", "subsamples", "constraints")
-        question = {name: getattr(self, name) for name in names}
-        return self.with_default_out(f"{source_name(self.source)}-comparison", question)
-
-    def variants(self) -> Parameters:
-        """Return the parameters of each method of the grid, by a name that says them."""
-        grid = {canonical_name(name): values for name, values in (self.grid or {}).items()}
-        return {
-            _variant(method, parameters): parameters
-            for method in self.methods
-            for parameters in ParameterGrid(grid.get(method, {}))
-        }
-
-
-def _variant(method: str, parameters: Mapping[str, Any]) -> str:
-    """Return the name of a method with these parameters. The method is its first word."""
-    values = (f"{name}={json.dumps(value)}" for name, value in parameters.items())
-    return " ".join([method, *values])
 
 
 def run_method(request: Comparison, bench: Bench, name: str) -> Outcome:
@@ -188,34 +63,23 @@ def compare(
 ) -> tuple[str, dict[str, str]]:
     """Stage the source, run the methods and write the files."""
     reads_store, request = is_store(request), prepare(request)
-    folder, variants = Path(request.folder), request.variants()
+    folder = Path(request.folder)
     with exclusive([request.folder], wait=request.waits), cluster(request.engine):
         began = time.perf_counter()
         if not reads_store:
             call(steps.stage, request)
-        bench = Bench(
-            str(request.store),
-            folder,
-            list(variants),
-            request.sizes,
-            request.metrics or (),
-            folds=request.folds,
-            test_size=request.test_size,
-            subsamples=request.subsamples or 0,
-            constraints=request.constraints,
-            parameters=variants,
-        )
+        bench = Bench(request)
         with atomic.explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         outcomes, failures, reused = run_methods(request, bench, call)
-        how = evaluation.describe(bench.measured, tuple(variants)) + bench.describe_constraints()
+        how = evaluation.describe(bench.measured, tuple(request.variants()))
         write_files(
             folder,
             {
                 "format": FORMAT,
                 "asked": request.corpus,
                 "corpus": facts_of(bench.corpus),
-                "evaluation": how,
+                "evaluation": how + bench.describe_constraints(),
                 "measured": bench.measured,
                 "constraints": bench.constraints,
                 **make_standings(bench, outcomes, failures),

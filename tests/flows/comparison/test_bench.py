@@ -19,6 +19,7 @@ from bigfs.selectors.registry import METHODS
 from flows.comparison import bench, standings
 from flows.comparison.bench import Bench
 from flows.comparison.outcomes import write_outcome
+from flows.comparison.request import Comparison
 from flows.evaluation import selection
 from storage.runs.runs import RunError
 from tests.helpers import stages
@@ -26,6 +27,11 @@ from tests.helpers.processes import write_corpus
 from tests.helpers.stores import write_svmlight
 
 SIZES = (3, 6, 12)
+
+
+def bench_of(store, folder, methods, sizes, metrics=(), **more):
+    given = {"methods": methods, "sizes": list(sizes), "metrics": list(metrics)}
+    return Bench(Comparison(source=store, store=store, out=str(folder), **given, **more))
 
 
 @pytest.fixture
@@ -39,7 +45,7 @@ def store(tmp_path, monkeypatch):
 
 @pytest.fixture
 def own(store, tmp_path):
-    return Bench(store, tmp_path / "out", ["anova"], SIZES)
+    return bench_of(store, tmp_path / "out", ["anova"], SIZES)
 
 
 @pytest.mark.slow
@@ -101,7 +107,7 @@ def test_a_result_is_kept_until_something_changes(own, store, tmp_path):
     }
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"results"}
     for sizes, metrics in (((3, 6), ()), (SIZES, ("macro_f1",))):
-        assert Bench(store, tmp_path / "out", ["anova"], sizes, metrics).find("anova") is None
+        assert bench_of(store, tmp_path / "out", ["anova"], sizes, metrics).find("anova") is None
     file = own.file("anova")
     file.write_bytes(file.read_bytes()[:-40])
     with pytest.raises(RunError, match=r"anova.npz is damaged .* delete it and repeat"):
@@ -125,7 +131,7 @@ def test_without_a_test_half_each_fold_chooses_again_and_graphs_are_shared(tmp_p
     monkeypatch.setattr(bench, "knn", counted)
     monkeypatch.setattr(selection, "usable", noted)
     methods = ["laplacian", "lsdf"]
-    own = Bench(store, tmp_path / "out", methods, [4])
+    own = bench_of(store, tmp_path / "out", methods, [4])
     assert own.measured["how"] == "nested folds"
     outcomes = [own.run(method) for method in methods]
     assert made == [(48, 5)] * 5
@@ -159,18 +165,18 @@ def test_without_a_test_half_each_fold_chooses_again_and_graphs_are_shared(tmp_p
 def test_folds_and_shares_are_those_asked_for(tmp_path, monkeypatch, given, how, tested):
     monkeypatch.chdir(tmp_path)
     store = stages.stage(str(write_svmlight(tmp_path / "c.svm", 60)))["store"]
-    own = Bench(store, tmp_path / "out", ["anova"], [4], **given)
+    own = bench_of(store, tmp_path / "out", ["anova"], [4], **given)
     assert own.measured["how"] == how
     assert [split.X_test.shape[0] for split in own.splits] == tested
     outcome = own.run("anova")
     assert outcome.split_scores.shape == (len(tested), 1)
     assert len(outcome.again) == len(tested)
-    assert Bench(store, tmp_path / "out", ["anova"], [4]).find("anova") is None
+    assert bench_of(store, tmp_path / "out", ["anova"], [4]).find("anova") is None
 
 
 def test_subsamples_measure_the_stability_where_there_are_no_folds(store, own, tmp_path):
     assert standings.cost_rows(standings.make_standings(own, [own.run("anova")], {}))[1][7] == "–"
-    asked = Bench(store, tmp_path / "out", ["anova"], SIZES, subsamples=3)
+    asked = bench_of(store, tmp_path / "out", ["anova"], SIZES, subsamples=3)
     assert asked.find("anova") is None
     outcome = asked.run("anova")
     table = standings.make_standings(asked, [outcome], {})
@@ -190,7 +196,7 @@ def test_subsamples_measure_the_stability_where_there_are_no_folds(store, own, t
 @pytest.mark.parametrize("given", [{"folds": 3}, {"test_size": 0.2}])
 def test_a_corpus_with_test_samples_is_not_split_again(store, tmp_path, given):
     with pytest.raises(ValueError, match="has test samples"):
-        Bench(store, tmp_path / "out", ["anova"], SIZES, **given)
+        bench_of(store, tmp_path / "out", ["anova"], SIZES, **given)
 
 
 def test_a_killed_method_goes_on(own, monkeypatch):
@@ -236,7 +242,7 @@ def test_label_sets_and_real_targets_are_tested_sample_by_sample(
     ]
     source = tmp_path / "c.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    own = Bench(stages.stage(str(source))["store"], tmp_path / "out", [method], [4])
+    own = bench_of(stages.stage(str(source))["store"], tmp_path / "out", [method], [4])
     outcome = own.run(method)
     assert own.metrics[0] == metric
     model = linear_model.fit(own.train.X.columns(np.sort(outcome.sets[4])).tocsr(), own.train.y)
@@ -258,7 +264,7 @@ def test_label_sets_and_real_targets_are_tested_sample_by_sample(
 )
 def test_what_does_not_suit_the_corpus_is_refused(store, tmp_path, sizes, metrics, said):
     with pytest.raises(ValueError, match=said):
-        Bench(store, tmp_path / "out", ["anova"], sizes, metrics)
+        bench_of(store, tmp_path / "out", ["anova"], sizes, metrics)
 
 
 @pytest.mark.parametrize("method", ["anova", "sparge-lda"])
@@ -266,7 +272,7 @@ def test_every_choice_holds_what_is_kept_and_nothing_that_is_forbidden(store, ow
     best = own.run("anova").sets[3]
     worst = int(np.setdiff1d(np.arange(60), own.run("anova").sets[12])[0])
     constraints = {"keep": [worst], "forbid": best[:2].tolist()}
-    bound = Bench(store, own.folder, [method], (3, 6), constraints=constraints, subsamples=2)
+    bound = bench_of(store, own.folder, [method], (3, 6), constraints=constraints, subsamples=2)
     assert bound.find(method) is None  # what was chosen without constraints
     outcome = bound.run(method)
     for sets in (outcome.sets, *outcome.again):
@@ -281,7 +287,7 @@ def test_every_choice_holds_what_is_kept_and_nothing_that_is_forbidden(store, ow
     with pytest.raises(ValueError, match="it takes no features to forbid or to keep"):
         bound.run("jgsc")
     with pytest.raises(ValueError, match="keep"):
-        Bench(store, own.folder, [method], (1, 6), constraints={"keep": [1, 2]})
+        bench_of(store, own.folder, [method], (1, 6), constraints={"keep": [1, 2]})
 
 
 def test_a_corpus_without_labels_cannot_be_compared_on(tmp_path, monkeypatch):
@@ -289,7 +295,7 @@ def test_a_corpus_without_labels_cannot_be_compared_on(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((30, 5)))
     store = storage.stage(tmp_path / "x.npy", "x.zarr")
     with pytest.raises(ValueError, match=r"nothing can be compared on .*: there are no labels"):
-        Bench(store, tmp_path / "out", ["variance"], [3])
+        bench_of(store, tmp_path / "out", ["variance"], [3])
 
 
 # --- standings ------------------------------------------------------------------------------------

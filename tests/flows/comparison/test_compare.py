@@ -15,8 +15,9 @@ from bigfs.engine import ClusterLost
 from flows import run as runs
 from flows.cli import comparisons
 from flows.comparison import bench
-from flows.comparison.compare import Comparison, compare, require_result
+from flows.comparison.compare import compare, require_result
 from flows.comparison.outcomes import read_outcome
+from flows.comparison.request import Comparison
 from flows.comparison.standings import require_folder
 from flows.options import Engine, Staging
 from flows.reuse import digest

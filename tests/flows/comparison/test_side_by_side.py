@@ -8,7 +8,8 @@ import pytest
 from bigfs import engine
 from flows.comparison import bench, standings
 from flows.comparison.bench import Bench
-from flows.comparison.compare import Comparison, run_method, run_methods
+from flows.comparison.compare import run_method, run_methods
+from flows.comparison.request import Comparison
 from flows.comparison.side_by_side import run_side_by_side
 from tests.helpers import stages
 from tests.helpers.processes import write_corpus
@@ -25,9 +26,11 @@ def store(tmp_path_factory):
 
 
 def choose_all(store, folder, at_once):
-    own = Bench(store, folder, METHODS, [4, 12])
+    request = Comparison(
+        source=store, store=store, out=str(folder), methods=METHODS, sizes=[4, 12], at_once=at_once
+    )
+    own = Bench(request)
     folder.mkdir()
-    request = Comparison(source=store, methods=METHODS, sizes=[4, 12], at_once=at_once)
     return own, *run_methods(request, own)
 
 
@@ -79,9 +82,10 @@ def test_a_method_that_does_not_fit_beside_another_runs_after_it(store, tmp_path
         return run_method(request, own, method)
 
     with engine.limit_memory(100 * MIB):
-        own = Bench(store, tmp_path / "out", METHODS[:2], [4])
+        given = {"methods": METHODS[:2], "sizes": [4], "at_once": 2}
+        request = Comparison(source=store, store=store, out=str(tmp_path / "out"), **given)
+        own = Bench(request)
         (tmp_path / "out").mkdir()
-        request = Comparison(source=store, methods=METHODS[:2], sizes=[4], at_once=2)
         outcomes, failures, _ = run_methods(request, own, run)
     assert not failures
     assert reasons == ["laplacian needs 60.00 MiB, and 60.00 MiB of 100.00 MiB are in use"]
