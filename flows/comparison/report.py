@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from bigfs import plot
 from bigfs.evaluation.metrics import METRIC_NAMES
 from flows.comparison.standings import cost_rows, explanation, failure_lines, score_rows
-from flows.report.page import STYLE, readable_bytes, readable_seconds, svg_of
+from flows.report.page import STYLE, render, svg_of
 
 # width, height (in inches) and share of the width for the labels
 DESKTOP, PHONE = (9.6, 5.2, 0.25), (4.6, 5.6, 0.38)
@@ -20,15 +19,9 @@ DESKTOP, PHONE = (9.6, 5.2, 0.25), (4.6, 5.6, 0.38)
 
 def write_comparison(file: Path, comparison: dict[str, Any]) -> None:
     """Write the report of a comparison."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"bytes": readable_bytes, "seconds": readable_seconds}
     finished = [row for row in comparison["rows"] if not row["error"]]
-    page = environment.get_template("comparison.html.j2").render(
+    page = render(
+        "comparison.html.j2",
         about=comparison,
         facts=comparison["corpus"],
         metric=METRIC_NAMES[comparison["metrics"][0]],

@@ -53,16 +53,10 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
     """Render `report.html` into the run's directory; `facts` describe the corpus (see
     `corpus_facts`).
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"bytes": readable_bytes, "seconds": readable_seconds}
     about = run.metadata
     terms, svgs = run.read_table("selected.csv"), pictures(about)
-    page = environment.get_template("report.html.j2").render(
+    page = render(
+        "report.html.j2",
         about=about,
         facts=facts,
         method=about["parameters"]["method"],
@@ -86,6 +80,18 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         ),
     )
     return run.write_text("report.html", page)
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page of a template of this folder."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"bytes": readable_bytes, "seconds": readable_seconds}
+    return environment.get_template(template).render(**values)
 
 
 def pictures(about: dict[str, Any]) -> dict[str, str | None]:

@@ -102,7 +102,7 @@ def test_report_svg_colors_follow_the_theme():
         for m in (5, 10)
     ]
     about = {"parameters": {"method": "fisher"}, "curves": curves, "history": history}
-    template = Path(report.__file__).with_name("report.html.j2").read_text()
+    template = Path(report.__file__).with_name("page.html.j2").read_text()
     light, dark = template.split("prefers-color-scheme: dark", 1)
     for svg in report.pictures(about).values():
         colors = set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg)) - {"none"}
