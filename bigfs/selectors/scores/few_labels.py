@@ -25,13 +25,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval
 
-<<<<<<< HEAD
-from bigfs.graph import Weights
-from bigfs.linalg.rounding import unless_rounding
-=======
 from bigfs.graph.affinities import Weights
-from bigfs.linalg.rounding import near_zero, unless_rounding
->>>>>>> 23b5408 (Shorten the longest chain of imports from 27 files to 17)
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, map_all_columns

@@ -31,13 +31,9 @@ from scipy.sparse.linalg import cg
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
-<<<<<<< HEAD
 from bigfs.embedding.responses import one_hot
-from bigfs.graph import Weights
-from bigfs.linalg.rounding import unless_rounding
-=======
 from bigfs.graph.affinities import Weights
->>>>>>> 23b5408 (Shorten the longest chain of imports from 27 files to 17)
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Record, Result, Status, iterate
 from bigfs.selectors.base.estimator import Cost
