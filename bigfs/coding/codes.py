@@ -28,14 +28,11 @@ import scipy.sparse as sp
 
 from bigfs.linalg.shifted_cg import solve_shifted
 from bigfs.matrix import Matrix
-from bigfs.result import Result, iterate
+from bigfs.result import Record
 from bigfs.types import FloatArray
 
 SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
 SYLVESTER_TOL = 1e-9  # relative residual of each solve
-
-
-# --- problem ------------------------------------------------------------------------------------
 
 
 class LossTerms(NamedTuple):
@@ -85,23 +82,6 @@ def row_dots(A: FloatArray, B: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("jm,jm->j", A, B))
 
 
-class CodingProblem(NamedTuple):
-    """The loss, the graph and the penalties."""
-
-    loss: SquaredLoss | L21Loss
-    L: sp.csr_array  # n × n
-    alpha: float
-    lam: float
-    epsilon: float
-
-    def norms(self, S: FloatArray) -> FloatArray:
-        """Return √(‖s_i‖² + ε) of each atom."""
-        return np.sqrt(np.einsum("nm,nm->m", S, S) + self.epsilon)
-
-
-# --- step ---------------------------------------------------------------------------------------
-
-
 class CodingState(NamedTuple):
     """Codes, and the terms of the loss and the weights that belong to them."""
 
@@ -129,56 +109,37 @@ def solve_sylvester(
     return S, float(np.linalg.norm(S @ H + alpha * (L @ S) - R) / np.linalg.norm(R))
 
 
-def irls_step(problem: CodingProblem, state: CodingState) -> CodingState:
-    """Solve one Sylvester equation, then take the weights that belong to its solution."""
-    weighted_H = state.H + np.diag(problem.lam * state.c)
-    S, residual = solve_sylvester(weighted_H, problem.L, problem.alpha, state.R, state.S)
-    terms, norms, LS = problem.loss.terms(S), problem.norms(S), problem.L @ S
-    c = 0.5 / norms
-    objective = (
-        terms.value + problem.alpha * float(np.vdot(S, LS)) + problem.lam * float(norms.sum())
-    )
-    gradient = S @ terms.H + problem.alpha * LS + problem.lam * c * S - terms.R
-    violation = float(np.linalg.norm(gradient) / np.linalg.norm(terms.R))
-    return CodingState(S, c, terms.H, terms.R, terms.d, objective, violation, residual)
+class JointCoding:
+    """The problem and the step, from c = 1 and the terms of the loss at S = 0."""
 
+    def __init__(
+        self, loss: SquaredLoss | L21Loss, L: sp.csr_array, alpha: float, lam: float
+    ) -> None:
+        self.loss, self.L, self.alpha, self.lam = loss, L, alpha, lam
+        H, self.R, d, _ = loss.terms(None)
+        n, m = self.R.shape
+        typical_H = max(np.trace(H) / m, np.finfo(float).tiny)
+        typical_row = float(np.linalg.norm(self.R) / np.sqrt(m) / typical_H)
+        self.epsilon = (SMOOTHING * typical_row) ** 2
+        self.start = CodingState(np.zeros((n, m)), np.ones(m), H, self.R, d, np.inf, np.inf, np.inf)
 
-def require_codes(R: FloatArray) -> None:
-    """Refuse XB = 0, where every code is zero."""
-    if not R.any():
-        raise ValueError(
-            "no sample shares a feature with the atoms, so every code is "
-            "zero: check X and the dictionary"
-        )
+    def step(self, state: CodingState) -> CodingState:
+        """Solve one Sylvester equation, then take the weights that belong to its solution."""
+        weighted_H = state.H + np.diag(self.lam * state.c)
+        S, residual = solve_sylvester(weighted_H, self.L, self.alpha, state.R, state.S)
+        terms, LS = self.loss.terms(S), self.L @ S
+        norms = np.sqrt(np.einsum("nm,nm->m", S, S) + self.epsilon)  # √(‖s_i‖² + ε)
+        c = 0.5 / norms
+        smoothness = self.alpha * float(np.vdot(S, LS))
+        objective = terms.value + smoothness + self.lam * float(norms.sum())
+        gradient = S @ terms.H + self.alpha * LS + self.lam * c * S - terms.R
+        violation = float(np.linalg.norm(gradient) / np.linalg.norm(terms.R))
+        return CodingState(S, c, terms.H, terms.R, terms.d, objective, violation, residual)
 
-
-def fit_codes(
-    loss: SquaredLoss | L21Loss,
-    L: sp.csr_array,
-    alpha: float,
-    lam: float,
-    tol: float,
-    max_iter: int,
-    name: str,
-) -> Result[CodingState]:
-    """Code every sample, from c = 1 and the terms of the loss at S = 0."""
-    at_zero = loss.terms(None)
-    n, m = at_zero.R.shape
-    require_codes(at_zero.R)
-    typical_H = max(np.trace(at_zero.H) / m, np.finfo(float).tiny)
-    typical_row = float(np.linalg.norm(at_zero.R) / np.sqrt(m) / typical_H)
-    problem = CodingProblem(loss, L, alpha, lam, (SMOOTHING * typical_row) ** 2)
-    start = CodingState(
-        np.zeros((n, m)), np.ones(m), at_zero.H, at_zero.R, at_zero.d, np.inf, np.inf, np.inf
-    )
-    return iterate(
-        lambda state: irls_step(problem, state),
-        start,
-        measure=lambda state: {
-            name: getattr(state, name) for name in ("objective", "violation", "sylvester")
-        },
-        stop="violation",
-        tol=tol,
-        max_iter=max_iter,
-        name=name,
-    )
+    def measure(self, state: CodingState) -> Record:
+        """Return the record of a state in the history."""
+        return {
+            "objective": state.objective,
+            "violation": state.violation,
+            "sylvester": state.sylvester,
+        }

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.result import NotConverged, Result, Status, iterate
+from bigfs.result import NotConverged, Record, Status
 from bigfs.types import FloatArray
 
 INNER_STEPS = 10  # proximal steps per step of the loop
@@ -52,11 +52,8 @@ class SparseCoding:
         largest = 2 * float(L.diagonal().max(initial=0.0))  # Gershgorin
         self.ell = 2 * (float(np.linalg.eigvalsh(H)[-1]) + alpha * largest)
         self.size = 2 * max(float(np.linalg.norm(R)), np.finfo(float).tiny)
-
-    def start(self) -> SparseCodingState:
-        """Return the state at S = 0."""
-        S = np.zeros_like(self.R)
-        return SparseCodingState(S, S, 1.0, self.total, np.inf)
+        zeros = np.zeros_like(R)
+        self.start = SparseCodingState(zeros, zeros, 1.0, total, np.inf)
 
     def half_gradient(self, S: FloatArray) -> FloatArray:
         """Return SH + αLS − R."""
@@ -89,24 +86,13 @@ class SparseCoding:
         residual = np.linalg.norm(S - self.proximal_step(S, G))
         return SparseCodingState(S, Z, momentum, objective, self.ell * float(residual) / self.size)
 
-
-def fit_sparse_codes(
-    problem: SparseCoding, tol: float, max_iter: int, name: str
-) -> Result[SparseCodingState]:
-    """Code every sample, from S = 0."""
-    return iterate(
-        problem.step,
-        problem.start(),
-        measure=lambda state: {
+    def measure(self, state: SparseCodingState) -> Record:
+        """Return the record of a state in the history."""
+        return {
             "objective": state.objective,
             "violation": state.violation,
             "codes": float(np.count_nonzero(state.S)),
-        },
-        stop="violation",
-        tol=tol,
-        max_iter=max_iter,
-        name=name,
-    )
+        }
 
 
 def lasso_codes(H: FloatArray, R: FloatArray, lam: float, tol: float, max_iter: int) -> FloatArray:

@@ -24,12 +24,12 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bigfs import engine
-from bigfs.coding.codes import CodingState, L21Loss, SquaredLoss, fit_codes, require_codes, row_dots
+from bigfs.coding.codes import CodingState, JointCoding, L21Loss, SquaredLoss, row_dots
 from bigfs.coding.dictionary import default_atoms, learn_atoms
-from bigfs.coding.sparse_codes import INNER_STEPS, SparseCoding, fit_sparse_codes, lasso_codes
+from bigfs.coding.sparse_codes import INNER_STEPS, SparseCoding, lasso_codes
 from bigfs.graph import Metric, Weights, affinity, laplacian
 from bigfs.matrix import Matrix
-from bigfs.result import Result
+from bigfs.result import Result, iterate
 from bigfs.selectors.base.estimator import Cost, MatrixInput
 from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
 from bigfs.selectors.base.sample_graph import neighbors_of
@@ -156,7 +156,22 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
             8 * m * (SAMPLE_COPIES * n + FEATURE_COPIES * d),
             f"the codes of {n} samples on {m} atoms over {d} features",
         )
-        self.result_ = self._code(X, B, self._laplacian(X))
+        neighbors = neighbors_of(X, self.n_neighbors, self.metric)
+        problem = self._problem(X, B, laplacian(affinity(neighbors, self.weights)))
+        if not problem.R.any():
+            raise ValueError(
+                "no sample shares a feature with the atoms, so every code is "
+                "zero: check X and the dictionary"
+            )
+        self.result_ = iterate(
+            problem.step,
+            problem.start,
+            measure=problem.measure,
+            stop="violation",
+            tol=self.tol,
+            max_iter=self.max_iter,
+            name=type(self).__name__,
+        )
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)
         self.components_ = B.T
@@ -192,13 +207,9 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         self.dictionary_result_ = Result(learned.value.D, learned.status, learned.history)
         return learned.value.D
 
-    def _laplacian(self, X: Matrix) -> sp.csr_array:
-        return laplacian(affinity(neighbors_of(X, self.n_neighbors, self.metric), self.weights))
-
-    def _code(self, X: Matrix, B: FloatArray, L: sp.csr_array) -> Result[Any]:
-        """Code every sample. The value of the result has the codes S (n × m)."""
-        limits = self.tol, self.max_iter, type(self).__name__
-        return fit_codes(self._loss(X, B), L, float(self.alpha), float(self.lam), *limits)
+    def _problem(self, X: Matrix, B: FloatArray, L: sp.csr_array) -> Any:
+        """Return the problem of the codes S (n × m)."""
+        return JointCoding(self._loss(X, B), L, float(self.alpha), float(self.lam))
 
     def _atom_scores(self, S: FloatArray) -> FloatArray:
         """Return the score of each atom."""
@@ -407,12 +418,9 @@ class GSC(JGSC):
 
     lam: float = 0.1
 
-    def _code(self, X: Matrix, B: FloatArray, L: sp.csr_array) -> Result[Any]:
-        R = np.asarray(X @ B)
-        require_codes(R)
-        total = float(X.stats.sums_of_squares.sum())
-        problem = SparseCoding(B.T @ B, R, total, L, float(self.alpha), float(self.lam))
-        return fit_sparse_codes(problem, self.tol, self.max_iter, "GSC")
+    def _problem(self, X: Matrix, B: FloatArray, L: sp.csr_array) -> Any:
+        R, total = np.asarray(X @ B), float(X.stats.sums_of_squares.sum())
+        return SparseCoding(B.T @ B, R, total, L, float(self.alpha), float(self.lam))
 
     def _atom_scores(self, S: FloatArray) -> FloatArray:
         return np.asarray(np.abs(S).max(axis=0))

@@ -72,7 +72,7 @@ def dense_irls(X, B, L, alpha, lam, steps, robust, epsilon, epsilon_loss):
 
 
 def smoothing(X, B, robust):
-    """ε and ε', as `fit_codes` and `L21Loss` set them."""
+    """ε and ε', as `JointCoding` and `L21Loss` set them."""
     matrix = Matrix.from_array(X)
     first = (L21Loss if robust else SquaredLoss)(matrix, B).terms(None)
     typical = np.linalg.norm(first.R) / np.sqrt(B.shape[1]) / (np.trace(first.H) / B.shape[1])
