@@ -119,7 +119,7 @@ def fetch(name: str) -> list[Path]:
     """Return the files of a corpus in the order of its entry, and download those that are missing."""
     if name not in ENTRIES:
         raise SourceError(f"unknown corpus {name!r}; the corpora are {', '.join(ENTRIES)}")
-    from storage.downloads import downloader  # which takes half a second to import
+    from storage.downloads import downloader  # which imports requests
 
     folder = downloader.data_folder() / name
     return [downloader.get(file, folder) for file in ENTRIES[name].files]

@@ -44,15 +44,9 @@ def split_options(source: str) -> tuple[str, str]:
     return (url, options) if "=" in options and url else (source, "")
 
 
-def require_there(url: str) -> None:
-    """Refuse a URL behind which there is nothing. Only its version is asked for."""
-    require_no_secret(url)
-    _version_of(url)
-
-
 def fetch(url: str) -> Path:
     """Return the copy of a file or folder behind a URL, and make it if it is not there."""
-    from storage.downloads import downloader  # which takes half a second to import
+    from storage.downloads import downloader  # which imports requests
 
     require_no_secret(url)
     if url.startswith(WEB):
@@ -91,8 +85,6 @@ def _version_of(url: str) -> tuple[Any, str, bool, Any]:
 
     protocol = url.partition("://")[0]
     try:
-        if url.startswith(WEB):
-            return None, url, False, downloader.version_of(url)
         fs, path = fsspec.url_to_fs(url)
         is_folder = fs.isdir(path)
         return fs, path, is_folder, _version(fs, path, is_folder)

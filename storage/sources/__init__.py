@@ -92,15 +92,6 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     return _construct(kind, str(source), options)
 
 
-def require_source(source: str | Path, *, format: str | None = None, **options: Any) -> None:
-    """Refuse a source that is not there, or that `find` would refuse, without downloading it."""
-    name = str(source)
-    if remote.is_remote(name):
-        remote.require_there(remote.split_options(name)[0])
-    elif name.partition("?")[0] not in catalog.ENTRIES or Path(name.partition("?")[0]).exists():
-        find(name, format=format, **options)
-
-
 def _parse_options(query: str) -> dict[str, Any]:
     return dict(parse_qsl(query, keep_blank_values=True))
 

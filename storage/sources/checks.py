@@ -28,11 +28,6 @@ def fits_float32(values: AnyArray) -> BoolArray:
     return np.isfinite(rounded) & ((rounded != 0) | (values == 0))
 
 
-def value_fits_float32(value: float) -> bool:
-    """Return whether a number fits in float32, as `fits_float32` does for an array."""
-    return bool(fits_float32(np.array([value]))[0])
-
-
 def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array:
     """Return X, or refuse a stored value that does not fit in float32 by the place of its row."""
     wrong = np.flatnonzero(~fits_float32(X.data))

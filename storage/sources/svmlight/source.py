@@ -91,7 +91,7 @@ class Svmlight(PlainFile, MatrixSource):
             raise SourceError(self._error_message(code, start, raw, where))
         for entry, begin in unsure:  # too close to the middle between two float32 numbers
             value = float(_number_at(raw, begin))
-            if not checks.value_fits_float32(value):
+            if not checks.fits_float32(np.array([value])).all():
                 raise SourceError(self._error_message(5, start, raw, begin))
             values[entry] = value
         numbers = {

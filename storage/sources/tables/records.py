@@ -205,8 +205,13 @@ class EntryRecords(MatrixRecords):
             for column, value in row.items():
                 if not (column.isascii() and column.isdigit() and len(column) < 19):
                     raise SourceError(f"{place}: {column!r} is not a column number (from 0)")
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    raise SourceError(
+                        f"{place}: the value of column {column} is {shorten(value)}, not a finite "
+                        f"number"
+                    )
                 columns.append(checks.require_index(int(column), place, self.n_features))
-                values.append(_value(value, column, place))
+                values.append(float(value) if abs(value) <= sys.float_info.max else np.inf)
             if len(set(columns[indptr[-1] :])) < len(row):
                 raise SourceError(f"{place}: two names mean the same column, such as '1' and '01'")
             indptr.append(len(columns))
@@ -215,16 +220,7 @@ class EntryRecords(MatrixRecords):
             (values, np.array(columns, dtype=np.int32), indptr), shape=(batch.length, width)
         )
         X.sort_indices()
-        return X
-
-
-def _value(value: Any, column: str, place: object) -> float:
-    what = f"{place}: the value of column {column} is {shorten(value)}"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SourceError(f"{what}, not a finite number")
-    if not abs(value) <= sys.float_info.max or not checks.value_fits_float32(float(value)):
-        raise SourceError(f"{what}: {checks.MUST_FIT}")
-    return float(value)
+        return checks.require_values(X, lambda row: str(batch.place(row)))
 
 
 def _without_surrogates(text: str) -> str:

@@ -298,17 +298,6 @@ def test_options_follow_a_url_after_a_mark(site, tmp_path):
         sources.find(f"{site.url}/some/posts.csv#text=body&label=kin")
 
 
-def test_a_source_that_is_missing_is_known_without_a_download(site, tmp_path):
-    site.files["/some/rows.svm"] = (TRAIN, '"1"')
-    (tmp_path / "rows.svm").write_bytes(TRAIN)
-    for there in (f"{site.url}/some/rows.svm", "rcv1", "synthetic:newswire", tmp_path / "rows.svm"):
-        sources.require_source(there)
-    assert site.requests == []
-    for missing in (f"{site.url}/none.svm", "corpsu", "synthetic:none", tmp_path / "none.svm"):
-        with pytest.raises(SourceError):
-            sources.require_source(missing)
-
-
 def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
     rows = gzip.compress(b"2286 1:0.5 3:2\n2287 2:1\n2288 3:4\n")
     topics = gzip.compress(b"E11 2286 1\nECAT 2286 1\nM11 2287 1\nECAT 2288 1\n")

@@ -102,7 +102,7 @@ FORMATS += ["csr-h5ad", "csc-h5ad", "dense-h5ad", "csr-zarr", "dense-zarr"]
 @pytest.mark.parametrize("value", [1e300, -1e300, 1e-300, -1e-60])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_value_beyond_float32_is_refused_by_place(tmp_path, kind, value):
-    place = {"svm": "line 2", "jsonl": "line 2: the value of column 1"}.get(
+    place = {"svm": "line 2", "jsonl": r"line 2, column 1 \(from 0\)"}.get(
         kind, r"row 1, column 1 \(from 0\)"
     )
     refused(

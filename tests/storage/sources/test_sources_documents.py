@@ -202,20 +202,26 @@ def test_bad_documents_in_json(tmp_path, line, message):
     refused(path, message, tmp_path, size=5)
 
 
+BEYOND = r"line 2, column 1 \(from 0\) is inf: values must be finite and fit in float32"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ('{"features": {"-1": 1}}', r"'-1' is not a column number \(from 0\)"),
         ('{"features": {"a": 1}}', "'a' is not a column number"),
         ('{"features": {"1": "2"}}', "the value of column 1 is '2', not a finite number"),
-        ('{"features": {"1": 1e999}}', "the value of column 1 is inf"),
+        (
+            '{"features": {"1": 1e999}}',
+            BEYOND,
+        ),
         ('{"features": {"1": null}}', "the value of column 1 is None"),
         ('{"features": {"1": true}}', "the value of column 1 is True"),
         ('{"features": [1]}', "features is list, but must be {column: value}"),
         ('{"features": {"99": 1}}', r"column 99 \(from 0\) lies outside 50 columns"),
         (
             '{"features": {"1": 1' + "0" * 400 + "}}",
-            "the value of column 1 is 10+…: values must be finite and fit in float32",
+            BEYOND,
         ),
     ],
 )
