@@ -412,7 +412,7 @@ class Matrix:
     # --- products -----------------------------------------------------------------------------
 
     def __matmul__(self, W: AnyArray) -> AnyArray:
-        """X @ W, dense n × r, for a dense d × r (or d) `W`. One pass."""
+        """X @ W, dense n × r, for a d × r (or d) `W`. One pass."""
         W = _require_length(W, self.shape[1], "columns")
         if self.row_tiles:
             return np.concatenate(self.map(tiles.times, 0, W))
@@ -591,9 +591,9 @@ class Matrix:
 
 
 def _require_length(factor: Any, length: int, noun: str) -> AnyArray:
-    """Return the factor of a product as an array, or refuse one of another length."""
-    factor = np.asarray(factor)
-    if len(factor) != length:
+    """Return the factor of a product as an array, or as csr, or refuse one of another length."""
+    factor = sp.csr_array(factor) if sp.issparse(factor) else np.asarray(factor)
+    if factor.shape[:1] != (length,):
         raise ValueError(
             f"X has {length} {noun}, so the factor needs as many rows; got shape {factor.shape}"
         )
@@ -607,7 +607,7 @@ class Transposed:
     X: Matrix
 
     def __matmul__(self, V: AnyArray | ColumnStrips) -> AnyArray:
-        """Xᵀ @ V, dense d × r, for a dense n × r (or n) `V`, or for its strips."""
+        """Xᵀ @ V, dense d × r, for an n × r (or n) `V`, or for its strips."""
         X = self.X
         if isinstance(V, ColumnStrips):
             return self._times_strips(V)

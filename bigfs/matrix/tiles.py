@@ -140,14 +140,15 @@ class OnBlock:
 # --- functions of a block ---------------------------------------------------------------------
 
 
-def times(block: Block, start: int, stop: int, W: AnyArray) -> AnyArray:
-    """block @ W."""
-    return np.asarray(block @ W)
+def times(block: Block, start: int, stop: int, W: Any) -> AnyArray:
+    """block @ W, dense."""
+    product: Any = block @ W
+    return np.asarray(product.toarray() if sp.issparse(product) else product)
 
 
-def transposed_times(block: Block, start: int, stop: int, V: AnyArray) -> AnyArray:
-    """blockᵀ @ V."""
-    return np.asarray(block.T @ V)
+def transposed_times(block: Block, start: int, stop: int, V: Any) -> AnyArray:
+    """blockᵀ @ V, dense."""
+    return times(block.T, start, stop, V)
 
 
 def take_columns(block: Block, start: int, stop: int, index: AnyArray) -> Block:

@@ -78,7 +78,7 @@ class JHLSRProblem(RowSparseProblem):
         height = max(T.shape[0], len(smoothness.hypergraph.members.sizes))
         self.width = strip_width(height, T.shape[1])
         # d × r, by strips of columns of the same width
-        self.XtT = ColumnStrips.of(transposed_times(X, T), self.width)
+        self.XtT = ColumnStrips.of(np.asarray(X.T @ T, dtype=np.float64), self.width)
         self.mu, self.lam, self.gamma = weights
         self.learn_w, self.fit_intercept = learn_w, fit_intercept
         self.T_sums = np.asarray(T.sum(axis=0)).ravel()  # (r,)
@@ -275,18 +275,3 @@ class JHLSRProblem(RowSparseProblem):
                 XtV = np.asarray(self.X.T @ P)
         norms = np.where(state.theta > 0, row_norms(state.S), 0.0)
         return inactive_scores(norms, self.pulls(XtV))
-
-
-def transposed_times(X: Matrix, T: Any) -> FloatArray:
-    """Return XᵀT (d × r) for a dense or a sparse T (n × r). One pass."""
-    if not sp.issparse(T):
-        return np.asarray(X.T @ T)
-    T = sp.csr_array(T)
-    if X.column_tiles:
-        return np.concatenate(X.map(_transposed_times, 1, T))
-    return np.asarray(X.sum(_transposed_times, 0, split=[T]))
-
-
-def _transposed_times(block: Any, start: int, stop: int, T: sp.csr_array) -> FloatArray:
-    product = block.T @ T
-    return np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)

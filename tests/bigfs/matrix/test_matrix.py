@@ -48,6 +48,12 @@ def test_products_equal_the_dense_ones_in_one_pass_each(X, rng):
     assert X.passes == 4
 
 
+def test_products_with_sparse_factors_are_dense(X, rng):
+    W, V = (sp.random_array((size, 3), density=0.3, rng=rng) for size in (23, 60))
+    np.testing.assert_allclose(X @ W, S @ W.toarray(), atol=1e-12)
+    np.testing.assert_allclose(X.T @ V, S.T @ V.toarray(), atol=1e-12)
+
+
 def test_dot_test(X, rng):
     w, v = rng.normal(size=23), rng.normal(size=60)
     assert (X @ w) @ v == pytest.approx(w @ (X.T @ v), rel=1e-12)
