@@ -35,7 +35,7 @@ def require_readable(X: Any) -> None:
     kind = type(X)
     room = kind.__module__.partition(".")[0]
     advice = UNREAD.get((room, "")) or UNREAD.get((room, kind.__name__))
-    if advice is None and _is_lazy_xarray(X):
+    if advice is None and room.startswith("xarray") and getattr(X, "chunks", None):
         advice = "give X.data, or"
     if advice:
         raise TypeError(
@@ -43,10 +43,6 @@ def require_readable(X: Any) -> None:
             f"{kind.__name__}, which would be loaded whole: {advice} stage its file with "
             "storage.stage(path, store) and give storage.open(store).X"
         )
-
-
-def _is_lazy_xarray(X: Any) -> bool:
-    return type(X).__module__.startswith("xarray") and bool(getattr(X, "chunks", None))
 
 
 def canonical(X: Any) -> Any:

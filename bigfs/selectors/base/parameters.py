@@ -370,9 +370,7 @@ n_components : int or None, default=
     apart. Class labels and targets fix the width of "lda", "cca" and "hsl".
 n_neighbors : int, default=
     Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
-metric : {"cosine", "euclidean"}, default=
-    Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
-    "euclidean".
+%(weighted_metric)s
 graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=
     Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
 weighting : {"uniform", "degree"}, default=

@@ -170,22 +170,16 @@ class _Columns:
         """Return which of the stale features to update, gathered, or None for a pass over all."""
         missing = stale[self.position[stale] < 0]
         # in the first round nothing is known that could leave features out
-        if batch > BATCH and self.nnz[missing].sum() > LARGE_SHARE * self.nnz.sum():
-            if not self._fit_in_memory(missing):
-                return None
-            self._gather(missing)
+        is_late = batch > BATCH and self.nnz[missing].sum() > LARGE_SHARE * self.nnz.sum()
+        if is_late and not self._gather(missing):
+            return None
         first = _best(stale, score, batch)
         missing = first[self.position[first] < 0]
-        if len(missing):
-            ahead = np.flatnonzero((self.position < 0) & (score > -np.inf))
-            ahead = np.union1d(missing, _best(ahead, score, max(AHEAD, self.count)))
-            if self._fit_in_memory(ahead):
-                self._gather(ahead)
-            elif self._fit_in_memory(missing):
-                self._gather(missing)
-            else:
-                return None
-        return first
+        if not len(missing):
+            return first
+        ahead = np.flatnonzero((self.position < 0) & (score > -np.inf))
+        ahead = np.union1d(missing, _best(ahead, score, max(AHEAD, self.count)))
+        return first if self._gather(ahead) or self._gather(missing) else None
 
     def lines(self, selected: IntArray, first: int, stop: int) -> AnyArray:
         """Return the chosen features [first, stop) as lines. They are of one part."""
@@ -214,15 +208,16 @@ class _Columns:
         parts = map_all_columns(self.X, _terms_of_block, self.pairs, lines, label="redundancy")
         return np.concatenate(parts)
 
-    def _fit_in_memory(self, index: IntArray) -> bool:
+    def _gather(self, index: IntArray) -> bool:
+        """Gather these columns. False, where they do not fit in memory."""
         entries = int(self.nnz[index].sum()) + (self.Z.nnz if self.count else 0)
-        return entries * BYTES_PER_ENTRY <= MEMORY_SHARE * engine.memory_limit()
-
-    def _gather(self, index: IntArray) -> None:
+        if entries * BYTES_PER_ENTRY > MEMORY_SHARE * engine.memory_limit():
+            return False
         self.position[index] = self.count + np.arange(len(index))
         self.count += len(index)
         Z = self._read(index)
         self.Z = Z if self.Z is None else sp.csc_array(sp.hstack([self.Z, Z], format="csc"))
+        return True
 
     def _read(self, index: IntArray) -> sp.csc_array:
         return self.pairs.prepare(self.X.columns(index))
