@@ -53,8 +53,8 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.scores.trace_ratio import TraceRatio as TraceRatio
     from bigfs.selectors.sparge.cross_validation import SparGECV as SparGECV
     from bigfs.selectors.sparge.sparge import SparGE as SparGE
-    from bigfs.selectors.svm.svm import L2SVM as L2SVM
-    from bigfs.selectors.svm.svm import SVMRFE as SVMRFE
+    from bigfs.selectors.svm.elimination import SVMRFE as SVMRFE
+    from bigfs.selectors.svm.l2svm import L2SVM as L2SVM
 else:
     __all__ = NAMES
 

@@ -123,7 +123,7 @@ METHODS: dict[str, Method] = {
     "smr": Method(
         "images.smr:SMR", "sparse matrix regression of M × N samples (GBR if k = 1)", **JOINT
     ),
-    "l2-svm": Method("svm.svm:L2SVM", "weights of a linear SVM with the squared hinge loss"),
+    "l2-svm": Method("svm.l2svm:L2SVM", "weights of a linear SVM with the squared hinge loss"),
     "l1-svm": Method(
         "penalty_path.sparse_regression:L1SVM",
         "weights of a sparse linear SVM with the squared hinge loss",
@@ -133,7 +133,7 @@ METHODS: dict[str, Method] = {
         "weights of a row-sparse regression on the classes",
     ),
     "svm-rfe": Method(
-        "svm.svm:SVMRFE", "recursive elimination of the least weights of a linear SVM"
+        "svm.elimination:SVMRFE", "recursive elimination of the least weights of a linear SVM"
     ),
     "mcfs": Method(
         "penalty_path.sparse_regression:MCFS",

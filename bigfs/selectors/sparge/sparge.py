@@ -31,7 +31,7 @@ from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import TARGETS, Labels
 from bigfs.selectors.base.parameters import COUNT, POSITIVE
 from bigfs.selectors.sparge.response import GraphEmbedding
-from bigfs.selectors.svm.svm import eliminate_by_svm, elimination_sizes
+from bigfs.selectors.svm.elimination import eliminate_by_svm, elimination_sizes
 from bigfs.types import IntArray
 
 GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may have

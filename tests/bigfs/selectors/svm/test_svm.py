@@ -14,7 +14,7 @@ from bigfs.linalg import kernel_svm, svm
 from bigfs.linalg.prox import column_dots
 from bigfs.linalg.squared_hinge import line_search
 from bigfs.result import NotConverged
-from bigfs.selectors.svm.svm import elimination_sizes
+from bigfs.selectors.svm.elimination import elimination_sizes
 from tests.helpers.fitting import fit_and_resume
 
 
