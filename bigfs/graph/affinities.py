@@ -64,12 +64,19 @@ def affinity(
         )
     if weights not in ("binary", "cosine", "heat"):
         raise ValueError(f'weights must be "binary", "cosine" or "heat"; got {weights!r}')
-    t = _heat_width(distance, width) if weights == "heat" else 0.0
+    if width is None:
+        width = float(distance.mean()) if len(distance) else 1.0  # 0 if all are duplicates
+    elif weights == "heat" and not width > 0:
+        raise ValueError(f"the width of the heat kernel must be positive; got {width}")
 
     def weigh(distance: AnyArray) -> AnyArray:
         if weights == "binary":
             return np.ones(len(distance))
-        return 1.0 - distance if weights == "cosine" else _heat(distance, t)
+        if weights == "cosine":
+            return 1.0 - distance
+        if width == 0:
+            return (distance == 0).astype(np.float64)
+        return np.exp(-(distance**2) / (2 * width**2))
 
     indptr = np.concatenate([[0], np.cumsum(is_neighbor.sum(axis=1))])
     A = sp.csr_array((weigh(distance), neighbors.index[is_neighbor], indptr), shape=(n, n))
@@ -92,44 +99,24 @@ def _with_edges(A: sp.csr_array, samples: AnyArray, values: AnyArray) -> sp.csr_
     return sp.csr_array(A + edges + edges.T)
 
 
-def _heat_width(distance: AnyArray, width: float | None) -> float:
-    """Return the width, by default the mean distance. It is zero if all are duplicates."""
-    if width is None:
-        return float(distance.mean()) if len(distance) else 1.0
-    if not width > 0:
-        raise ValueError(f"the width of the heat kernel must be positive; got {width}")
-    return width
-
-
-def _heat(distance: AnyArray, width: float) -> AnyArray:
-    if width == 0:
-        return (distance == 0).astype(np.float64)
-    return np.exp(-(distance**2) / (2 * width**2))
-
-
 def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
     """Return the Laplacian L (n × n csr) of a symmetric affinity.
 
     "plain" is D − A, "normalized" is I − D^-½ A D^-½, and "random-walk" is I − D⁻¹A. A vertex
     without edges has a zero row in all three, so 0 is an eigenvalue once per connected component.
     """
-    degree, left, right = _scales(A, kind)
-    diagonal = degree if kind == "plain" else (degree > 0).astype(np.float64)
-    return sp.csr_array(sp.diags_array(diagonal) - sp.diags_array(left) @ A @ sp.diags_array(right))
-
-
-def _scales(A: sp.csr_array, kind: Kind) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Return the diagonal of D, and the diagonals to the left and right of A in the Laplacian."""
     degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
-    ones = np.ones_like(degree)
     if kind == "plain":
-        return degree, ones, ones
+        return sp.csr_array(sp.diags_array(degree) - A)
     inverse = np.divide(1.0, degree, out=np.zeros_like(degree), where=degree > 0)
     if kind == "random-walk":
-        return degree, inverse, ones
-    if kind != "normalized":
+        scaled = sp.diags_array(inverse) @ A
+    elif kind == "normalized":
+        root = sp.diags_array(np.sqrt(inverse))
+        scaled = root @ A @ root
+    else:
         raise ValueError(f'kind must be "plain", "normalized" or "random-walk"; got {kind!r}')
-    return degree, np.sqrt(inverse), np.sqrt(inverse)
+    return sp.csr_array(sp.diags_array((degree > 0).astype(np.float64)) - scaled)
 
 
 @dataclass(frozen=True)

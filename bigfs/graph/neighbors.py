@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context
+from dataclasses import asdict
 from functools import cache
 from typing import Any, Literal
 
@@ -25,8 +26,8 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.graph.approximate import sketch
 from bigfs.graph.approximate.cost import choose_method, predict
-from bigfs.graph.approximate.sample import Sample, draw_sample
-from bigfs.graph.approximate.search import RecallMissed, ScreenPlan, candidate_tasks, choose_screen
+from bigfs.graph.approximate.sample import draw_sample
+from bigfs.graph.approximate.search import RecallMissed, candidate_tasks, choose_screen
 from bigfs.graph.edges import Metric, Neighbors
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
@@ -138,8 +139,14 @@ def stream_knn(
     info : dict
         As in `Neighbors.info`.
     """
-    _check(X, k, metric, method)
     n = X.shape[0]
+    if not 1 <= k < n:
+        raise ValueError(f"k must be between 1 and {n - 1} for {n} samples; got {k}")
+    if metric not in ("cosine", "euclidean"):
+        raise ValueError(f'metric must be "cosine" or "euclidean"; got {metric!r}')
+    if method not in ("exact", "approx", "auto"):
+        raise ValueError(f'method must be "exact", "approx" or "auto"; got {method!r}')
+    shown: dict[str, Any] = {"local": X.local, "label": "neighbors"}
     cost = predict(n, X.stats.nnz)
     if candidates is None:
         candidates = k + k // 2
@@ -153,17 +160,31 @@ def stream_knn(
         try:
             sample = draw_sample(X, blocks, k)
             plan = choose_screen(X, blocks, sample, k, metric, recall=recall, candidates=candidates)
-            if method == "auto":
-                plan.require_faster_than(cost)
+            if method == "auto" and plan.seconds >= cost.seconds:
+                raise RecallMissed(
+                    f"the approximate graph is predicted to take {plan.seconds:.0f} s with the "
+                    f"{plan.columns} columns that its recall needs"
+                )
         except RecallMissed as error:
             if method == "approx":
                 raise
             chosen, why = "exact", f"{why}, but {error}"
         else:
-            results = _approximate(X, blocks, sample, k, metric, plan, sink)
-            return results, info | {"method": chosen, "why": why} | plan.info()
+            lists, tasks = candidate_tasks(X, blocks, sample, plan, metric == "cosine")
+            X.passes += len(blocks)
+            operands = blocks, k, metric, sink
+            results = engine.map_tiles(
+                _rerank, blocks, *operands, each=[lists], progress_tasks=tasks, **shown
+            )
+            return results, info | {"method": chosen, "why": why} | asdict(plan)
     blocks = row_blocks(X, block_rows or block_size(n, 24 * k, cost))
-    return _exact(X, blocks, k, metric, sink), info | {"method": chosen, "why": why}
+    within = k, metric == "cosine"
+    lists = engine.lazy_tiles(_within_block, blocks, *within, local=X.local)
+    lists, tasks = all_pairs(X, blocks, lists, _compare, *within)
+    results = engine.map_tiles(
+        _finish, blocks, metric, sink, each=[lists], progress_tasks=tasks, **shown
+    )
+    return results, info | {"method": chosen, "why": why}
 
 
 @cache
@@ -174,47 +195,6 @@ def _fill_kernel_cache(wide: bool) -> None:
     rows.resize(40, 2 * sketch.MAX_NARROW_COLUMNS if wide else 8)
     # an empty context shows no progress
     Context().run(knn, Matrix.from_array(rows), 3, method="approx", recall=0.1)
-
-
-def _exact(X: Matrix, blocks: list[RowBlock], k: int, metric: Metric, sink: Sink) -> list[Any]:
-    operands = k, metric == "cosine"
-    start = engine.lazy_tiles(_within_block, blocks, *operands, local=X.local)
-    lists, tasks = all_pairs(X, blocks, start, _compare, *operands)
-    return engine.map_tiles(
-        _finish,
-        blocks,
-        metric,
-        sink,
-        each=[lists],
-        local=X.local,
-        label="neighbors",
-        progress_tasks=tasks,
-    )
-
-
-def _approximate(
-    X: Matrix,
-    blocks: list[RowBlock],
-    sample: Sample,
-    k: int,
-    metric: Metric,
-    plan: ScreenPlan,
-    sink: Sink,
-) -> list[Any]:
-    candidates, tasks = candidate_tasks(X, blocks, sample, plan, metric == "cosine")
-    X.passes += len(blocks)
-    return engine.map_tiles(
-        _rerank,
-        blocks,
-        blocks,
-        k,
-        metric,
-        sink,
-        each=[candidates],
-        local=X.local,
-        label="neighbors",
-        progress_tasks=tasks,
-    )
 
 
 # --- tasks --------------------------------------------------------------------------------------
@@ -263,13 +243,3 @@ def _collect(
     start: int, stop: int, index: AnyArray, distance: AnyArray
 ) -> tuple[AnyArray, AnyArray]:
     return index, distance
-
-
-def _check(X: Matrix, k: int, metric: str, method: str) -> None:
-    n = X.shape[0]
-    if not 1 <= k < n:
-        raise ValueError(f"k must be between 1 and {n - 1} for {n} samples; got {k}")
-    if metric not in ("cosine", "euclidean"):
-        raise ValueError(f'metric must be "cosine" or "euclidean"; got {metric!r}')
-    if method not in ("exact", "approx", "auto"):
-        raise ValueError(f'method must be "exact", "approx" or "auto"; got {method!r}')

@@ -15,7 +15,7 @@ screen that finds enough is taken.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.graph.approximate import sketch
-from bigfs.graph.approximate.cost import GraphCost, approximate_cost, column_costs, multiply_adds
+from bigfs.graph.approximate.cost import approximate_cost, column_costs, multiply_adds
 from bigfs.graph.approximate.sample import Sample, measure_neighbors
 from bigfs.graph.kernels import exact as exact_kernels
 from bigfs.graph.kernels.exact import TINY
@@ -63,17 +63,6 @@ class ScreenPlan:
     products_kept: float  # multiply-adds in eight bits, as a share of those of the exact graph
     seconds: float  # predicted, on one core
 
-    def require_faster_than(self, exact: GraphCost) -> None:
-        """Raise `RecallMissed` if the exact graph is predicted to be as fast."""
-        if self.seconds >= exact.seconds:
-            raise RecallMissed(
-                f"the approximate graph is predicted to take {self.seconds:.0f} s with the "
-                f"{self.columns} columns that its recall needs"
-            )
-
-    def info(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def choose_screen(
     X: Matrix,
@@ -111,9 +100,9 @@ def choose_screen(
         best_recall = max(best_recall, reached)
         for r, rank in enumerate(ranks):
             products, seconds = approximate_cost(counts, screen, n, n_passing[r], candidates)
-            if _suffices(n_found[r, :half], n_true[:half], recall) and (
-                best is None or seconds < best.seconds
-            ):
+            surplus = n_found[r, :half] - recall * n_true[:half]
+            suffices = surplus.sum() >= np.sqrt(half) * surplus.std()  # by a standard error
+            if suffices and (best is None or seconds < best.seconds):
                 best = ScreenPlan(
                     share=share,
                     columns=int((screen & (counts > 0)).sum()),
@@ -134,12 +123,6 @@ def choose_screen(
             "lower the recall, raise candidates, or compute the exact graph"
         )
     return best
-
-
-def _suffices(n_found: AnyArray, n_true: AnyArray, recall: float) -> bool:
-    """Return whether rows with these numbers reach the recall together by a standard error more."""
-    surplus = n_found - recall * n_true
-    return bool(surplus.sum() >= np.sqrt(len(surplus)) * surplus.std())
 
 
 def column_shares(X: Matrix) -> AnyArray:
