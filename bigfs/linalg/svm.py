@@ -19,28 +19,106 @@ preconditioner: the diagonal of the Hessian doubled their iterations on text and
 On request an iteration reads the rows once and not the columns: each tile of rows adds its part of
 X̂ᵀ diag(s ⊙ (ξ > 0)) X̂P, which is d × r. The last bits then depend on the tiles of rows.
 
-Few samples of many features go another way, by their kernel: `bigfs.linalg.kernel_svm`.
+Few samples of many features have their kernel K = X̂X̂ᵀ in memory. The weights are U = X̂ᵀB for B
+(n × r), and the decision values are F = KB. With S the samples of positive loss, a step goes to
+
+    B_S = (K_SS + diag(1 / 2Cs_S))⁻¹ y_S,    B = 0 outside of S      [Chapelle, 2007]
+
+and the line search ends it short of there where the objective would rise. The gradient is X̂ᵀδ with
+δ = B − 2C y ⊙ s ⊙ ξ, so that the duality gap ½‖∇P‖² = ½ δᵀKδ needs no pass over X.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg as la
 
 from bigfs import engine
-from bigfs.linalg import kernel_svm
-from bigfs.linalg.kernel_svm import KernelSVM
 from bigfs.linalg.prox import column_dots
-from bigfs.linalg.squared_hinge import Machines, line_search, weighted
+from bigfs.linalg.sample_kernel import kernel
 from bigfs.matrix import Block, Matrix
-from bigfs.result import Result
+from bigfs.result import Record, Result, iterate
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 FORCING = 0.1  # share of the gradient that conjugate gradients leave of it
 MAX_CG = 200  # iterations of conjugate gradients per step
 VECTORS_OF_SAMPLES, VECTORS_OF_FEATURES = 12, 9  # per class, that a step holds at once
+MOST_WORK = 10**10  # r n³ of a step by the kernel, with which it is still the faster one
+MATRICES = 4  # n × n matrices at a time
+LINE_SEARCH_STEPS = 60  # halvings in double precision; Newton's steps in between end it earlier
+
+
+@dataclass
+class Machines:
+    """r machines on the same samples, trained by Newton steps."""
+
+    X: Matrix  # (n, d): the samples
+    Y: AnyArray  # (n, r): 1 for the samples of a machine's class and −1 for the others
+    C: float  # weight of the losses
+    tol: float  # relative duality gap below which a machine rests
+    features: BoolArray | None = None  # (d,): mask of the features that may have a weight
+    sample_weight: FloatArray | None = None  # (n,): weights s of the samples
+
+    @property
+    def s(self) -> FloatArray | None:
+        """The weights as a column (n × 1)."""
+        return None if self.sample_weight is None else self.sample_weight[:, None]
+
+    def losses(self, F: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return s ⊙ ξ (n × r) at the decision values F, and the part C Σ s ξ² (r,) of P."""
+        slack: FloatArray = np.maximum(1 - self.Y * F, 0)
+        loss = weighted(slack, self.s)
+        return loss, self.C * column_dots(slack, loss)
+
+    def transposed_times(self, V: FloatArray) -> FloatArray:
+        """Return X̂ᵀV (d + 1 × r), zero at the features that may have no weight."""
+        XtV: FloatArray = self.X.T @ V
+        if self.features is not None:
+            XtV[~self.features] = 0
+        return np.concatenate([XtV, V.sum(axis=0)[None]])
+
+
+def measure(state: Any) -> Record:
+    """Return the record of a state in the history."""
+    return {"objective": float(state.objective.sum()), "gap": float(state.gap.max())}
+
+
+def line_search(
+    a: FloatArray,
+    b: FloatArray,
+    F: FloatArray,
+    XS: FloatArray,
+    Y: AnyArray,
+    C: float,
+    s: FloatArray | None = None,
+) -> FloatArray:
+    """Return the t (r,) of least P(U + tS) for each machine."""
+    low, high, t = np.zeros(len(a)), np.full(len(a), np.inf), np.ones(len(a))
+    for _ in range(LINE_SEARCH_STEPS):
+        slack: FloatArray = np.maximum(1 - Y * (F + t * XS), 0)
+        slope = a + t * b - 2 * C * column_dots(Y * weighted(slack, s), XS)
+        curvature = b + 2 * C * column_dots(XS, weighted(XS * (slack > 0), s))
+        low, high = np.where(slope <= 0, t, low), np.where(slope > 0, t, high)
+        following = t - np.divide(slope, curvature, out=np.zeros(len(a)), where=curvature > 0)
+        inside = (following > low) & (following < high)
+        middle = np.where(np.isfinite(high), (low + high) / 2, 2 * t)
+        following = np.where(inside | (slope == 0), following, middle)
+        if np.all(np.abs(following - t) <= 1e-12 * t):
+            break
+        t = following
+    return t
+
+
+def weighted(V: AnyArray, s: FloatArray | None) -> AnyArray:
+    """Return s ⊙ V for the weights s (n × 1) of the samples."""
+    return V if s is None else s * V
+
+
+# --- by conjugate gradients ----------------------------------------------------------------------
 
 
 class SVMState(NamedTuple):
@@ -69,10 +147,9 @@ class SVMProblem(Machines):
 
     def state(self, U: FloatArray, F: FloatArray) -> SVMState:
         """Return the state at U = [W; bᵀ] with the decision values F, certified by one pass."""
-        slack: FloatArray = np.maximum(1 - self.Y * F, 0)
-        loss = weighted(slack, self.s)
+        loss, penalty = self.losses(F)
         gradient = U - 2 * self.C * self.transposed_times(self.Y * loss)
-        objective = column_dots(U, U) / 2 + self.C * column_dots(slack, loss)
+        objective = column_dots(U, U) / 2 + penalty
         gap = column_dots(gradient, gradient) / 2 / np.where(objective > 0, objective, 1)
         return SVMState(U[:-1], U[-1], F, gradient, objective, gap)
 
@@ -129,12 +206,89 @@ class SVMProblem(Machines):
         XU: FloatArray = self.X @ U[:-1] + U[-1]
         return XU
 
-    def transposed_times(self, V: FloatArray) -> FloatArray:
-        """Return X̂ᵀV (d + 1 × r), zero at the features that may have no weight."""
-        XtV = self.X.T @ V
-        if self.features is not None:
-            XtV[~self.features] = 0
-        return np.concatenate([XtV, V.sum(axis=0)[None]])
+
+def _gram_times(
+    block: Block, start: int, stop: int, curvature: AnyArray, U: FloatArray
+) -> FloatArray:
+    """Return the part of `SVMProblem.gram_times` of some rows."""
+    V = curvature * (np.asarray(block @ U[:-1]) + U[-1])
+    return np.concatenate([np.asarray(block.T @ V), V.sum(axis=0)[None]])
+
+
+# --- by the kernel -------------------------------------------------------------------------------
+
+
+class KernelState(NamedTuple):
+    """The machines after some steps."""
+
+    B: FloatArray  # n × r
+    F: FloatArray  # n × r: the decision values KB
+    delta: FloatArray  # n × r: the gradient of P is X̂ᵀ delta
+    objective: FloatArray  # (r,): P
+    gap: FloatArray  # (r,): (P − D) / P
+
+
+class KernelSVM(Machines):
+    """Few samples, by their kernel. X is in memory or has the layout by columns."""
+
+    @cached_property
+    def K(self) -> FloatArray:
+        """X̂X̂ᵀ (n × n) of the features that may have a weight."""
+        mask = np.ones(self.X.shape[1]) if self.features is None else self.features
+        return kernel(self.X, mask.astype(np.float64)) + 1
+
+    def start(self, F: FloatArray) -> KernelState:
+        """Return the machines of the samples that have a loss at the decision values F."""
+        B = np.column_stack([self.solution(k, F[:, k]) for k in range(F.shape[1])])
+        return self.state(B, self.K @ B)
+
+    def state(self, B: FloatArray, F: FloatArray) -> KernelState:
+        """Return the state at B with the decision values F."""
+        loss, penalty = self.losses(F)
+        objective = column_dots(B, F) / 2 + penalty
+        delta = B - 2 * self.C * self.Y * loss
+        gap = column_dots(delta, self.K @ delta) / 2 / np.where(objective > 0, objective, 1)
+        return KernelState(B, F, delta, objective, np.maximum(gap, 0))
+
+    def step(self, state: KernelState) -> KernelState:
+        """Run one Newton step of every machine that is above the tolerance."""
+        moving = np.flatnonzero(state.gap > self.tol)
+        if not len(moving):
+            return state
+        B, F, Y = state.B.copy(), state.F.copy(), self.Y[:, moving]
+        newton = np.column_stack([self.solution(int(k), F[:, k]) for k in moving])
+        S = newton - B[:, moving]
+        KS = self.K @ S
+        a, b = column_dots(B[:, moving], KS), column_dots(S, KS)
+        t = line_search(a, b, F[:, moving], KS, Y, self.C, self.s)
+        B[:, moving] += t * S
+        F[:, moving] += t * KS
+        return self.state(B, F)
+
+    def solution(self, k: int, f: FloatArray) -> FloatArray:
+        """Return the B (n,) of machine k whose samples of positive loss are those at f."""
+        y = self.Y[:, k]
+        ridge = np.full(len(y), 1 / (2 * self.C))
+        has_loss = y * f < 1
+        if self.s is not None:
+            has_loss &= self.s[:, 0] > 0
+            np.divide(ridge, self.s[:, 0], out=ridge, where=has_loss)
+        S = np.flatnonzero(has_loss)
+        A = self.K[np.ix_(S, S)]
+        A.flat[:: len(S) + 1] += ridge[S]
+        B = np.zeros(len(y))
+        if len(S):
+            B[S] = la.solve(A, y[S].astype(np.float64), assume_a="pos", overwrite_a=True)
+        return B
+
+    def machines(self, state: KernelState) -> SVMState:
+        """Return what the steps of `SVMProblem` would. Reads X once."""
+        both = self.transposed_times(np.hstack([state.B, state.delta]))
+        U, gradient = np.split(both, 2, axis=1)
+        return SVMState(U[:-1], U[-1], state.F, gradient, state.objective, state.gap)
+
+
+# --- either way ----------------------------------------------------------------------------------
 
 
 def fit_svm(
@@ -162,26 +316,21 @@ def fit_svm(
     Y = np.where(codes[:, None] == positive, 1, -1).astype(np.int8)
     settings = (X, Y, C, tol, features, sample_weight)
     W, b = (np.zeros((d, r)), np.zeros(r)) if start is None else start
+    stop: dict[str, Any] = {"stop": "gap", "tol": tol, "max_iter": max_iter, "name": name}
     with engine.one_blas_thread():
-        if kernel_svm.is_faster(X, r, features):
-            F = np.zeros(Y.shape) if start is None else X @ W + b
-            return _fit_by_kernel(KernelSVM(*settings), F, max_iter, name)
-        problem = SVMProblem(*settings, one_pass=one_pass)
-        return problem.train(problem.start(W, b), max_iter, name)
+        if not _has_few_samples(X, r, features):
+            problem = SVMProblem(*settings, one_pass=one_pass)
+            return iterate(problem.step, problem.start(W, b), measure=measure, **stop)
+        by_kernel = KernelSVM(*settings)
+        begin = by_kernel.start(np.zeros(Y.shape) if start is None else X @ W + b)
+        result = iterate(by_kernel.step, begin, measure=measure, **stop)
+        machines = by_kernel.machines(result.value)
+        return Result(machines, result.status, result.history, result.stats)
 
 
-def _gram_times(
-    block: Block, start: int, stop: int, curvature: AnyArray, U: FloatArray
-) -> FloatArray:
-    """Return the part of `SVMProblem.gram_times` of some rows."""
-    V = curvature * (np.asarray(block @ U[:-1]) + U[-1])
-    return np.concatenate([np.asarray(block.T @ V), V.sum(axis=0)[None]])
-
-
-def _fit_by_kernel(problem: KernelSVM, F: FloatArray, max_iter: int, name: str) -> Result[SVMState]:
-    """Train from the decision values F, and return what the steps of `SVMProblem` would."""
-    result = problem.train(problem.start(F), max_iter, name)
-    state = result.value
-    U, gradient = np.split(problem.weights(np.hstack([state.B, state.delta])), 2, axis=1)
-    machines = SVMState(U[:-1], U[-1], state.F, gradient, state.objective, state.gap)
-    return Result(machines, result.status, result.history, result.stats)
+def _has_few_samples(X: Matrix, r: int, features: BoolArray | None) -> bool:
+    """Return whether r machines on X have few enough samples for their kernel."""
+    n, d = X.shape[0], X.shape[1] if features is None else int(features.sum())
+    fits = MATRICES * 8 * n**2 <= engine.SHARES.svm_kernel * engine.planned_memory()
+    has_kernel = X.local or bool(X.column_tiles)
+    return has_kernel and n <= d and r * n**3 <= MOST_WORK and fits

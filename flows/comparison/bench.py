@@ -122,9 +122,10 @@ class Bench:
         return outcome
 
     def _run(self, name: str, folder: Path) -> Outcome:
-        d, used = self.train.X.shape[1], {}
+        used: dict[str, Any] = {}
         if name == ALL:
-            chosen = Chosen({d: np.arange(d)}, [], 0, 0)
+            everything = np.arange(self.train.X.shape[1])
+            chosen = Chosen({len(everything): everything}, [], 0, 0)
         else:
             chosen, used = self._measured_choice(name, folder)
         began = time.perf_counter()
@@ -183,7 +184,7 @@ class Bench:
         is_reset = is_alone and engine.reset_peak_memory()
         began, used = time.perf_counter(), engine.processor_time()
         chosen = choose(*prepared, self.sizes, keep)
-        figures = {
+        figures: dict[str, Any] = {
             "seconds": time.perf_counter() - began,
             "processor_seconds": engine.processor_time_since(used) if is_alone else None,
             "peak_memory": max(engine.peak_memory().values()) if is_reset else None,
@@ -243,7 +244,7 @@ class Bench:
             selector.set_params(graph=self._neighbors[of_graph])
         return selector, method, X, y
 
-    def _make_graph(self, X: Matrix, part: str, k: int, metric: str) -> Neighbors:
+    def _make_graph(self, X: Matrix, part: str, k: int, metric: Any) -> Neighbors:
         """Make the graph of a part of the training samples, or read that of all of them."""
         began = time.perf_counter()
         neighbors = (

@@ -87,7 +87,8 @@ def choose(
     One fit serves all sizes where the method has `fit_path` or its choices are nested, which they
     are not with features to keep. Otherwise each size is fitted.
     """
-    before, fitted, has_path = X.passes, {}, hasattr(selector, "fit_path")
+    before, has_path = X.passes, hasattr(selector, "fit_path")
+    fitted: dict[int, Any] = {}
     with warnings.catch_warnings():
         # the status of each run says so
         warnings.simplefilter("ignore", NotConverged)

@@ -22,7 +22,7 @@ FAR = 100  # times the median standard deviation, from which on a column is call
 MOST_NAMED = 5  # columns that the hint names
 CONSTRAINTS = ("keep", "forbid")  # parameters that hold for the rivals of a method as well
 
-TARGET_NAMES = {None: "no labels", **TARGETS}
+TARGET_NAMES: dict[str | None, str] = {None: "no labels", **TARGETS}
 
 
 def get_method(name: str) -> Any:

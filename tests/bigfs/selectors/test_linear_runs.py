@@ -30,7 +30,7 @@ from bigfs import (
     engine,
 )
 from bigfs.engine.budget import Shares
-from bigfs.linalg import kernel_svm
+from bigfs.linalg import svm
 from bigfs.result import observed
 from storage.runs.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
@@ -64,7 +64,7 @@ ON_FEW = {
 def by_tiles():
     """Train the machines by the tiles: by the kernel of so few samples they would end in a step."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel_svm, "MOST_WORK", 0)
+        patch.setattr(svm, "MOST_WORK", 0)
         yield
 
 

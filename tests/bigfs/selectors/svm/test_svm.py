@@ -10,9 +10,9 @@ from sklearn.svm import LinearSVC
 
 from bigfs import L2SVM, SVMRFE, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
-from bigfs.linalg import kernel_svm, svm
+from bigfs.linalg import svm
 from bigfs.linalg.prox import column_dots
-from bigfs.linalg.squared_hinge import line_search
+from bigfs.linalg.svm import line_search
 from bigfs.result import NotConverged
 from bigfs.selectors.svm.elimination import elimination_sizes
 from tests.helpers.fitting import fit_and_resume
@@ -142,11 +142,11 @@ def test_many_samples_or_rows_alone_do_not_go_by_the_kernel(few, noisy, monkeypa
     X, y = few
     both = Matrix.from_array(X)
     expected = L2SVM(tol=1e-10).fit(both, y).scores_
-    monkeypatch.setattr(kernel_svm, "kernel", None)  # to use it would fail
+    monkeypatch.setattr(svm, "kernel", None)  # to use it would fail
     rows = Matrix(both.shape, rows=both.row_tiles)  # of a store
     np.testing.assert_allclose(L2SVM(tol=1e-10).fit(rows, y).scores_, expected, rtol=1e-4)
     assert L2SVM().fit(*noisy).result_.converged
-    monkeypatch.setattr(kernel_svm, "MOST_WORK", 24**3 * 3 - 1)
+    monkeypatch.setattr(svm, "MOST_WORK", 24**3 * 3 - 1)
     assert L2SVM().fit(both, y).result_.converged
 
 
