@@ -37,7 +37,8 @@ METRIC_NAMES = {
     "auc": "AUC",
     "r2": "R²",
 }
-TARGETS = {
+TARGETS: dict[str | None, str] = {
+    None: "no labels",
     "class": "one class per sample",
     "multilabel": "several labels per sample",
     "real": "real-valued targets",

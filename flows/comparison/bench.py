@@ -19,6 +19,7 @@ import numpy as np
 import storage
 from bigfs import engine
 from bigfs.evaluation.curves import measure, way_of_all
+from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.quality import redundancy_rate
 from bigfs.evaluation.splits import draw_subsamples, target_kind
 from bigfs.graph import Neighbors, knn
@@ -149,9 +150,11 @@ class Bench:
             "not_converged": [*chosen.statuses, *(s for part in again for s in part.statuses)],
         }
         points = [
-            {"n_features": point.n_features}
-            | {metric: point.scores[metric] for metric in self.metrics}
-            | {"redundancy": redundancy.get(point.n_features)}
+            {
+                "n_features": point.n_features,
+                **{metric: point.scores[metric] for metric in self.metrics},
+                "redundancy": redundancy.get(point.n_features),
+            }
             for point in found.points
         ]
         by_split = [[point.scores[self.metrics[0]] for point in fold] for fold in found.by_split]
@@ -228,7 +231,7 @@ class Bench:
         method = _method_of(name)
         if not selection.accepts_target(self.corpus, method):
             kind = self.corpus.spec["target"]
-            raise ValueError(f"it cannot learn from {selection.TARGET_NAMES[kind]}")
+            raise ValueError(f"it cannot learn from {TARGETS[kind]}")
         parameters = self.parameters.get(name, {}) | selection.constraints_for(
             method, self.constraints
         )

@@ -22,8 +22,6 @@ FAR = 100  # times the median standard deviation, from which on a column is call
 MOST_NAMED = 5  # columns that the hint names
 CONSTRAINTS = ("keep", "forbid")  # parameters that hold for the rivals of a method as well
 
-TARGET_NAMES: dict[str | None, str] = {None: "no labels", **TARGETS}
-
 
 def get_method(name: str) -> Any:
     """Return the entry of a method, by its name or a synonym."""
@@ -179,7 +177,7 @@ def require_target(corpus: Any, method: str) -> None:
     columns = corpus.spec["source"].get("label_columns") if kind is None else None
     advice = f"stage it with label= one of {', '.join(columns)}, or " if columns else ""
     raise ValueError(
-        f"{method} cannot learn from {corpus.uri}, which has {TARGET_NAMES[kind]}: "
+        f"{method} cannot learn from {corpus.uri}, which has {TARGETS[kind]}: "
         f"{advice}use one of {', '.join(suitable)}"
     )
 
