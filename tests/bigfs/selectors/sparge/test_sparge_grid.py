@@ -10,6 +10,7 @@ from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, SparGE, SparGECV
 from bigfs.result import observed
+from bigfs.selectors.sparge import cross_validation
 from bigfs.selectors.sparge.cross_validation import EndOfGrid
 from tests.helpers.fitting import MemoryCheckpoint
 
@@ -126,6 +127,19 @@ def test_a_killed_grid_goes_on(noisy, after):
         resumed.cv_results_["mean_test_score"], whole.cv_results_["mean_test_score"]
     )
     np.testing.assert_array_equal(resumed.scores_, whole.scores_)
+
+
+@pytest.mark.parametrize("ranking", ["weights", "svm"])
+def test_the_held_out_loss_judges_the_features_of_the_ranking(noisy, ranking, monkeypatch):
+    X, y = noisy
+    selector = SparGECV(n_features_to_select=6, gammas=(0.3, 3.0), cv=2, ranking=ranking)
+    found = clone(selector).fit(X, y)
+    other = clone(selector).set_params(ranking="elimination").fit(X, y)
+    assert (found.losses_ != other.losses_).any()
+    monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 0)
+    one_by_one = clone(selector).fit(X, y).losses_
+    tried = np.isfinite(one_by_one)
+    np.testing.assert_array_equal(one_by_one[tried], found.losses_[tried])
 
 
 @pytest.mark.parametrize("scoring", [None, "accuracy"])
