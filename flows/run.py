@@ -50,11 +50,12 @@ def run(
     """Do the steps of a job whose results are not on disk. Returns the directory of the run."""
     from flows import steps  # scikit-learn, while the workers start
     from flows.evaluation import selection
+    from flows.timing import start_up
 
     call, reads_store = call or try_again, is_store(job)
     selection.require_parameters(job.method, job.features, job.parameters)
     with exclusive([job.folder], wait=job.waits), cluster(job.engine):
-        earlier = [steps.start_up(loaded)]
+        earlier = [start_up(loaded)]
         if not reads_store:
             earlier.append(call(steps.stage, job))
         require_suitable(job, scored)

@@ -9,49 +9,30 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import psutil
 
 import storage
-from bigfs import engine
 from bigfs.evaluation.curves import Point
 from bigfs.evaluation.quality import class_profile
 from bigfs.result import NotConverged, observed
 from flows import reuse
 from flows.evaluation import choosing, curves, selection
 from flows.evaluation import plan as evaluation
-from flows.job import Job, Request
-from flows.locks import exclusive
+from flows.job import Job
 from flows.report.summary import provenance
+from flows.staging import stage as stage
+from flows.timing import time_step
 from flows.use import predict
 from storage.runs.runs import Run, RunError
 
 log = logging.getLogger("bigfs.flows")
 
 
-# --- stage and graph ------------------------------------------------------------------------------
-
-
-def stage(request: Request) -> dict[str, Any]:
-    """Stage the source, unless its store exists. Returns the record of the step.
-
-    The store is locked meanwhile, and only meanwhile: a store that is there is only read.
-    """
-    settings = request.settings.model_dump() | {"memory_limit": request.engine.staging_memory}
-    with exclusive([str(request.store)], wait=request.waits), time_step("stage") as record:
-        existing = storage.staged(request.source, request.store, **settings)
-        record |= {
-            "store": existing or storage.stage(request.source, request.store, **settings),
-            "reused": existing is not None,
-        }
-    if existing is not None:
-        _log_reuse("stage")
-    return record
+# --- graph ----------------------------------------------------------------------------------------
 
 
 def needs_graph(job: Job) -> bool:
@@ -308,50 +289,3 @@ def abandon_on_error(run: Run) -> Iterator[None]:
 
 def _log_reuse(step: str) -> None:
     log.info("%s: reused the result of an earlier run", step)
-
-
-# --- time and memory ------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def time_step(step: str) -> Iterator[dict[str, Any]]:
-    """Record the time of the block and the peak memory of each process."""
-    record: dict[str, Any] = {"stage": step}
-    began = time.perf_counter()
-    yield record
-    record |= {"seconds": time.perf_counter() - began, "peak_memory": process_memory()}
-    log.info("%s: %.1f s", step, record["seconds"])
-
-
-def start_up(loaded: str) -> dict[str, Any]:
-    """Return the record of all that happened before the first step."""
-    return {
-        "stage": f"start-up ({loaded})",
-        "seconds": process_age(),
-        "peak_memory": process_memory(),
-    }
-
-
-def process_memory() -> dict[str, int]:
-    """Return the resident bytes of the processes.
-
-    They are the peaks of this process and the workers, and the current bytes of Prefect's server.
-    """
-    peaks = engine.peak_memory()
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "flows.serving" in child.cmdline():
-                peaks["prefect server"] = child.memory_info().rss
-    return peaks
-
-
-def process_age() -> float:
-    """Return the seconds since this process began.
-
-    psutil adds its start to the time of the boot, which Linux rounds and keeps where later
-    corrections of the clock moved it.
-    """
-    process = psutil.Process()
-    if not hasattr(time, "CLOCK_BOOTTIME"):
-        return time.time() - process.create_time()
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - (process.create_time() - psutil.boot_time())

@@ -49,11 +49,12 @@ LAYERS: dict[str, list[set[str]]] = {
         {"appending", "graphs", "integrity"},
     ],
     "flows": [
-        {"locks", "reuse", "cli.signals", "cli.extras"},
+        {"locks", "reuse", "cli.signals", "cli.extras", "timing"},
         {"evaluation", "use.files", "report.summary"},
         {"use", "report", "tls"},
         {"options", "serving"},
         {"artifacts", "job"},
+        {"staging"},
         {"steps"},
         {"run"},
         {"comparison"},

@@ -37,12 +37,12 @@ def stage(
 ) -> None:
     """Read a source into a corpus store. An existing store of the same source is reused."""
     engine.prepare("storage.staging.stage")
-    from flows import steps
+    from flows import staging as step
     from storage.sources import find
 
     find(source, format=staging.format)
     with cluster_and_progress(engine, as_json):
-        record = steps.stage(Request(source=source, store=store, settings=staging, engine=engine))
+        record = step.stage(Request(source=source, store=store, settings=staging, engine=engine))
     print_record(
         record,
         as_json,

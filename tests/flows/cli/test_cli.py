@@ -256,6 +256,9 @@ def test_a_full_disk_is_said_and_leaves_no_run(bigfs, corpus, monkeypatch):
     assert not os.path.exists(".r.run-partial")
 
 
+HEAVY = ("prefect", "sklearn", "pandas", "pyarrow", "requests", "matplotlib")
+
+
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
@@ -267,6 +270,8 @@ def test_a_full_disk_is_said_and_leaves_no_run(bigfs, corpus, monkeypatch):
             "flows.cli.app, flows.reuse, flows.report.summary",
             ("prefect", "sklearn", "numba", "matplotlib"),
         ),
+        # what `bigfs stage` needs for any source
+        ("flows.cli.app, flows.staging, storage.staging.stage", HEAVY),
     ],
 )
 def test_commands_without_work_load_no_heavy_library(modules, unwanted):

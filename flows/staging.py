@@ -1,0 +1,30 @@
+"""The first step of a run, apart from the others, which import what they compute with."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import storage
+from flows.job import Request
+from flows.locks import exclusive
+from flows.timing import time_step
+
+log = logging.getLogger("bigfs.flows")
+
+
+def stage(request: Request) -> dict[str, Any]:
+    """Stage the source, unless its store exists. Returns the record of the step.
+
+    The store is locked meanwhile, and only meanwhile: a store that is there is only read.
+    """
+    settings = request.settings.model_dump() | {"memory_limit": request.engine.staging_memory}
+    with exclusive([str(request.store)], wait=request.waits), time_step("stage") as record:
+        existing = storage.staged(request.source, request.store, **settings)
+        record |= {
+            "store": existing or storage.stage(request.source, request.store, **settings),
+            "reused": existing is not None,
+        }
+    if existing is not None:
+        log.info("stage: reused the result of an earlier run")
+    return record

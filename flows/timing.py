@@ -1,0 +1,59 @@
+"""The time and the memory of the steps of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+
+from bigfs import engine
+
+log = logging.getLogger("bigfs.flows")
+
+
+@contextlib.contextmanager
+def time_step(step: str) -> Iterator[dict[str, Any]]:
+    """Record the time of the block and the peak memory of each process."""
+    record: dict[str, Any] = {"stage": step}
+    began = time.perf_counter()
+    yield record
+    record |= {"seconds": time.perf_counter() - began, "peak_memory": process_memory()}
+    log.info("%s: %.1f s", step, record["seconds"])
+
+
+def start_up(loaded: str) -> dict[str, Any]:
+    """Return the record of all that happened before the first step."""
+    return {
+        "stage": f"start-up ({loaded})",
+        "seconds": process_age(),
+        "peak_memory": process_memory(),
+    }
+
+
+def process_memory() -> dict[str, int]:
+    """Return the resident bytes of the processes.
+
+    They are the peaks of this process and the workers, and the current bytes of Prefect's server.
+    """
+    peaks = engine.peak_memory()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "flows.serving" in child.cmdline():
+                peaks["prefect server"] = child.memory_info().rss
+    return peaks
+
+
+def process_age() -> float:
+    """Return the seconds since this process began.
+
+    psutil adds its start to the time of the boot, which Linux rounds and keeps where later
+    corrections of the clock moved it.
+    """
+    process = psutil.Process()
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return time.time() - process.create_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - (process.create_time() - psutil.boot_time())
