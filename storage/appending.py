@@ -33,8 +33,8 @@ from storage.sources.base import MatrixSource, Source, TextSource
 from storage.staging import build, labels, tables, transpose
 from storage.staging.labels import Target
 from storage.staging.scale_blocks import rewrite
-from storage.staging.scratch import RowBlock, lengths_of, row_bounds, save
-from storage.staging.text.vectorize import Vocabulary, count, weigh
+from storage.staging.scratch import RowBlock, lengths_of, row_bounds
+from storage.staging.text.vectorize import weigh_by
 from storage.staging.text.weighting import Weighting
 
 REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # one value per sample
@@ -207,15 +207,12 @@ def _read_blocks(
         return blocks if units is None else rewrite(blocks, units, scratch, source.path)
     assert isinstance(source, TextSource)
     weighting = Weighting.from_settings(settings)
-    save(str(scratch / "vocabulary"), idf=corpus.store.read("var/idf"))
-    terms = None if weighting.hashing else str(scratch / "vocabulary.terms")
-    if terms:
-        Path(terms).write_text(
-            "".join(f"{term}\n" for term in corpus.feature_names[:]), encoding="utf-8", newline=""
-        )
     source = source.with_term_memory(weighting.growth)
-    counted = count(source, build.pieces_of(source, memory_limit), weighting, scratch)
-    return weigh(counted, Vocabulary(d, terms, str(scratch / "vocabulary")), weighting.sublinear_tf)
+    pieces = build.pieces_of(source, memory_limit)
+    terms = None
+    if not weighting.hashing:
+        terms = "".join(f"{name}\n" for name in corpus.feature_names[:]).encode()
+    return weigh_by(source, pieces, weighting, corpus.store.read("var/idf"), terms, scratch)
 
 
 def _renumbered(old: Sequence[Segment], new: Sequence[Segment], halves: bool) -> list[Segment]:

@@ -203,9 +203,10 @@ def _delete_abandoned(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def workplace(target: Path, home: Path | None = None) -> Iterator[Path]:
-    """Make a marked folder for the block, beside a target or in `home`."""
-    work = (home or target.parent) / f".{target.name}.{_key()}{WORK}"
+def workplace(target: Path) -> Iterator[Path]:
+    """Make a marked folder beside a target for the block. Those of dead processes are deleted."""
+    sweep(target)
+    work = target.parent / f".{target.name}.{_key()}{WORK}"
     try:
         mark(work)
         with FileLock(work / LOCK):
@@ -235,7 +236,7 @@ def recover(target: Place) -> None:
     path = Path(os.path.realpath(target))
     if os.path.lexists(path):
         return
-    for work in _workplaces(path, path.parent):
+    for work in _workplaces(path):
         if os.path.lexists(work / OLD) and is_marked(work):
             try:
                 with FileLock(work / LOCK, timeout=EXCHANGE):
@@ -256,9 +257,9 @@ def recover(target: Place) -> None:
                 ) from error
 
 
-def sweep(target: Path, home: Path | None = None) -> None:
+def sweep(target: Path) -> None:
     """Delete the workplaces of dead processes, after what they interrupted is put right."""
-    for work in _workplaces(target, home or target.parent):
+    for work in _workplaces(target):
         if _is_empty(work):
             work.rmdir()
         elif is_marked(work):
@@ -268,12 +269,13 @@ def sweep(target: Path, home: Path | None = None) -> None:
                 _clear(work, target)
 
 
-def _workplaces(target: Path, home: Path) -> list[Path]:
+def _workplaces(target: Path) -> list[Path]:
     pattern = re.compile(rf"\.{re.escape(target.name)}(\.{KEY})?{re.escape(WORK)}")
     try:
-        return sorted(home / name for name in os.listdir(home) if pattern.fullmatch(name))
+        names = sorted(filter(pattern.fullmatch, os.listdir(target.parent)))
     except (FileNotFoundError, NotADirectoryError):
         return []
+    return [target.parent / name for name in names]
 
 
 def _restore(work: Path, target: Path) -> None:
@@ -301,33 +303,25 @@ def building(
         target = Path(os.path.realpath(uri))
     else:
         target = Path(scratch or ".bigfs").absolute() / fingerprint_of(uri)
-    home = aside = target.parent
-    if local and scratch:
-        aside = Path(scratch).absolute()
-        # stores of one name may share the folder
-        spilled = aside / f"{target.name}-{fingerprint_of(uri)[:8]}"
-    else:
-        spilled = target
-    make_folder(home)
-    aside.mkdir(parents=True, exist_ok=True)
-    with naming_full_disk(home), lock(target, wait, uri):
-        dead = {work.name.split(".")[-2] for work in _workplaces(target, home)}
-        sweep(target)
-        sweep(spilled)
-        with workplace(target) as work, contextlib.ExitStack() as stack:
-            beside = stack.enter_context(workplace(spilled)) if spilled != target else work
-            (beside / "spills").mkdir()
-            with naming_full_disk(home, aside):
-                if local:
-                    new = work / "new"
-                    yield str(new), beside / "spills"
-                    if new.exists():
-                        if os.path.lexists(target) and not exists(str(target)):
-                            raise name_taken(target)
-                        publish(new, target, work)
-                else:
-                    with _claimed(uri, exists, work.name.split(".")[-2], dead):
-                        yield uri, beside / "spills"
+    spilled = target
+    if local and scratch:  # stores of one name may share the folder
+        spilled = Path(scratch).absolute() / f"{target.name}-{fingerprint_of(uri)[:8]}"
+    make_folder(target.parent)
+    spilled.parent.mkdir(parents=True, exist_ok=True)
+    with naming_full_disk(target.parent, spilled.parent), lock(target, wait, uri):
+        dead = {work.name.split(".")[-2] for work in _workplaces(target)}
+        with workplace(target) as work, workplace(spilled) as beside:
+            new, spills = work / "new", beside / "spills"
+            spills.mkdir()
+            if not local:
+                with _claimed(uri, exists, work.name.split(".")[-2], dead):
+                    yield uri, spills
+                return
+            yield str(new), spills
+            if new.exists():
+                if os.path.lexists(target) and not exists(str(target)):
+                    raise name_taken(target)
+                publish(new, target, work)
 
 
 @contextlib.contextmanager

@@ -133,7 +133,6 @@ def _write_folder(path: Path, columns: dict[str, AnyArray], about: dict[str, Any
         else:
             os.link(file, target)
 
-    atomic.sweep(path)
     with atomic.explain_write_errors(path), atomic.workplace(path) as work:
         new = work / "new"
         shutil.copytree(path, new, symlinks=True, copy_function=link_or_copy)

@@ -39,8 +39,8 @@ from storage.scaling import Scaling, require_counts, scaling_of
 from storage.sources import find
 from storage.sources.base import Document, MatrixSource, TextSource, seen_by_workers
 from storage.staging import build
-from storage.staging.scratch import RowBlock, open_array, save
-from storage.staging.text.vectorize import Vocabulary, count, weigh
+from storage.staging.scratch import RowBlock, open_array, read_block
+from storage.staging.text.vectorize import weigh_by
 from storage.staging.text.weighting import Weighting
 
 HEADER = ("sample", "prediction")
@@ -124,7 +124,6 @@ def predict(
     else:
         if part is not None:
             raise ValueError(f"{data} is a source, and --part names a part of a store")
-        atomic.sweep(file.absolute())
         with atomic.workplace(file.absolute()) as scratch:  # where all workers see it
             parts = _predict_source(model, data, format, memory_limit, scratch)
         names, predicted, scores = *parts, {}
@@ -217,7 +216,7 @@ def _predict_source(
             index = _by_name(model, ready.feature_names, data)
             if model.units is not None and model.units.is_tfidf:
                 _require_same_columns(model, index, ready, data)
-        pieces = ready.pieces(min(build.MATRIX_PIECE, room // ready.memory_per_byte))
+        pieces = build.pieces_of(ready, room)
         parts = engine.map_tiles(
             *(_predict_piece, pieces, ready, model.linear, index, model.columns),
             *(engine.shared_operand(model.units),),
@@ -270,18 +269,11 @@ def _predict_texts(
     room: int,
 ) -> list[tuple[Any, Any]]:
     """Count and weigh documents with the vocabulary and the idf of the model, and predict them."""
-    path = str(scratch / "vocabulary")
-    save(path, idf=text.idf)
-    if text.terms is not None:
-        Path(f"{path}.terms").write_bytes(text.terms)
     weighting = Weighting.from_settings(text.settings)
     source = source.with_term_memory(weighting.growth)
-    pieces = source.pieces(min(build.TEXT_PIECE, room // source.memory_per_byte))
-    vocabulary = Vocabulary(len(text.idf), f"{path}.terms" if text.terms else None, path)
-    spills = weigh(
-        count(_Unlabeled(source), pieces, weighting, scratch), vocabulary, weighting.sublinear_tf
-    )
-    return engine.map_tiles(_predict_spill, spills, linear, columns, len(text.idf), label="predict")
+    pieces = build.pieces_of(source, room)
+    blocks = weigh_by(_Unlabeled(source), pieces, weighting, text.idf, text.terms, scratch)
+    return engine.map_tiles(_predict_block, blocks, linear, columns, len(text.idf), label="predict")
 
 
 class _Unlabeled:
@@ -295,12 +287,10 @@ class _Unlabeled:
             yield document._replace(label=None, split=None)
 
 
-def _predict_spill(
+def _predict_block(
     block: RowBlock, linear: LinearModel, columns: IntArray, d: int
 ) -> tuple[AnyArray, Any]:
-    indptr = np.concatenate([[0], np.cumsum(open_array(block.path, "lengths"))])
-    data, indices = open_array(block.path, "data"), open_array(block.path, "indices")
-    X = sp.csr_array((np.array(data), np.array(indices), indptr), shape=(block.rows, d))
+    X = read_block(block, d)
     return np.array(open_array(block.path, "names")), linear.predict(X[:, columns])
 
 

@@ -12,17 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.types import AnyArray, FloatArray
 from storage.errors import SourceError
 from storage.scaling import MAX, SCALES, TFIDF, Scaling, require_counts
-from storage.staging.scratch import RowBlock, open_array, open_columns, save, write_block
+from storage.staging.scratch import (
+    RowBlock,
+    open_array,
+    open_columns,
+    read_block,
+    save,
+    write_block,
+)
 
 GROUP = 64  # blocks whose columns are in the driving process at a time
 BESIDE = ("classes", "codes", "set_sizes", "names")  # files of a block that are not its values
-VALUES = ("data", "indices", "lengths")
 
 
 def unit_settings(
@@ -77,9 +82,7 @@ def rewrite(
 
 def _rewrite(block: RowBlock, settings: dict[str, Any], path: str, place: str) -> RowBlock:
     units = Scaling(settings, np.asarray(open_array(path, "factors")))
-    data, indices, lengths = (np.array(open_array(block.path, name)) for name in VALUES)
-    indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    X = sp.csr_array((data, indices, indptr), shape=(block.rows, len(units.factors)))
+    X = read_block(block, len(units.factors))
     if units.is_tfidf:
         require_counts(X, place)
     target = f"{block.path}-units"

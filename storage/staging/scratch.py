@@ -85,6 +85,15 @@ def write_block(
     return RowBlock(path, split, X.shape[0], len(data), width, len(columns), labels, named)
 
 
+def read_block(block: RowBlock, d: int) -> sp.csr_array:
+    """Read a block into memory, with d columns."""
+    data, indices, lengths = (
+        np.array(open_array(block.path, name)) for name in ("data", "indices", "lengths")
+    )
+    indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return sp.csr_array((data, indices, indptr), shape=(block.rows, d))
+
+
 def lengths_of(blocks: Sequence[RowBlock]) -> Iterator[AnyArray]:
     """Yield the non-zeros per row, block after block."""
     return (open_array(s.path, "lengths") for s in blocks if s.rows)

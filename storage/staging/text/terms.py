@@ -152,7 +152,8 @@ def number_grams(
                 gram = token
                 if n > 1:
                     head = current[n - 2]
-                    slot = gram_code(head, token, keys) & mask
+                    code = np.uint64(head) * keys[0] + np.uint64(token) * keys[1]
+                    slot = mixed(code) & mask
                     while slots[slot] != FREE and (
                         heads[slots[slot]] != head or tails[slots[slot]] != token
                     ):
@@ -168,12 +169,6 @@ def number_grams(
         begin = stop
         out_ends[document] = written
     return heads[:grams], tails[:grams], out[:written], out_ends
-
-
-@njit(cache=True, nogil=True)
-def gram_code(head: Any, tail: Any, keys: AnyArray) -> Any:
-    """Return the hash of a gram."""
-    return mixed(np.uint64(head) * keys[0] + np.uint64(tail) * keys[1])
 
 
 @njit(cache=True, nogil=True)

@@ -20,7 +20,6 @@ from numba import njit
 from bigfs.types import AnyArray
 
 CHARACTERS = sys.maxunicode + 1
-PAGE = 1 << 8  # code points that are lower-cased together
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 ZERO, ONE, EIGHT, HALF = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(32)
 LOW = np.uint64(0xFFFFFFFF)
@@ -92,31 +91,18 @@ def hash_keys() -> AnyArray:
 def tables() -> Tables:
     """Return the tables. A process builds them once."""
     lowered = np.arange(CHARACTERS, dtype=np.int32)
+    text = lowered.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
     special = []
-    text = _text(lowered)
-    for start in range(0, CHARACTERS, PAGE):
-        page = text[start : start + PAGE]
-        alone, after = " ".join(page).lower(), f"A{' A'.join(page)}".lower()
-        if len(alone) == 2 * PAGE - 1 and after[1::3] == alone[::2]:
-            lowered[start : start + PAGE] = _codes(alone[::2])
-            continue
-        for c in page:
-            if len(c.lower()) != 1 or f"A{c}".lower() != f"a{c.lower()}":
+    for c in text:
+        if (lower := c.lower()) != c:
+            if len(lower) != 1 or f"A{c}".lower() != f"a{lower}":
                 special.append(c)
             else:
-                lowered[ord(c)] = ord(c.lower())
+                lowered[ord(c)] = ord(lower)
     word = np.zeros(CHARACTERS, dtype=np.bool_)
     for run in re.finditer(r"\w+", text):
         word[run.start() : run.end()] = True
     return Tables(np.where(word[lowered], lowered, 0).astype(np.int32), "".join(special))
-
-
-def _text(codes: AnyArray) -> str:
-    return codes.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
-
-
-def _codes(text: str) -> AnyArray:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -209,7 +195,7 @@ def number_tokens(
     for word in range(found):
         begin, end = begins[word], ends[word]
         length = end - begin
-        if low[begin] >= 0x80 and length == character_length(low[begin]):
+        if low[begin] >= 0x80 and character(low, begin)[0] == end:
             continue  # one character
         if length <= SHORT:
             mark = tails[word] & (ONE << np.uint64(8 * length)) - ONE
@@ -280,12 +266,6 @@ def placed(slots: AnyArray, out: AnyArray, keys: AnyArray) -> AnyArray:
                 slot = (slot + ONE) & mask
             out[slot, 0], out[slot, 1] = slots[i, 0], slots[i, 1]
     return out
-
-
-@njit(cache=True, nogil=True)
-def character_length(byte: int) -> int:
-    """Return the number of bytes of the multi-byte character that begins with a byte."""
-    return 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
 @njit(cache=True, nogil=True)

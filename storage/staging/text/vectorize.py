@@ -13,9 +13,9 @@ memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,18 +25,12 @@ from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.messages import strip
 from storage.scaling import unit_rows
-from storage.sources.base import Document, Label, TextSource, seen_by_workers
+from storage.sources.base import Label, TextSource, seen_by_workers
 from storage.staging.labels import save_labels
 from storage.staging.scratch import LabelKind, RowBlock, open_array, save, save_names, write_block
 from storage.staging.text.terms import Documents
 from storage.staging.text.vocabularies import find_columns, merge_files
 from storage.staging.text.weighting import Weighting
-
-
-class Reader(Protocol):
-    """What reads the documents of a piece: a `TextSource`."""
-
-    def read(self, piece: Any) -> Iterator[Document]: ...
 
 
 class CountedBlock(NamedTuple):
@@ -76,16 +70,34 @@ def vectorize(
 def weigh(
     counted: Sequence[CountedBlock], vocabulary: Vocabulary, sublinear_tf: bool
 ) -> list[RowBlock]:
-    return engine.map_tiles(weigh_block, counted, vocabulary, sublinear_tf, label="weigh terms")
+    return engine.map_tiles(_weigh_block, counted, vocabulary, sublinear_tf, label="weigh terms")
+
+
+def weigh_by(
+    source: Any,
+    pieces: Sequence[Any],
+    weighting: Weighting,
+    idf: AnyArray,
+    terms: bytes | None,
+    scratch: Path,
+) -> list[RowBlock]:
+    """Return tf-idf blocks by a vocabulary that was learned before: lines of terms, or None."""
+    path = str(scratch / "vocabulary")
+    save(path, idf=idf)
+    if terms is not None:
+        Path(f"{path}.terms").write_bytes(terms)
+    vocabulary = Vocabulary(len(idf), None if terms is None else f"{path}.terms", path)
+    counted = count(source, pieces, weighting, scratch)
+    return weigh(counted, vocabulary, weighting.sublinear_tf)
 
 
 # --- count ----------------------------------------------------------------------------------------
 
 
 def count(
-    source: Reader, pieces: Sequence[Any], weighting: Weighting, scratch: Path
+    source: Any, pieces: Sequence[Any], weighting: Weighting, scratch: Path
 ) -> list[CountedBlock]:
-    """Count the terms of each piece on the workers."""
+    """Count the terms of each piece, which `source` reads as a `TextSource` does."""
     targets = [str(scratch / f"count-{i:06d}") for i in range(len(pieces))]
     stop_words = engine.shared_operand(weighting.listed_stop_words())
     blocks = engine.map_tiles(
@@ -95,7 +107,7 @@ def count(
 
 
 def _count(
-    piece: Any, target: str, source: Reader, weighting: Weighting, stop_words: tuple[str, ...]
+    piece: Any, target: str, source: Any, weighting: Weighting, stop_words: tuple[str, ...]
 ) -> list[CountedBlock]:
     by_split: dict[str | None, SplitDocuments] = {}
     with seen_by_workers(getattr(source, "path", "the source")):
@@ -193,12 +205,17 @@ def _merge_pair(parts: list[str], target: str) -> None:
 # --- weigh ----------------------------------------------------------------------------------------
 
 
-def weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> RowBlock:
+def _weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> RowBlock:
     """Weigh the counts of a block, and write its rows."""
     indptr, indices, counts = (
         np.asarray(open_array(part.path, name)) for name in ("indptr", "indices", "counts")
     )
-    columns = _columns_of(part, vocabulary).astype(np.int32)[indices]
+    if vocabulary.terms is None:
+        column = open_array(part.path, "hashed")
+    else:  # −1 for terms outside the vocabulary
+        lines = np.fromfile(f"{part.path}.terms", dtype=np.uint8)
+        column = find_columns(lines, len(open_array(part.path, "df")), vocabulary.terms)
+    columns = column.astype(np.int32)[indices]
     known = columns >= 0
     columns, counts = columns[known], counts[known]
     tf = np.arange(counts.max(initial=0) + 1, dtype=np.float64)
@@ -208,11 +225,3 @@ def weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) 
     unit_rows(starts, values)
     X = sp.csr_array((values, columns, starts), shape=(part.rows, vocabulary.size))
     return write_block(part.path, X, part.split, part.labels, named=True)
-
-
-def _columns_of(part: CountedBlock, vocabulary: Vocabulary) -> AnyArray:
-    """Return the column of each term of a block, −1 for terms outside the vocabulary."""
-    if vocabulary.terms is None:
-        return np.array(open_array(part.path, "hashed"))
-    lines = np.fromfile(f"{part.path}.terms", dtype=np.uint8)
-    return find_columns(lines, len(open_array(part.path, "df")), vocabulary.terms)

@@ -313,14 +313,14 @@ def test_scratch_lies_beside_the_table_and_a_killed_ones_is_deleted(texts, tmp_p
     records, _, run, _ = texts
     (tmp_path / "new.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
     (tmp_path / "out").mkdir()
-    seen, count = [], predictions.count
+    seen, weigh_by = [], predictions.weigh_by
 
-    def counted(source, pieces, weighting, scratch):
+    def weighed(*given):
         seen.append([path.name for path in (tmp_path / "out").iterdir()])
-        assert scratch.is_relative_to(tmp_path / "out")
-        return count(source, pieces, weighting, scratch)
+        assert given[-1].is_relative_to(tmp_path / "out")
+        return weigh_by(*given)
 
-    monkeypatch.setattr(predictions, "count", counted)
+    monkeypatch.setattr(predictions, "weigh_by", weighed)
     killed = tmp_path / "out" / ".p.csv.0123456789abcdef.staging"
     atomic.mark(killed)
     (killed / "remains").write_text("of a killed command")
