@@ -23,7 +23,7 @@ from storage.corpus import Corpus
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest
-from storage.format.manifest import ROW_CHUNK, STRING_CHUNK, Segment
+from storage.format.manifest import ROW_CHUNK, STRING_CHUNK
 from storage.format.writer import Writer, is_remains, publish
 from storage.opening import open as open_corpus
 from storage.opening import require_staged
@@ -148,10 +148,11 @@ def _grow(
     blocks = _read_blocks(ready, corpus, scratch, memory_limit)
     if corpus.splits:
         blocks = [s if s.split else s._replace(split=split) for s in blocks]
-    segments, blocks = build.order_by_split(blocks)
+    segments, blocks = build.order_by_split(blocks, old.segments)
     if not segments:
         raise SourceError(f"{source.path} holds no samples to append")
-    segments = _renumbered(old.segments, segments, bool(corpus.splits))
+    if not corpus.splits:
+        segments = [replace(s, split=None) for s in segments]
     every = (*old.segments, *segments)
     n, d = segments[-1].stop, old.shape[1]
     nnz = old.nnz + sum(s.nnz for s in blocks)
@@ -213,16 +214,6 @@ def _read_blocks(
     if not weighting.hashing:
         terms = "".join(f"{name}\n" for name in corpus.feature_names[:]).encode()
     return weigh_by(source, pieces, weighting, corpus.store.read("var/idf"), terms, scratch)
-
-
-def _renumbered(old: Sequence[Segment], new: Sequence[Segment], halves: bool) -> list[Segment]:
-    """Return the new segments with numbers and rows that follow the old ones."""
-    n = old[-1].stop
-    shifted = enumerate(new, len(old))
-    return [
-        Segment(str(i), s.split if halves else None, n + s.start, n + s.stop, s.nnz)
-        for i, s in shifted
-    ]
 
 
 def _merged_target(corpus: Corpus, source: Source, blocks: Sequence[RowBlock]) -> Target:

@@ -15,8 +15,8 @@ A graph of version 0.1 says nothing of bridges. It opens, and a method that need
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -269,25 +269,11 @@ def open_graph(uri: str) -> Graph:
     return Graph(uri, (int(shape[0]), int(shape[1])), info, body["content"])
 
 
-@dataclass(frozen=True)
-class ChunkSink:
+def _write_rows(
+    uri: str, start: int, stop: int, index: AnyArray, distance: AnyArray
+) -> dict[str, str]:
     """Write finished rows from a worker, in whole chunks, so that each chunk has one writer."""
-
-    uri: str
-
-    def __call__(
-        self, start: int, stop: int, index: AnyArray, distance: AnyArray
-    ) -> dict[str, str]:
-        return write_chunks(self.uri, "index", start, index) | write_chunks(
-            self.uri, "distance", start, distance
-        )
-
-
-def _blocks(uri: str, rows: int) -> Iterator[tuple[int, AnyArray]]:
-    """Yield the number of the first row and the neighbors of each chunk that was written."""
-    index = open_unpublished(uri, "index")
-    for start in range(0, index.shape[0], rows):
-        yield start, np.asarray(index[start : start + rows])
+    return write_chunks(uri, "index", start, index) | write_chunks(uri, "distance", start, distance)
 
 
 def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
@@ -298,12 +284,13 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     writer.group("uns", "dict")
     writer.create("index", shape, np.int32, rows)
     writer.create("distance", shape, np.float64, rows)
-    written, info = stream_knn(corpus.X, sink=ChunkSink(target), **settings)
+    written, info = stream_knn(corpus.X, sink=partial(_write_rows, target), **settings)
     for part in written:
         writer.checksums.update(part)
+    index = open_unpublished(target, "index")
     bridges = find_bridges(
         corpus.X,
-        _blocks(target, rows),
+        ((i, np.asarray(index[i : i + rows])) for i in range(0, shape[0], rows)),
         metric=info["metric"],
         approximate=info["method"] == "approx",
     )

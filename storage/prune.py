@@ -134,11 +134,8 @@ def _old_stores(home: Path, records: str) -> Iterator[tuple[Path, str]]:
         for _, store in sorted(stores)[:-1]:
             if store.name not in records:
                 yield store, "an earlier state of its source, and no run names it"
-                yield from ((p, "it belongs to that store") for p in _beside(store) if p.exists())
-
-
-def _beside(store: Path) -> list[Path]:
-    return [store.with_suffix(suffix) for suffix in BESIDE]
+                beside = (store.with_suffix(suffix) for suffix in BESIDE)
+                yield from ((path, "it belongs to that store") for path in beside if path.exists())
 
 
 def _orphans(home: Path) -> Iterator[tuple[Path, str]]:

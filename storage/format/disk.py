@@ -12,6 +12,7 @@ import math
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,9 @@ from bigfs.types import AnyArray
 def save(path: str | os.PathLike[str], values: AnyArray) -> None:
     """Write an array as a .npy file."""
     with open(path, "wb") as file:
-        np.lib.format.write_array(_Plain(file), np.asarray(values), allow_pickle=False)
-
-
-class _Plain:
-    """A file that NumPy does not take for one: it then writes through Python, with its errors."""
-
-    def __init__(self, file: Any) -> None:
-        self.write = file.write
+        # no file to NumPy: it then writes through Python, with its errors
+        plain: Any = SimpleNamespace(write=file.write)
+        np.lib.format.write_array(plain, np.asarray(values), allow_pickle=False)
 
 
 def load(path: str | os.PathLike[str]) -> AnyArray:

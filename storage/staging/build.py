@@ -10,12 +10,13 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.engine import parse_bytes
+from bigfs.types import AnyArray
 from storage import fingerprint as identities
 from storage.errors import SourceError
 from storage.format import manifest as manifests
 from storage.format.manifest import Manifest, Segment
 from storage.format.writer import Writer, publish
-from storage.scaling import SETTINGS, Scaling
+from storage.scaling import SETTINGS
 from storage.sources import checks
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, seen_by_workers, take_rows
 from storage.staging import labels, tables, transpose
@@ -30,7 +31,7 @@ from storage.staging.scratch import (
     save_names,
     write_block,
 )
-from storage.staging.text.vectorize import Vocabulary, vectorize
+from storage.staging.text.vectorize import vectorize
 from storage.staging.text.weighting import Weighting
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
@@ -76,13 +77,14 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     """Stage a source at the empty place `uri`, and publish the store."""
     with engine.limit_memory(memory_limit):
         source = plan.source.prepare(scratch).with_memory_limit(memory_limit)
-    vocabulary, units = None, None
+    terms, columns, version = None, dict[str, AnyArray](), manifests.VERSION
     if isinstance(source, TextSource):
         source = source.with_term_memory(plan.weighting.growth)
         blocks, vocabulary = vectorize(
             source, pieces_of(source, memory_limit), plan.weighting, scratch
         )
-        d = vocabulary.size
+        d, terms = vocabulary.size, vocabulary.terms
+        columns["idf"] = open_array(vocabulary.idf, "idf")
     else:
         assert isinstance(source, MatrixSource)
         blocks = read_blocks(source, pieces_of(source, memory_limit), scratch)
@@ -94,6 +96,8 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
         if {"weight", "scale"} & set(plan.settings):
             kept = {k: plan.settings[k] for k in SETTINGS if k in plan.settings}
             blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
+            columns["idf" if units.is_tfidf else "scale"] = units.factors
+            version = manifests.VERSION_OF_UNITS
     segments, blocks = order_by_split(blocks)
     n, nnz = sum(s.rows for s in blocks), sum(s.nnz for s in blocks)
     if not n or not d:
@@ -112,7 +116,7 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     target = labels.decide_target(blocks, kind=source.target, class_names=source.class_names)
     names = tables.names_of(blocks)
     tables.write_samples(writer, target, segments, lambda: tables.y_of(blocks, target), names)
-    named = write_features(writer, source, vocabulary, units, d)
+    named = tables.write_features(writer, d, source.feature_names, terms, columns)
     write_segments(writer, segments, blocks, d, target, chunks, scratch)
     require_same(plan.source, plan.fingerprint)
     return publish(
@@ -128,7 +132,7 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
             named=(names is not None, named),
             source=describe_source(source, plan),
             settings=plan.settings,
-            version=manifests.VERSION if units is None else manifests.VERSION_OF_UNITS,
+            version=version,
         ),
     )
 
@@ -178,20 +182,21 @@ def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
     ]
 
 
-def order_by_split(blocks: Sequence[RowBlock]) -> tuple[list[Segment], list[RowBlock]]:
-    """Return the segments, training rows first, and the blocks in that order."""
+def order_by_split(
+    blocks: Sequence[RowBlock], before: Sequence[Segment] = ()
+) -> tuple[list[Segment], list[RowBlock]]:
+    """Return the segments after those `before`, training rows first, and the blocks in order."""
     halves = {"train", "test"} & {s.split for s in blocks}
     splits = ["train", "test"] if halves else [None]
     segments: list[Segment] = []
     ordered: list[RowBlock] = []
-    start = 0
+    start = before[-1].stop if before else 0
     for split in splits:
         chosen = [s for s in blocks if s.split == split or (split == "train" and s.split is None)]
         rows = sum(s.rows for s in chosen)
         if rows:
-            segments.append(
-                Segment(f"{len(segments)}", split, start, start + rows, sum(s.nnz for s in chosen))
-            )
+            name, nnz = f"{len(before) + len(segments)}", sum(s.nnz for s in chosen)
+            segments.append(Segment(name, split, start, start + rows, nnz))
             ordered += chosen
             start += rows
     return segments, ordered
@@ -220,17 +225,6 @@ def write_segments(
             classes if d * classes <= max(segment.nnz, CLASS_STATISTICS_LIMIT) else 0,
             scratch,
         )
-
-
-def write_features(
-    writer: Writer, source: Source, vocabulary: Vocabulary | None, units: Scaling | None, d: int
-) -> bool:
-    """Write the names of the features, and their idf or scale. Returns whether there are names."""
-    if vocabulary is not None:
-        idf = open_array(vocabulary.idf, "idf")
-        return tables.write_features(writer, d, None, vocabulary.terms, {"idf": idf})
-    columns = {} if units is None else {"idf" if units.is_tfidf else "scale": units.factors}
-    return tables.write_features(writer, d, source.feature_names, None, columns)
 
 
 def describe_source(source: Source, plan: Plan) -> dict[str, Any]:

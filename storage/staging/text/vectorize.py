@@ -109,40 +109,35 @@ def count(
 def _count(
     piece: Any, target: str, source: Any, weighting: Weighting, stop_words: tuple[str, ...]
 ) -> list[CountedBlock]:
-    by_split: dict[str | None, SplitDocuments] = {}
+    by_split: dict[str | None, tuple[Documents, list[Label], list[Any]]] = {}
     with seen_by_workers(getattr(source, "path", "the source")):
         for text, label, split, name in source.read(piece):
             if split not in by_split:
-                by_split[split] = SplitDocuments(
-                    Documents(weighting.ngram_range, stop_words), [], []
-                )
-            half = by_split[split]
-            half.documents.add(strip(text, weighting.remove or ()))
-            half.labels.append(label)
-            half.names.append(name)
+                by_split[split] = Documents(weighting.ngram_range, stop_words), [], []
+            documents, labels, names = by_split[split]
+            documents.add(strip(text, weighting.remove or ()))
+            labels.append(label)
+            names.append(name)
     return [
-        _count_documents(f"{target}-{split}", split, half, weighting)
+        _count_documents(f"{target}-{split}", split, *half, weighting.hashing)
         for split, half in by_split.items()
     ]
 
 
-class SplitDocuments(NamedTuple):
-    """The documents of one split of a piece."""
-
-    documents: Documents
-    labels: list[Label]
-    names: list[str]
-
-
 def _count_documents(
-    path: str, split: str | None, half: SplitDocuments, weighting: Weighting
+    path: str,
+    split: str | None,
+    documents: Documents,
+    labels: list[Label],
+    names: list[Any],
+    hashing: int | None,
 ) -> CountedBlock:
-    rows = len(half.documents)
-    lines, indptr, indices, counts, df = counted = half.documents.counted()
-    if weighting.hashing:
+    rows = len(documents)
+    lines, indptr, indices, counts, df = counted = documents.counted()
+    if hashing:
         from sklearn.utils import murmurhash3_32
 
-        hashed = [murmurhash3_32(t, positive=True) % weighting.hashing for t in counted.terms()]
+        hashed = [murmurhash3_32(t, positive=True) % hashing for t in counted.terms()]
         present, position = np.unique(np.array(hashed, dtype=np.int64), return_inverse=True)
         X = sp.csr_array((counts, position[indices], indptr), shape=(rows, len(present)))
         X.sum_duplicates()
@@ -152,8 +147,8 @@ def _count_documents(
     else:
         Path(f"{path}.terms").write_bytes(lines.data)
     save(path, counts=counts, indices=indices, indptr=indptr, df=df)
-    save_names(path, half.names)
-    return CountedBlock(path, split, rows, save_labels(path, half.labels))
+    save_names(path, names)
+    return CountedBlock(path, split, rows, save_labels(path, labels))
 
 
 # --- merge ----------------------------------------------------------------------------------------
