@@ -260,7 +260,7 @@ def recover(target: Place) -> None:
 def sweep(target: Path) -> None:
     """Delete the workplaces of dead processes, after what they interrupted is put right."""
     for work in _workplaces(target):
-        if _is_empty(work):
+        if work.is_dir() and _is_free(work):
             work.rmdir()
         elif is_marked(work):
             with contextlib.suppress(Timeout):
@@ -289,7 +289,7 @@ def _clear(work: Path, target: Path) -> None:
     if os.path.lexists(work / OLD):
         sync(target.parent)  # the new one has the name for good
     delete_marked(work)
-    if _is_empty(work):  # it was not marked yet
+    if work.is_dir() and _is_free(work):  # it was not marked yet
         work.rmdir()
 
 
@@ -400,7 +400,7 @@ def mark(folder: Place) -> None:
     """Make a folder and mark it as ours, unless it is ours already. It may be a URL."""
     if is_marked(folder):
         return
-    if _exists(folder) and not _is_empty(folder):
+    if not _is_free(folder):
         raise name_taken(folder)
     fs, path = fsspec.core.url_to_fs(str(folder))
     before("write", folder)
@@ -440,7 +440,7 @@ def delete_marked(folder: Place) -> None:
     A file that can't be deleted now keeps the folder marked. An empty folder stays, as a process
     may have been killed before it wrote the marker.
     """
-    if not _exists(folder) or _is_empty(folder):
+    if _is_free(folder):
         return
     if not is_marked(folder):
         raise name_taken(folder)
@@ -481,19 +481,13 @@ def name_taken(path: Place) -> StoreError:
     )
 
 
-def _exists(folder: Place) -> bool:
-    if "://" not in str(folder):
-        return os.path.lexists(folder)
-    return bool(_keys(str(folder)))
-
-
-def _is_empty(folder: Place) -> bool:
-    return (
-        "://" not in str(folder)
-        and os.path.isdir(folder)
-        and not os.path.islink(folder)
-        and not os.listdir(folder)
-    )
+def _is_free(folder: Place) -> bool:
+    """Return whether nothing is at a name, or an empty folder."""
+    if "://" in str(folder):
+        return not _keys(str(folder))
+    if os.path.isdir(folder) and not os.path.islink(folder):
+        return not os.listdir(folder)
+    return not os.path.lexists(folder)
 
 
 def _keys(url: str) -> list[str]:

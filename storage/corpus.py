@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import iadd
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,10 @@ from bigfs.types import AnyArray
 from storage.errors import StoreError
 from storage.format import manifest as manifests
 from storage.format.manifest import Manifest, Segment
-from storage.format.tiles import ColumnTile, FeatureNames, RowTile, StoreRef
+from storage.format.tiles import ColumnTile, FeatureNames, RowTile
+from storage.format.verified import StoreRef
 
 SHOWN = 8  # names of classes in a card
-
-
-def _sum(parts: Iterable[AnyArray]) -> AnyArray:
-    """Add arrays up, in their order, in the memory of the first."""
-    remaining = iter(parts)
-    total = next(remaining)
-    for part in remaining:
-        total += part
-    return total
 
 
 class Corpus:
@@ -200,13 +193,16 @@ class Corpus:
     def _stats(self) -> Stats:
         """Add up the statistics of the segments, in their order."""
         names = [s.name for s in self.segments]
-        # one array at a time, because the features may be many
-        counts = _sum(
-            np.diff(self.store.read(f"uns/columns/{name}/indptr")).astype(np.int64, copy=False)
-            for name in names
+        # one array at a time, in place, because the features may be many
+        counts = reduce(
+            iadd,
+            (
+                np.diff(self.store.read(f"uns/columns/{name}/indptr")).astype(np.int64, copy=False)
+                for name in names
+            ),
         )
         sums, squares = (
-            _sum(self.store.read(f"uns/statistics/{name}/{part}") for name in names)
+            reduce(iadd, (self.store.read(f"uns/statistics/{name}/{part}") for name in names))
             for part in ("sums", "squares")
         )
         return Stats(sums, squares, counts)

@@ -29,7 +29,8 @@ from storage import atomic
 from storage.corpus import Corpus
 from storage.errors import Damaged, StoreError
 from storage.fingerprint import fingerprint_of
-from storage.format import manifest, verified
+from storage.format import manifest
+from storage.format.verified import StoreRef
 from storage.format.writer import Writer, open_unpublished, seal, write_chunks
 from storage.opening import CorpusView, require_staged
 
@@ -96,22 +97,15 @@ class Graph:
         Damaged
             A chunk is missing or is not what was written. The message names it.
         """
-        index, distance = (
-            verified.read(self.uri, self.content, path, start, stop)
-            for path in ("index", "distance")
-        )
-        bridges = self._bridges() if len(index) == self.shape[0] else None
+        store = StoreRef(self.uri, self.content)
+        index, distance = (store.read(path, start, stop) for path in ("index", "distance"))
+        bridges = None
+        if len(index) == self.shape[0] and "n_joined" in self.info:  # version 0.1 wrote none
+            samples, length = np.empty((0, 2), np.int32), np.empty(0)
+            if self.info["n_joined"]:
+                samples, length = store.read("bridges"), store.read("bridge_distance")
+            bridges = Bridges(samples, length, self.info["n_components"])
         return Neighbors(index, distance, self.info["metric"], self.info, bridges)
-
-    def _bridges(self) -> Bridges | None:
-        """Read the bridges. A graph of version 0.1 has None."""
-        if "n_joined" not in self.info:
-            return None
-        samples, distance = np.empty((0, 2), np.int32), np.empty(0)
-        if self.info["n_joined"]:
-            samples = verified.read(self.uri, self.content, "bridges")
-            distance = verified.read(self.uri, self.content, "bridge_distance")
-        return Bridges(samples, distance, self.info["n_components"])
 
     def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbors:
         """Call `neighbors` by its name in version 0.1.

@@ -14,7 +14,7 @@ from bigfs.matrix import Matrix
 from storage.corpus import Corpus
 from storage.format import manifest as manifests
 from storage.format import verified
-from storage.format.tiles import StoreRef
+from storage.format.verified import StoreRef
 from storage.opening import open as open_corpus
 from storage.opening import require_staged
 

@@ -10,21 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.types import AnyArray
-from storage.format import verified as verified_reads
-
-
-@dataclass(frozen=True)
-class StoreRef:
-    """Refer to a store by its URI and the hash of its content. Picklable."""
-
-    uri: str
-    content: str
-
-    def read(self, path: str, start: int = 0, stop: int | None = None) -> AnyArray:
-        return verified_reads.read(self.uri, self.content, path, start, stop)
-
-    def chunk(self, path: str) -> int:
-        return int(verified_reads.array(self.uri, self.content, path).chunks[0])
+from storage.format.verified import StoreRef
 
 
 class FeatureNames(Sequence[str]):

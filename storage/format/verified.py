@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -68,15 +69,28 @@ def array(uri: str, content: str, path: str) -> zarr.Array[Any]:
     return found
 
 
-def read(uri: str, content: str, path: str, start: int = 0, stop: int | None = None) -> AnyArray:
-    """Read values [start, stop) of a 1-d array. The error names a damaged chunk."""
-    source = array(uri, content, path)
-    stop = source.shape[0] if stop is None else stop
-    if stop <= start:
-        return np.empty(0, dtype=source.dtype)
-    try:
-        return np.asarray(source[start:stop])
-    except StoreError:
-        raise
-    except (ValueError, RuntimeError) as error:  # a checksum that fits, of no chunk of this array
-        raise Damaged(f"{uri}: array {path} is damaged: restore it or stage again") from error
+@dataclass(frozen=True)
+class StoreRef:
+    """Refer to a store by its URI and the hash of its content. Picklable."""
+
+    uri: str
+    content: str
+
+    def read(self, path: str, start: int = 0, stop: int | None = None) -> AnyArray:
+        """Read the values or rows [start, stop) of an array."""
+        source = array(self.uri, self.content, path)
+        stop = source.shape[0] if stop is None else stop
+        if stop <= start:
+            return np.empty((0, *source.shape[1:]), dtype=source.dtype)
+        try:
+            return np.asarray(source[start:stop])
+        except StoreError:
+            raise
+        except (ValueError, RuntimeError) as error:  # a forged chunk, whose checksum fits
+            raise Damaged(
+                f"{self.uri}: array {path} is damaged: restore it or stage again"
+            ) from error
+
+    def chunk(self, path: str) -> int:
+        """Return the length of the chunks of an array."""
+        return int(array(self.uri, self.content, path).chunks[0])

@@ -116,25 +116,21 @@ def _read_stop_words(
     if stop_words is None or stop_words == ENGLISH:
         return ENGLISH if stop_words else None
     if isinstance(stop_words, str | os.PathLike):
-        words: list[Any] = _read_words(stop_words)
+        if not Path(stop_words).is_file():
+            raise SourceError(f"{STOP_WORDS}; there is no file {shorten(str(stop_words))}")
+        if (size := Path(stop_words).stat().st_size) > STOP_WORDS_LIMIT:
+            raise SourceError(
+                f"{stop_words} has {size} bytes, and a file of stop words may have "
+                f"{STOP_WORDS_LIMIT}: give one word per line"
+            )
+        lines = decode(Path(stop_words).read_bytes()).splitlines()
+        words: list[Any] = [word for line in lines if (word := line.strip())]
     else:
         words = list(stop_words) if isinstance(stop_words, Iterable) else [stop_words]
     if not all(isinstance(word, str) for word in words):
         raise SourceError(f"{STOP_WORDS}; got {shorten(stop_words)}")
     _warn_of_parts(words)
     return tuple(sorted(set(words))) or None
-
-
-def _read_words(path: str | os.PathLike[str]) -> list[str]:
-    """Return the lines of a file, without spaces around them and without empty ones."""
-    if not Path(path).is_file():
-        raise SourceError(f"{STOP_WORDS}; there is no file {shorten(str(path))}")
-    if (size := Path(path).stat().st_size) > STOP_WORDS_LIMIT:
-        raise SourceError(
-            f"{path} has {size} bytes, and a file of stop words may have {STOP_WORDS_LIMIT}: "
-            f"give one word per line"
-        )
-    return [word for line in decode(Path(path).read_bytes()).splitlines() if (word := line.strip())]
 
 
 def _warn_of_parts(words: list[str]) -> None:
