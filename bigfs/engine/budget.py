@@ -52,13 +52,18 @@ _limit: ContextVar[int | None] = ContextVar("limit", default=None)
 
 
 @contextlib.contextmanager
-def limit_memory(limit: int) -> Iterator[None]:
-    """Set the memory limit of this process inside a block."""
-    token = _limit.set(limit)
+def holding(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Let a context variable have a value inside a block."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _limit.reset(token)
+        variable.reset(token)
+
+
+def limit_memory(limit: int) -> contextlib.AbstractContextManager[None]:
+    """Set the memory limit of this process inside a block."""
+    return holding(_limit, limit)
 
 
 def given_limit() -> int | None:

@@ -18,7 +18,7 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 
-from bigfs.engine.budget import LIBRARIES, SHARES, limit_memory, memory_relief_plugin
+from bigfs.engine.budget import LIBRARIES, SHARES, holding, limit_memory, memory_relief_plugin
 
 # Dask's HTTP servers have no password, so they serve no pages unless the user asks for the
 # dashboard.
@@ -130,7 +130,7 @@ def cluster(
         with contextlib.ExitStack() as stack:
             if memory_limit not in (None, "auto"):
                 stack.enter_context(limit_memory(parse_bytes(memory_limit)))
-            stack.enter_context(_as_current(SERIAL))
+            stack.enter_context(holding(_client, SERIAL))
             yield None
         return
     memory_limit = WORKER_MEMORY if memory_limit is None else memory_limit
@@ -142,7 +142,7 @@ def cluster(
                 "bigfs needs a synchronous Dask client; got an asynchronous one: create it "
                 "with Client(…, asynchronous=False)"
             )
-        with _as_current(scheduler):
+        with holding(_client, scheduler):
             yield scheduler
         return
     log = logging.getLogger("distributed")
@@ -163,7 +163,7 @@ def cluster(
             )
             client.register_plugin(memory_relief_plugin())
         try:
-            with _as_current(client):
+            with holding(_client, client):
                 yield client
         except Exception:  # told apart from an interruption, which the next clause is about
             raise
@@ -173,20 +173,15 @@ def cluster(
 
 
 @contextlib.contextmanager
-def _as_current(client: Any) -> Iterator[None]:
-    token = _client.set(client)
-    try:
-        yield
-    finally:
-        _client.reset(token)
-
-
-@contextlib.contextmanager
 def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[Any]:
     """Start a local cluster that only this process and its workers can use."""
     from distributed import LocalCluster, Security
 
-    with dask.config.set(WITH_DASHBOARD if dashboard else WITHOUT_HTTP), _forked_workers():
+    method = "forkserver" if prepare_workers() else "spawn"
+    with dask.config.set(
+        WITH_DASHBOARD if dashboard else WITHOUT_HTTP,
+        **{"distributed.worker.multiprocessing-method": method},
+    ):
         with _interrupts_blocked():
             started = LocalCluster(
                 n_workers=workers,
@@ -233,14 +228,6 @@ def prepare_workers(*modules: str) -> bool:
         for name in added:
             del os.environ[name]
     return False
-
-
-@contextlib.contextmanager
-def _forked_workers() -> Iterator[None]:
-    """Fork the workers of the block, and those that replace them, where this can be done."""
-    method = "forkserver" if prepare_workers() else "spawn"
-    with dask.config.set({"distributed.worker.multiprocessing-method": method}):
-        yield
 
 
 @contextlib.contextmanager
@@ -388,8 +375,9 @@ def translate_cluster_errors() -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
+        step = str(error.task).rsplit("-", 5)[0].strip("('\"")
         raise ClusterLost(
-            f"the step {_step(error)} killed every worker that ran it, most likely because "
+            f"the step {step} killed every worker that ran it, most likely because "
             f"it exceeded their memory limit: "
             "raise --memory-limit, or stage with fewer --tile-rows; "
             "finished stages and steps are kept"
@@ -400,22 +388,13 @@ def translate_cluster_errors() -> Iterator[None]:
         raise ClusterLost(f"the connection to the Dask cluster was lost: {advice}") from error
 
 
-def _step(error: Any) -> str:
-    """Return the name of the step whose task killed the workers."""
-    return str(error.task).rsplit("-", 5)[0].strip("('\"")
-
-
 def client() -> Any:
-    """Return the client of the enclosing `cluster`, else the user's own. None when serial."""
-    enclosing = _client.get()
-    if enclosing is not None:
+    """Return the client of the enclosing `cluster`, else the user's own if it is synchronous and
+    runs. None when serial, and inside a task, because waiting there would block the worker."""
+    if (enclosing := _client.get()) is not None:
         return None if enclosing is SERIAL else enclosing
-    return _default_client() if "distributed" in sys.modules else None
-
-
-def _default_client() -> Any:
-    """Return the default client of `distributed` if it is synchronous and runs. None inside a task
-    of a worker, because waiting there would block the worker's thread."""
+    if "distributed" not in sys.modules:
+        return None
     from distributed import default_client, get_worker
 
     with contextlib.suppress(ValueError):  # "no worker found"

@@ -16,6 +16,7 @@ import numpy as np
 from dask.callbacks import Callback
 from dask.delayed import Delayed
 
+from bigfs.engine.budget import holding
 from bigfs.engine.clusters import client, translate_cluster_errors
 from bigfs.engine.lazy_blocks import lazy_inputs
 from bigfs.engine.placement import prefer, preferred_workers
@@ -380,8 +381,7 @@ Progress = Callable[[str, int, int], None]  # called with (label, tasks done, ta
 _progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
-@contextlib.contextmanager
-def progress(show: Progress) -> Iterator[None]:
+def progress(show: Progress) -> contextlib.AbstractContextManager[None]:
     """Call `show(label, done, total)` after each task of a labeled map while the block runs. The
     function of an enclosing `progress` is called too."""
     outer = _progress.get()
@@ -391,11 +391,7 @@ def progress(show: Progress) -> Iterator[None]:
             outer(label, done, total)
         show(label, done, total)
 
-    token = _progress.set(show_both)
-    try:
-        yield
-    finally:
-        _progress.reset(token)
+    return holding(_progress, show_both)
 
 
 def show_progress(label: str, done: int, total: int) -> None:

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dask.utils import format_bytes
+from dask.utils import format_bytes, key_split
 
 from bigfs.engine.budget import NotEnoughMemory
 from bigfs.engine.clusters import describe_workers
@@ -89,7 +89,8 @@ def describe(workers: dict[str, Any], assigned: dict[str, Any]) -> str:
         return "the cluster has no workers"
     clauses, paused = [], False
     for number, address in enumerate(sorted(workers)):
-        worker, names = workers[address], sorted({_name(key) for key in assigned.get(address, ())})
+        worker = workers[address]
+        names = sorted({str(key_split(key)).strip("_") for key in assigned.get(address, ())})
         if worker["status"] == "paused":
             paused = True
             used, limit = worker["metrics"].get("memory", 0), worker["memory_limit"]
@@ -103,10 +104,3 @@ def describe(workers: dict[str, Any], assigned: dict[str, Any]) -> str:
             clauses.append(f"worker {number} has nothing to do")
     advice = "; raise --memory-limit, use smaller tiles, or choose smaller parameters"
     return ", ".join(clauses) + (advice if paused else "")
-
-
-def _name(key: Any) -> str:
-    """Return the function's name from the key of a task."""
-    from dask.utils import key_split
-
-    return str(key_split(key)).strip("_")

@@ -55,13 +55,9 @@ def neighbors_by_class(X: Matrix, codes: IntArray, k: int, metric: str) -> IntAr
     return index
 
 
-def _load(block: ClassBlock) -> exact.KernelBlock:
-    return exact.kernel_block(block.load(), block.start)
-
-
 def _within_block(block: ClassBlock, k: int, cosine: bool, c: int) -> list[NeighborLists]:
     lists = [exact.empty_lists(block.stop - block.start, k) for _ in range(c)]
-    lists[block.code] = exact.within_block(_load(block), k, cosine)
+    lists[block.code] = exact.within_block(block.load_kernel(), k, cosine)
     return lists
 
 
@@ -73,7 +69,9 @@ def _compare(
     cosine: bool,
 ) -> tuple[list[NeighborLists], list[NeighborLists]]:
     a, b = pair
-    of_a, of_b = exact.between_blocks(_load(a), _load(b), lists_a[b.code], lists_b[a.code], cosine)
+    of_a, of_b = exact.between_blocks(
+        a.load_kernel(), b.load_kernel(), lists_a[b.code], lists_b[a.code], cosine
+    )
     changed_a, changed_b = list(lists_a), list(lists_b)
     changed_a[b.code], changed_b[a.code] = of_a, of_b
     return changed_a, changed_b

@@ -201,7 +201,7 @@ def _fill_kernel_cache(wide: bool) -> None:
 
 
 def _within_block(block: RowBlock, k: int, cosine: bool) -> NeighborLists:
-    return exact.within_block(exact.kernel_block(block.load(), block.start), k, cosine)
+    return exact.within_block(block.load_kernel(), k, cosine)
 
 
 def _compare(
@@ -211,7 +211,7 @@ def _compare(
     _: int,
     cosine: bool,
 ) -> tuple[NeighborLists, NeighborLists]:
-    A, B = (exact.kernel_block(block.load(), block.start) for block in pair)
+    A, B = (block.load_kernel() for block in pair)
     return exact.between_blocks(A, B, lists_a, lists_b, cosine)
 
 
@@ -224,11 +224,11 @@ def _rerank(
     sink: Sink,
 ) -> Any:
     """Compare the candidates of a block over all columns, block by block."""
-    A = exact.kernel_block(block.load(), block.start)
+    A = block.load_kernel()
     lists = exact.empty_lists(block.stop - block.start, k)
     index = np.sort(sketch.candidate_rows(candidates.codes), axis=1)
     for other in all_blocks:
-        B = exact.kernel_block(other.load(), other.start)
+        B = other.load_kernel()
         exact.rerank(A, index, B, lists, metric == "cosine")
     return _finish(block, lists, metric, sink)
 

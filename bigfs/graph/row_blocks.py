@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.graph.approximate.cost import GraphCost, predict
+from bigfs.graph.kernels.exact import KernelBlock, kernel_block
 from bigfs.types import AnyArray
 from bigfs.validation import canonical
 
@@ -44,6 +45,10 @@ class RowBlock:
         """Load the rows as a canonical csr array of float32 or float64 with 32-bit indices."""
         loaded = [rows for _, rows in self.pieces()]
         return loaded[0] if len(loaded) == 1 else stack_rows(loaded)
+
+    def load_kernel(self) -> KernelBlock:
+        """Load the rows as the exact kernels take them."""
+        return kernel_block(self.load(), self.start)
 
     def pieces(self, cache: bool = True) -> Iterator[tuple[int, sp.csr_array]]:
         """Yield the number of the first row and the rows of each tile's part."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -164,7 +165,7 @@ def _nearest_outside(
             parent[part],
             cosine,
             each=[by_block],
-            combine=_nearest,
+            combine=partial(exact.merge, k=1),
             local=X.local,
             label="bridges",
         )
@@ -180,11 +181,7 @@ def _nearest_outside(
 def _search(
     block: RowBlock, groups: IntArray, asking: AnyArray, groups_of_asking: IntArray, cosine: bool
 ) -> NeighborLists:
-    A, B = exact.kernel_block(asking, 0), exact.kernel_block(block.load(), block.start)
+    A, B = exact.kernel_block(asking, 0), block.load_kernel()
     state = exact.search_state(A, exact.empty_lists(len(groups_of_asking), 1), cosine)
     exact.scan(A, B, state, exact.rejecting_state(B, cosine), cosine, (groups_of_asking, groups))
     return state.lists
-
-
-def _nearest(parts: list[NeighborLists]) -> NeighborLists:
-    return exact.merge(parts, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -20,21 +21,27 @@ ENTRY_BYTES = 8  # of a gathered non-zero: a float32 value and an int32 row
 PEAK_ENTRY_BYTES = 48
 
 
+def cut(tiles: Sequence[Any], size: int, index: IntArray) -> list[tuple[Any, slice, IntArray]]:
+    """Return each tile with some of these increasing numbers of rows or columns, their places among
+    them, and the numbers counted from its first one."""
+    bounds = np.searchsorted(index, [t.start for t in tiles] + [size])
+    return [
+        (t, slice(a, b), index[a:b] - t.start)
+        for t, a, b in zip(tiles, bounds.tolist(), bounds[1:].tolist(), strict=False)
+        if b > a
+    ]
+
+
 def gather_columns(X: Any, index: IntArray) -> sp.csc_array:
     """Return columns, in the order of `index`, n × u in memory."""
     if not X.column_tiles:
         return _columns_of_rows(X, index)
     n, d = X.shape
     order = np.argsort(index, kind="stable")
-    bounds = np.searchsorted(index[order], [t.start for t in X.column_tiles] + [d])
-    wanted = [
-        (t, index[order[a:b]] - t.start)
-        for t, a, b in zip(X.column_tiles, bounds, bounds[1:], strict=False)
-        if b > a
-    ]
+    wanted = cut(X.column_tiles, d, index[order])
     if not wanted:
         return sp.csc_array((n, 0))
-    wanted_tiles, wanted_columns = zip(*wanted, strict=True)
+    wanted_tiles, _, wanted_columns = zip(*wanted, strict=True)
     parts, entries = list[Any](), 0
     for batch in tiles.batches(wanted_tiles):
         parts += engine.map_tiles(
@@ -83,16 +90,13 @@ def hold_columns(X: Any, index: IntArray) -> Any:
 def times_columns(X: Any, index: IntArray, W: AnyArray) -> AnyArray:
     """Return X[:, index] @ W for increasing column numbers. Only these columns are read."""
     X.tiles(1)
-    index = np.asarray(index, dtype=np.int64)
-    bounds = np.searchsorted(index, [t.start for t in X.column_tiles] + [X.shape[1]])
-    parts = [
-        (t, index[a:b] - t.start, W[a:b])
-        for t, a, b in zip(X.column_tiles, bounds, bounds[1:], strict=False)
-        if b > a
-    ]
-    wanted_tiles, wanted_columns, weights = zip(*parts, strict=True)
+    parts = cut(X.column_tiles, X.shape[1], np.asarray(index, dtype=np.int64))
+    wanted_tiles, places, wanted_columns = zip(*parts, strict=True)
     product: AnyArray = engine.reduce_tiles(
-        _times_columns, wanted_tiles, each=[wanted_columns, weights], local=X.local
+        _times_columns,
+        wanted_tiles,
+        each=[wanted_columns, [W[place] for place in places]],
+        local=X.local,
     )
     return product
 
@@ -138,11 +142,9 @@ def numbers_of(index: Any, size: int, noun: str, *, increasing: bool) -> IntArra
 
 def subset_tiles(X: Any, rows: IntArray) -> tuple[list[RowSubsetTile], list[RowSubsetTile]]:
     """Return the tiles of rows and of columns of some rows. Nothing is read."""
-    bounds = np.searchsorted(rows, [t.start for t in X.row_tiles] + [X.shape[0]])
     by_rows = [
-        RowSubsetTile(int(a), int(b), t, RowSet.of(rows[a:b] - t.start))
-        for t, a, b in zip(X.row_tiles, bounds, bounds[1:], strict=False)
-        if b > a
+        RowSubsetTile(place.start, place.stop, tile, RowSet.of(numbers))
+        for tile, place, numbers in cut(X.row_tiles, X.shape[0], rows)
     ]
     if X.row_tiles and not by_rows:
         by_rows = [RowSubsetTile(0, 0, X.row_tiles[0], RowSet.of(rows))]
@@ -154,11 +156,9 @@ def subset_columns(
     X: Any, index: IntArray
 ) -> tuple[list[ColumnSubsetTile], list[ColumnSubsetTile]]:
     """Return the tiles of rows and of columns of some columns. Nothing is read."""
-    bounds = np.searchsorted(index, [t.start for t in X.column_tiles] + [X.shape[1]])
     by_columns = [
-        ColumnSubsetTile(int(a), int(b), t, index[a:b] - t.start)
-        for t, a, b in zip(X.column_tiles, bounds, bounds[1:], strict=False)
-        if b > a
+        ColumnSubsetTile(place.start, place.stop, tile, numbers)
+        for tile, place, numbers in cut(X.column_tiles, X.shape[1], index)
     ]
     return [ColumnSubsetTile(t.start, t.stop, t, index) for t in X.row_tiles], by_columns
 

@@ -1,9 +1,4 @@
-"""`Matrix`: an n × d matrix that is held as tiles and loaded tile by tile.
-
-It is never loaded as a whole and never made dense. A matrix may have two layouts. Tiles of rows
-(CSR) give X @ W. Tiles of columns (CSC) give Xᵀ V, column scores and gathered columns without a
-d × r reduction. Either layout alone suffices for every method.
-"""
+"""`Matrix`: an n × d matrix that is held as tiles and loaded tile by tile."""
 
 from __future__ import annotations
 

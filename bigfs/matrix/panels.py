@@ -39,32 +39,27 @@ class StripFile:
     n: int
     slices: tuple[slice, ...]
 
-    def read_strip(self, columns: slice) -> FloatArray:
-        """Return the strip of these columns (n × width)."""
-        return self._read(columns, 0, self.n)
+    def read(self, columns: slice, start: int, stop: int) -> FloatArray:
+        """Return the rows [start, stop) of a strip."""
+        width = columns.stop - columns.start
+        return self.file.read(self.n * columns.start + start * width, (stop - start, width))
 
-    def write_strip(self, columns: slice, strip: FloatArray) -> None:
-        """Write the strip of these columns."""
-        self.file.write(self._place(columns, 0), strip)
+    def write(self, columns: slice, start: int, rows: FloatArray) -> None:
+        """Write rows of a strip, the first of which has the number `start`."""
+        width = columns.stop - columns.start
+        self.file.write(self.n * columns.start + start * width, rows)
 
     def read_rows(self, start: int, stop: int) -> FloatArray:
         """Return the rows [start, stop) of all columns."""
         rows = np.empty((stop - start, self.slices[-1].stop))
         for columns in self.slices:
-            rows[:, columns] = self._read(columns, start, stop)
+            rows[:, columns] = self.read(columns, start, stop)
         return rows
 
     def write_rows(self, start: int, rows: FloatArray) -> None:
         """Write rows of all columns, the first of which has the number `start`."""
         for columns in self.slices:
-            self.file.write(self._place(columns, start), rows[:, columns])
-
-    def _read(self, columns: slice, start: int, stop: int) -> FloatArray:
-        width = columns.stop - columns.start
-        return self.file.read(self._place(columns, start), (stop - start, width))
-
-    def _place(self, columns: slice, row: int) -> int:
-        return self.n * columns.start + row * (columns.stop - columns.start)
+            self.write(columns, start, rows[:, columns])
 
 
 class ColumnStrips:
@@ -102,12 +97,12 @@ class ColumnStrips:
         if self.file is None:
             self._array = strip
         else:
-            self.file.write_strip(columns, strip)
+            self.file.write(columns, 0, strip)
 
     def __getitem__(self, columns: slice) -> FloatArray:
         """Return one of the strips (n × width)."""
         if self.file is not None:
-            return self.file.read_strip(columns)
+            return self.file.read(columns, 0, self.shape[0])
         assert self._array is not None, "the strip has not been set"
         return self._array
 

@@ -187,7 +187,7 @@ def _search(
     lists = CandidateLists(np.full((n, candidates + 1), sketch.EMPTY_CODE), thresholds)
     state = exact.search_state(A, exact.empty_lists(n, k + 1), cosine)
     for block in blocks:
-        B = exact.kernel_block(block.load(), block.start)
+        B = block.load_kernel()
         exact.scan(A, B, state, exact.rejecting_state(B, cosine), cosine)
         sketch.search(A_sketch, sketch.sketch_rows(B, unscreened, 0.0), lists, cosine)
     return lists.codes, state.lists
