@@ -33,7 +33,7 @@ from storage.sources.base import MatrixSource, Source, TextSource
 from storage.staging import build, labels, tables, transpose
 from storage.staging.labels import Target
 from storage.staging.scale_blocks import rewrite
-from storage.staging.scratch import RowBlock, lengths_of, row_bounds
+from storage.staging.scratch import RowBlock, row_bounds
 from storage.staging.text.vectorize import weigh_by
 from storage.staging.text.weighting import Weighting
 
@@ -155,16 +155,10 @@ def _grow(
         segments = [replace(s, split=None) for s in segments]
     every = (*old.segments, *segments)
     n, d = segments[-1].stop, old.shape[1]
-    nnz = old.nnz + sum(s.nnz for s in blocks)
     samples_target = _merged_target(corpus, source, blocks)
     writer = _clone(corpus, target)
     chunks = max(1, build.entries_for(memory_limit) // writer.chunk)
-    for name in ("data", "indices"):
-        writer.extend(f"X/{name}", nnz)
-    writer.extend("X/indptr", n + 1)
-    writer.attribute("X", shape=[n, d])
-    transpose.fill_rows(writer, blocks, old.nnz, chunks)
-    writer.append("X/indptr", old.shape[0] + 1, tables.running_indptr(lengths_of(blocks), old.nnz))
+    transpose.write_rows(writer, blocks, (n, d), chunks, (old.shape[0], old.nnz))
     tables.write_samples(
         writer,
         samples_target,
@@ -178,7 +172,7 @@ def _grow(
         old,
         key=fingerprint_of(old.key, fingerprint),
         shape=(n, d),
-        nnz=nnz,
+        nnz=old.nnz + sum(s.nnz for s in blocks),
         segments=every,
         row_bounds=(*old.row_bounds, *row_bounds(segments, blocks, old.settings["tile_rows"])[1:]),
         source={**old.source, "appended": [*old.source.get("appended", []), fingerprint]},

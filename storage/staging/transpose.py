@@ -67,25 +67,30 @@ def _write_in_tasks(
 
 
 def write_rows(
-    writer: Writer, row_blocks: Sequence[RowBlock], shape: tuple[int, int], chunks: int
+    writer: Writer,
+    row_blocks: Sequence[RowBlock],
+    shape: tuple[int, int],
+    chunks: int,
+    before: tuple[int, int] = (0, 0),
 ) -> None:
-    """Write X in CSR from blocks in row order."""
-    nnz = sum(s.nnz for s in row_blocks)
-    writer.group("X", "csr_matrix", shape=list(shape))
-    writer.create("X/data", nnz, np.float32)
-    writer.create("X/indices", nnz, np.int32)
-    fill_rows(writer, row_blocks, 0, chunks)
-    writer.stream(
-        "X/indptr", shape[0] + 1, np.int64, running_indptr(lengths_of(row_blocks)), ROW_CHUNK
-    )
-
-
-def fill_rows(writer: Writer, row_blocks: Sequence[RowBlock], before: int, chunks: int) -> None:
-    """Write the entries of the blocks after the first `before` entries, which are there already."""
-    ends = before + np.cumsum([s.nnz for s in row_blocks])
-    tasks = entry_ranges(int(ends[-1]), writer.chunk, chunks, before)
+    """Write X in CSR from blocks in row order, after the rows and entries that are there before."""
+    rows, entries = before
+    ends = entries + np.cumsum([s.nnz for s in row_blocks])
+    lengths = {"data": int(ends[-1]), "indices": int(ends[-1]), "indptr": shape[0] + 1}
+    if rows:
+        writer.attribute("X", shape=list(shape))
+        for name, length in lengths.items():
+            writer.extend(f"X/{name}", length)
+    else:
+        writer.group("X", "csr_matrix", shape=list(shape))
+        writer.create("X/data", lengths["data"], np.float32)
+        writer.create("X/indices", lengths["indices"], np.int32)
+        writer.create("X/indptr", lengths["indptr"], np.int64, ROW_CHUNK)
+    tasks = entry_ranges(int(ends[-1]), writer.chunk, chunks, entries)
     slices = [_overlapping_slices(row_blocks, ends, task) for task in tasks]
     _write_in_tasks(writer, _write_rows, tasks, writer.uri, each=[slices], label="write rows")
+    indptr = running_indptr(lengths_of(row_blocks), entries)
+    writer.append("X/indptr", rows + 1 if rows else 0, indptr)
 
 
 def _overlapping_slices(
