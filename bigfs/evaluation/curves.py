@@ -168,8 +168,7 @@ def tally_split(
             for point, index in sets.items()
             if names[point] not in {*judged, name_of_all}
         }
-        judgments = judge(split, list(new.values()), with_auc=with_auc, fitted=fitted)
-        added = dict(zip(new, judgments, strict=True))
+        added = judge(split, new, with_auc=with_auc, fitted=fitted)
         if judge_all is not None:
             added[name_of_all] = judge_all()
     if known is not None and added:

@@ -7,7 +7,7 @@ in one task are trained on by `large_model`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,27 +46,31 @@ def with_training_sample(split: Split) -> Split:
 
 def judge(
     split: Split,
-    sets: Sequence[IntArray],
+    sets: Mapping[str, IntArray],
     *,
     with_auc: bool = False,
     fitted: FittedModel | None = None,
-) -> list[Judgment]:
-    """Judge a linear model on each set of features, one task per set."""
-    distinct = {index.tobytes(): index for index in sets}
-    by_set = {
-        key: judge_streamed(split, way, index, with_auc=with_auc)
-        for key, index in distinct.items()
+) -> dict[str, Judgment]:
+    """Judge a linear model on each set of features, by the names of the sets, one task per set."""
+    judged = {
+        name: judge_streamed(split, way, index, with_auc=with_auc)
+        for name, index in sets.items()
         if (way := large_model.choose_way(split.X_train, split.y_train, index))
         not in (None, large_model.IN_MEMORY)
     }
-    distinct = {key: index for key, index in distinct.items() if key not in by_set}
-    given = None if fitted is None else distinct.pop(fitted.features.tobytes(), None)
-    largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
-    with _judging(split, list(largest_first.values()), with_auc, "evaluate") as judged:
+    tasks = sorted((name for name in sets if name not in judged), key=lambda name: -len(sets[name]))
+    given = None
+    if fitted is not None:
+        given = next((n for n in tasks if np.array_equal(sets[n], fitted.features)), None)
+    tasks = [name for name in tasks if name != given]
+    with _judging(split, [sets[name] for name in tasks], with_auc, "evaluate") as results:
         if fitted is not None and given is not None:
-            by_set[given.tobytes()] = _judge_fitted(split, fitted, with_auc)
-        by_set |= dict(zip(largest_first, judged(), strict=True))
-    return [by_set[index.tobytes()] for index in sets]
+            held = _holding(split, [fitted.features])
+            (judged[given],) = engine.map_tiles(
+                _judge, [fitted.features], held, with_auc, fitted.get(), local=split.X_train.local
+            )
+        judged |= zip(tasks, results(), strict=True)
+    return judged
 
 
 @contextlib.contextmanager
@@ -80,14 +84,6 @@ def _judging(
     local, split = split.X_train.local, _holding(split, sets)
     with engine.started_tiles(_judge, sets, split, with_auc, local=local, label=label) as judged:
         yield judged
-
-
-def _judge_fitted(split: Split, fitted: FittedModel, with_auc: bool) -> Judgment:
-    local, split = split.X_train.local, _holding(split, [fitted.features])
-    (judgment,) = engine.map_tiles(
-        _judge, [fitted.features], split, with_auc, fitted.get(), local=local
-    )
-    return judgment
 
 
 def _holding(split: Split, sets: Sequence[IntArray]) -> Split:

@@ -224,7 +224,7 @@ def test_losses_per_sample_are_those_that_the_counts_sum(text, split, kind):
             y_train=split.y_train + 0.25, y_test=np.where(np.arange(40) % 5, split.y_test, np.nan)
         )
     index = np.arange(4)
-    (judgment,) = judge(split, [index])
+    judgment = judge(split, {"a": index})["a"]
     assert len(judgment.losses) == (32 if kind == "real" else 40)
     model = linear_model.fit(split.X_train.columns(index).tocsr(), split.y_train)
     predicted = model.predict(split.X_test.columns(index).tocsr())

@@ -55,7 +55,7 @@ def test_all_features_are_scored_in_memory_and_by_tiles_alike(text):
 def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch):
     """A set that fits is judged in memory beside it."""
     split, X_train, _ = parts(text)
-    sets = [np.array([3]), np.arange(0, 60, 2)]
+    sets = {"one": np.array([3]), "many": np.arange(0, 60, 2)}
     inside = judge(split, sets)
     tiled = []
     judge_tiles = scoring.judge_streamed
@@ -70,14 +70,16 @@ def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch
     with engine.limit_memory(2_000_000):
         by_tiles = judge(split, sets)
     assert tiled == [30]
-    assert [len(answer.losses) for answer in by_tiles] == [len(split.y_test)] * 2
-    np.testing.assert_array_equal(by_tiles[0].losses, inside[0].losses)
-    assert np.mean(by_tiles[1].losses != inside[1].losses) <= 0.025  # one of 40 at the border
-    model = large_model.fit(split.X_train, split.y_train, "svm", sets[1])
+    assert [len(answer.losses) for answer in by_tiles.values()] == [len(split.y_test)] * 2
+    np.testing.assert_array_equal(by_tiles["one"].losses, inside["one"].losses)
+    assert (
+        np.mean(by_tiles["many"].losses != inside["many"].losses) <= 0.025
+    )  # one of 40 at the border
+    model = large_model.fit(split.X_train, split.y_train, "svm", sets["many"])
     expected = LinearSVC(random_state=0, tol=1e-8, max_iter=100_000)
-    expected.fit(X_train[:, sets[1]], split.y_train)
-    np.testing.assert_allclose(model.coef[:, sets[1]], expected.coef_, atol=0.02)
-    assert not np.delete(model.coef, sets[1], axis=1).any()
+    expected.fit(X_train[:, sets["many"]], split.y_train)
+    np.testing.assert_allclose(model.coef[:, sets["many"]], expected.coef_, atol=0.02)
+    assert not np.delete(model.coef, sets["many"], axis=1).any()
 
 
 def test_label_sets_have_a_machine_of_linear_svc_each(text):
