@@ -78,27 +78,22 @@ def make_standings(
         {"rank": None, "method": name, "error": reason, "points": []}
         for name, reason in failures.items()
     ]
+    # what the stability of a choice is measured on
+    n_splits, repeats = len(bench.splits), None
+    if bench.subsamples:
+        repeats = f"{bench.subsamples} random halves of the training samples"
+    elif n_splits > 1:
+        repeats = f"the {n_splits} folds"
     everything = next((o.points[0] for o in outcomes if o.method == ALL), None)
     return {
         "metrics": list(bench.metrics),
         "sizes": list(bench.sizes),
         "best": ranked[0].method if ranked else None,
-        "test": "corrected t" if _is_over_folds(bench) else "sign",
-        "repeats": _repeats(bench),
+        "test": "corrected t" if n_splits > 1 else "sign",
+        "repeats": repeats,
         "rows": rows,
         ALL: everything,
     }
-
-
-def _is_over_folds(bench: Bench) -> bool:
-    return len(bench.splits) > 1
-
-
-def _repeats(bench: Bench) -> str | None:
-    """Return what the stability of a choice is measured on, None if on nothing."""
-    if bench.subsamples:
-        return f"{bench.subsamples} random halves of the training samples"
-    return f"the {len(bench.splits)} folds" if _is_over_folds(bench) else None
 
 
 def _row(bench: Bench, rank: int, outcome: Outcome, best: Outcome, mean: float) -> dict[str, Any]:
@@ -114,7 +109,7 @@ def _row(bench: Bench, rank: int, outcome: Outcome, best: Outcome, mean: float) 
         if outcome is not best:
             test = paired_test(outcome.losses[i], best.losses[i])
             p_value = test.p_value
-            if _is_over_folds(bench):
+            if len(bench.splits) > 1:
                 differences = outcome.split_scores[:, i] - best.split_scores[:, i]
                 p_value = corrected_t_test(differences, bench.test_ratio)
             own |= {"wins": test.wins, "defeats": test.defeats, "p_value": p_value}
@@ -139,17 +134,14 @@ def score_rows(standings: dict[str, Any], digits: int = 3) -> list[list[str]]:
     for row in standings["rows"]:
         if row["error"]:
             continue
-        cells = [f"{p[metric]:.{digits}f}{_mark(p)}" for p in row["points"]]
+        # a star where the score differs from that of the best method beyond chance
+        marks = ["*" if p.get("p_holm", 1.0) < ALPHA else "" for p in row["points"]]
+        cells = [f"{p[metric]:.{digits}f}{m}" for p, m in zip(row["points"], marks, strict=True)]
         table.append([row["method"], *cells, f"{row['mean']:.{digits}f}"])
     if standings[ALL]:
         value = f"{standings[ALL][metric]:.{digits}f}"
         table.append([f"all {standings[ALL]['n_features']:,}", *[""] * len(sizes), value])
     return table
-
-
-def _mark(point: dict[str, Any]) -> str:
-    """Mark a score that differs from that of the best method beyond chance."""
-    return "*" if point.get("p_holm", 1.0) < ALPHA else ""
 
 
 def cost_rows(standings: dict[str, Any]) -> list[list[str]]:
@@ -280,10 +272,9 @@ def require_folder(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise atomic.name_taken(folder)
+    file = folder / "compare.json"
     ours = (folder / "results").is_dir() or (folder / ".work").is_dir()
-    if any(folder.iterdir()) and not (ours or _is_comparison(folder / "compare.json")):
+    if not ours and file.is_file():
+        ours = FORMAT in file.read_text(encoding="utf-8", errors="replace")[:200]
+    if any(folder.iterdir()) and not ours:
         raise atomic.name_taken(folder)
-
-
-def _is_comparison(file: Path) -> bool:
-    return file.is_file() and FORMAT in file.read_text(encoding="utf-8", errors="replace")[:200]
