@@ -178,10 +178,8 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
     from distributed import LocalCluster, Security
 
     method = "forkserver" if prepare_workers() else "spawn"
-    with dask.config.set(
-        WITH_DASHBOARD if dashboard else WITHOUT_HTTP,
-        **{"distributed.worker.multiprocessing-method": method},
-    ):
+    pages = WITH_DASHBOARD if dashboard else WITHOUT_HTTP
+    with dask.config.set(pages | {"distributed.worker.multiprocessing-method": method}):
         with _interrupts_blocked():
             started = LocalCluster(
                 n_workers=workers,

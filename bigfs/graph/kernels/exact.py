@@ -224,7 +224,9 @@ def _scan_strip(
     start, line, lines, rows, values = strip
     width = high - low
     sums = np.zeros(width)
-    may_enter = np.zeros(-(-width // 8) * 8, np.uint8)  # padded to whole groups of eight
+    may_enter = np.zeros(-(-width // 64) * 64, np.uint8)
+    marked_eights = np.empty(len(may_enter) // 8, np.int64)
+    hits = np.empty(len(may_enter), np.int64)
     scales, shifts, thresholds = b.scale[low:high], b.shift[low:high], b.threshold[low:high]
     n_rows = min(len(indptr) - 1, high - 1) if same else len(indptr) - 1
     for i in range(n_rows):
@@ -238,7 +240,10 @@ def _scan_strip(
                 for q in range(start[t], start[t + 1]):
                     sums[rows[q]] += x * values[q]
         _mark(may_enter, sums, a.scale[i], a.shift[i], a.threshold[i], scales, shifts, thresholds)
-        _offer(sums, may_enter, max(i + 1 - low, 0) if same else 0, low, i, a, b, groups, cosine)
+        n_hits = find_marked(may_enter, marked_eights, hits)
+        _offer(
+            sums, hits[:n_hits], max(i + 1 - low, 0) if same else 0, low, i, a, b, groups, cosine
+        )
         sums[:] = 0
 
 
@@ -263,7 +268,7 @@ def _mark(
 @_jit
 def _offer(
     sums: AnyArray,
-    may_enter: AnyArray,
+    hits: AnyArray,
     first: int,
     low: int,
     i: int,
@@ -280,36 +285,41 @@ def _offer(
     squares_b, groups_b = b.squares[low:], groups[1][low:]
     grouped = len(groups_b) > 0
     group = groups[0][i] if grouped else 0
-    eights = may_enter.view(np.uint64)
-    eight = _next_marked(eights, 0)
-    while eight < len(eights):
-        for j in range(max(8 * eight, first), min(8 * eight + 8, len(sums))):
-            if may_enter[j] and not (grouped and groups_b[j] == group):
-                key = _key(sums[j], square, squares_b[j], cosine)
-                if _insert(key_a, neighbor_a, i, key, strip_number + j):
-                    threshold_a[i] = max(threshold_a[i], _threshold(key_a[i, -1], cosine))
-                if _insert(key_b, neighbor_b, j, key, number):
-                    threshold_b[j] = max(threshold_b[j], _threshold(key_b[j, -1], cosine))
-        eight = _next_marked(eights, eight + 1)
+    for j in hits:
+        if j >= first and not (grouped and groups_b[j] == group):
+            key = _key(sums[j], square, squares_b[j], cosine)
+            if _insert(key_a, neighbor_a, i, key, strip_number + j):
+                threshold_a[i] = max(threshold_a[i], _threshold(key_a[i, -1], cosine))
+            if _insert(key_b, neighbor_b, j, key, number):
+                threshold_b[j] = max(threshold_b[j], _threshold(key_b[j, -1], cosine))
 
 
 @_jit
-def _next_marked(eights: AnyArray, e: int) -> int:
-    """Return the position of the first non-zero element from e on, or the length."""
-    while e + 8 <= len(eights) and not (
-        eights[e]
-        | eights[e + 1]
-        | eights[e + 2]
-        | eights[e + 3]
-        | eights[e + 4]
-        | eights[e + 5]
-        | eights[e + 6]
-        | eights[e + 7]
-    ):
-        e += 8
-    while e < len(eights) and not eights[e]:
-        e += 1
-    return e
+def find_marked(may_pass: AnyArray, marked_eights: AnyArray, hits: AnyArray) -> int:
+    """Write the positions where `may_pass` is non-zero to `hits` and return their number. Scans 64,
+    then 8, then 1 byte at a time without unpredictable branches."""
+    eights = may_pass.view(np.uint64)
+    groups = len(may_pass) // 64
+    part0, part1, part2, part3, part4, part5, part6, part7 = [
+        eights[k * groups : (k + 1) * groups] for k in range(8)
+    ]
+    n_groups = 0
+    for k in range(groups):
+        hits[n_groups] = k
+        n_groups += (
+            part0[k] | part1[k] | part2[k] | part3[k] | part4[k] | part5[k] | part6[k] | part7[k]
+        ) != 0
+    n_eights = 0
+    for k in hits[:n_groups]:
+        for eight in range(k, 8 * groups, groups):
+            marked_eights[n_eights] = eight
+            n_eights += eights[eight] != 0
+    n_hits = 0
+    for eight in marked_eights[:n_eights]:
+        for j in range(8 * eight, 8 * eight + 8):
+            hits[n_hits] = j
+            n_hits += may_pass[j]
+    return n_hits
 
 
 @_jit

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from bigfs.graph.kernels.exact import NO_NEIGHBOR, InvertedStrip
+from bigfs.graph.kernels.exact import NO_NEIGHBOR, InvertedStrip, find_marked
 from bigfs.types import AnyArray
 
 LEVELS = 181  # by Cauchy and Schwarz a product of two rows is at most 181², less than 2¹⁵
@@ -309,34 +309,6 @@ def _mark(may_pass: AnyArray, scores: AnyArray, threshold: Int, thresholds: AnyA
     """Mark the scores that reach the threshold of either row, without a branch."""
     for j in range(len(scores)):
         may_pass[j] = scores[j] >= min(threshold, thresholds[j])
-
-
-@_jit
-def find_marked(may_pass: AnyArray, marked_eights: AnyArray, hits: AnyArray) -> Int:
-    """Write the positions where `may_pass` is non-zero to `hits` and return their number. Scans 64,
-    then 8, then 1 byte at a time without unpredictable branches."""
-    eights = may_pass.view(np.uint64)
-    groups = len(may_pass) // 64
-    part0, part1, part2, part3, part4, part5, part6, part7 = [
-        eights[k * groups : (k + 1) * groups] for k in range(8)
-    ]
-    n_groups = 0
-    for k in range(groups):
-        hits[n_groups] = k
-        n_groups += (
-            part0[k] | part1[k] | part2[k] | part3[k] | part4[k] | part5[k] | part6[k] | part7[k]
-        ) != 0
-    n_eights = 0
-    for k in hits[:n_groups]:
-        for eight in range(k, 8 * groups, groups):
-            marked_eights[n_eights] = eight
-            n_eights += eights[eight] != 0
-    n_hits = 0
-    for eight in marked_eights[:n_eights]:
-        for j in range(8 * eight, 8 * eight + 8):
-            hits[n_hits] = j
-            n_hits += may_pass[j]
-    return n_hits
 
 
 @_jit
