@@ -129,8 +129,8 @@ class AnnData(MatrixSource):
         """Read the labels, splits and names of rows [start, stop), each None if there are none."""
         with self._file() as file:
             n = self._matrix(file)[2][0]
-            y = self._column(file, self.label, "label", n, start, stop)
-            split = self._column(file, self.split, "split", n, start, stop)
+            y = self._column(file, "label", n, start, stop)
+            split = self._column(file, "split", n, start, stop)
             names = self._names(file, "obs", n, start, stop)
         if y is not None:
             y = label_rules.as_label_array(y, stop - start, self.unlabeled, self.path)
@@ -211,18 +211,15 @@ class AnnData(MatrixSource):
             return []
         return [c for c in file["obs"] if c != file["obs"].attrs.get("_index", "_index")]
 
-    def _column(
-        self, file: Any, name: str | None, default: str, n: int, start: int, stop: int
-    ) -> AnyArray | None:
-        """Read a column of obs, or return None if the default one is not there."""
-        columns = self._columns(file)
-        if name is None and default not in columns:
+    def _column(self, file: Any, role: str, n: int, start: int, stop: int) -> AnyArray | None:
+        """Read the column of obs with a role, or return None if the default one is not there."""
+        columns, name = self._columns(file), getattr(self, role) or role
+        if getattr(self, role) is None and role not in columns:
             return None
-        name = name or default
         if name not in columns:
             raise SourceError(
                 f"{self.path} has no obs[{name!r}], only "
-                f"{', '.join(columns) or 'no column'}: name it with {default}="
+                f"{', '.join(columns) or 'no column'}: name it with {role}="
             )
         return read_column(file["obs"][name], f"{self.path}: obs[{name!r}]", n, start, stop)
 

@@ -62,7 +62,8 @@ class TextGenerator:
         prior = np.ones(c) if spec.prior is None else np.asarray(spec.prior)
         self.prior = prior / prior.sum()
         self.share = spec.share * np.linspace(1.5, 0.5, c)  # some topics are easy, some hard
-        self.multiplier = _coprime(int(0.6180339887 * d), d)
+        start = max(int(0.6180339887 * d), 1)
+        self.multiplier = next(k for k in range(start, start + d) if np.gcd(k, d) == 1)
         self.offset = int(rng.integers(d))
         # planted terms and their phrases lie where background terms are neither in every document
         # nor in hardly any
@@ -224,10 +225,6 @@ class TextGenerator:
             for column, name in zip(topic, [*words, *phrases], strict=True):
                 names[column] = name
         return names
-
-
-def _coprime(start: int, d: int) -> int:
-    return next(k for k in range(max(start, 1), d + start) if np.gcd(k, d) == 1)
 
 
 # --- images -------------------------------------------------------------------------------------

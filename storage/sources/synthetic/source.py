@@ -47,10 +47,6 @@ def _numbered(c: int, name: str = "{}") -> list[str]:
     return [name.format(i + 1) for i in range(c)]
 
 
-def _zipf(c: int) -> list[float]:
-    return [1 / (i + 3) for i in range(c)]
-
-
 CORPORA: dict[str, TextSpec | ImageSpec] = {
     "newswire": TextSpec(
         n=8_000, d=20_000, classes=tuple(TOPICS), nnz=60, tokens=65.6, spread=0.6, exponent=1.15, shift=40, planted=17,
@@ -67,7 +63,7 @@ CORPORA: dict[str, TextSpec | ImageSpec] = {
     ),
     "rcv1": TextSpec(
         n=804_414, d=47_236, classes=_numbered(103, "topic {}"), nnz=75.7, tokens=84.3, spread=0.6, exponent=1.15, shift=60, planted=20,
-        share=0.15, block=2048, prior=_zipf(103),
+        share=0.15, block=2048, prior=[1 / (i + 3) for i in range(103)],
     ),
     "rcv1.binary": TextSpec(
         n=20_242, d=47_236, classes=PAIR, nnz=74.1, tokens=79.2, spread=0.6, exponent=1.15, shift=60, planted=300, share=0.15, block=2048,
