@@ -18,8 +18,6 @@ import os
 import shutil
 import sys
 import tarfile
-import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +29,7 @@ import scipy.sparse as sp
 
 from bigfs.engine import format_bytes, require_memory
 from bigfs.types import AnyArray
-from storage.errors import SourceError, StoreError
+from storage.errors import DAMAGED, SourceError, StoreError
 
 # a class, a real target, a set of classes, or None if unlabeled
 Label = str | int | float | tuple[str | int, ...] | None
@@ -39,8 +37,7 @@ Labels = AnyArray | Sequence[Label]
 
 # what the readers of all formats may raise for damaged bytes
 BROKEN = (
-    *(zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError),
-    *(ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RuntimeError),
+    *(*DAMAGED, tarfile.TarError, lzma.LZMAError, ArithmeticError, RuntimeError),
     *(UnboundLocalError, TokenError, SyntaxError),
 )
 

@@ -16,14 +16,6 @@ from storage.sources.arrays import SavedMatrix
 from storage.sources.base import open_decompressed
 from storage.sources.scratch_matrix import CHUNK, ScratchMatrix, Triplets, open_dense, write_csr
 
-GRAMMAR: dict[str, Any] = {
-    "sep": r"\s+",
-    "header": None,
-    "index_col": False,
-    "chunksize": CHUNK,
-    "quoting": csv.QUOTE_NONE,
-}
-
 
 class MatrixMarket(SavedMatrix):
     """A general matrix of real numbers, integers or a pattern, as coordinates or as an array.
@@ -76,7 +68,16 @@ class MatrixMarket(SavedMatrix):
             for _ in range(start):
                 file.readline()
             try:
-                with pd.read_csv(file, names=names, dtype=kinds, **GRAMMAR) as tables:
+                with pd.read_csv(
+                    file,
+                    sep=r"\s+",
+                    names=names,
+                    dtype=kinds,
+                    header=None,
+                    index_col=False,
+                    chunksize=CHUNK,
+                    quoting=csv.QUOTE_NONE,
+                ) as tables:
                     for table in tables:
                         seen += len(table)
                         if seen > count:

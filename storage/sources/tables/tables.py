@@ -226,8 +226,8 @@ class CsvFile(Table):
                 require_memory(2 * block * self.memory_per_byte, what, limit)
                 raise SourceError(f"{what} is too long") from error
             if mark not in str(error):
-                text = NO_UTF8 if "UTF8" in text else text
-                raise SourceError(f"{self.path}, after the header: {text}") from error
+                why = NO_UTF8 if "UTF8" in text else f"{text}: check the delimiter and the quotes"
+                raise SourceError(f"{self.path}, after the header: {why}") from error
         if not is_closed:
             raise SourceError(f"{self.path} has a quote that is never closed")
 
