@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -28,9 +28,7 @@ def inform(text: str) -> None:
 
 
 @contextlib.contextmanager
-def exclusive(
-    paths: Iterable[str], *, wait: bool, say: Callable[[str], None] | None = None
-) -> Iterator[None]:
+def exclusive(paths: Iterable[str], *, wait: bool) -> Iterator[None]:
     """Lock `paths` for the block. The system releases the locks of a killed process.
 
     The lock files stay: if one were removed, a process that waits for it and one that comes later
@@ -45,21 +43,16 @@ def exclusive(
             if not os.access(file.parent, os.W_OK | os.X_OK):
                 continue
             require_lock_file(file)
-            lock = _acquire(file, files[file], wait, say or inform)
+            lock = FileLock(file)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                if not wait:
+                    raise AlreadyRunning(f"another run works on {files[file]}") from None
+                inform(f"another run works on {files[file]}: waiting for it to end")
+                lock.acquire()
             stack.callback(lock.release)
         yield
-
-
-def _acquire(file: Path, path: str, wait: bool, say: Callable[[str], None]) -> FileLock:
-    lock = FileLock(file)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        if not wait:
-            raise AlreadyRunning(f"another run works on {path}") from None
-        say(f"another run works on {path}: waiting for it to end")
-        lock.acquire()
-    return lock
 
 
 def _lock_file(path: str) -> Path:

@@ -9,6 +9,11 @@ because `serve` pickles a flow with its types.
 import contextlib
 import inspect
 import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +35,7 @@ from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring
 from storage.errors import redacted
 
+END_SECONDS = 10.0  # in which a flow run ends by itself
 SKIPPED: State[Any] = Completed(
     name="Skipped", message="skipped: another run works on the same corpus or directory"
 )
@@ -172,6 +178,7 @@ def bigfs(**given: Any) -> Any:
     --------
     compare : Compare methods, numbers of features and parameters.
     """
+    _end_with_parent()
     return _run(Job(**given))
 
 
@@ -239,6 +246,24 @@ def compare(**given: Any) -> Any:
     bigfs : One method, with a report on its features.
     """
     return _compare(Comparison(**given))
+
+
+def _end_with_parent() -> None:
+    """End this process if the one that spawned it is killed, as `bigfs serve` may be.
+
+    At SIGTERM Prefect gives the flow run the state Crashed, as long as the server answers.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(END_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _run(job: Job, *, scored: bool = True) -> Any:

@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from flows.tls import private_file
 
@@ -107,6 +108,21 @@ def _use(settings: dict[str, str]) -> Iterator[None]:
         finally:
             for queue in (APILogWorker, EventsWorker):
                 queue.drain_all(timeout=END_SECONDS)
+
+
+def crash_abandoned(deployment: str) -> None:
+    """Give runs of a deployment the state Crashed that a killed process left as running."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import DeploymentFilter, FlowRunFilter
+    from prefect.states import Crashed, State
+
+    at_work = FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING"]}}})
+    names = [deployment, Path(deployment).stem]  # Prefect drops what looks like a file's suffix
+    named = DeploymentFilter.model_validate({"name": {"any_": names}})
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=at_work, deployment_filter=named):
+            gone: State[Any] = Crashed(message="the bigfs serve that started it was killed")
+            client.set_flow_run_state(run.id, gone, force=True)
 
 
 def user_secret(folder: Path) -> str:

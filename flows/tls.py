@@ -37,15 +37,12 @@ def make_certificates(
             f"remove this one, which locks out all of its users"
         )
     now = dt.datetime.now(dt.UTC)
-    authority, node = (
-        ec.generate_private_key(ec.SECP256R1()),
-        ec.generate_private_key(ec.SECP256R1()),
-    )
+    authority, node = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bigfs cluster authority")])
     ca = (
         _builder(ca_name, ca_name, authority.public_key(), now, days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
         .sign(authority, hashes.SHA256())
     )
     leaf = (
@@ -57,7 +54,7 @@ def make_certificates(
             days,
         )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(digital_signature=True), critical=True)
+        .add_extension(_usage("digital_signature"), critical=True)
         .add_extension(
             x509.ExtendedKeyUsage(
                 [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -115,20 +112,10 @@ def _builder(
     )
 
 
-def _usage(
-    *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
-) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        key_cert_sign=key_cert_sign,
-        crl_sign=crl_sign,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def _usage(*allowed: str) -> x509.KeyUsage:
+    uses = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")
+    uses += ("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
+    return x509.KeyUsage(**{use: use in allowed for use in uses})
 
 
 def _host(host: str) -> x509.GeneralName:

@@ -17,12 +17,12 @@ from flows.cli.options import (
 )
 from flows.cli.output import (
     cluster_and_progress,
-    lock_with_message,
     out_console,
     print_record,
     readable,
 )
 from flows.job import Request
+from flows.locks import exclusive
 from flows.options import Engine, Staging
 
 
@@ -86,7 +86,7 @@ def append(
         source, store = store, source
     n_before = storage.open(store).X.shape[0]
     find(source, format=format)
-    with lock_with_message(store), cluster_and_progress(engine, as_json):
+    with exclusive([store], wait=True), cluster_and_progress(engine, as_json):
         uri = storage.append(
             source, store, format=format, split=split, memory_limit=engine.staging_memory
         )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,6 @@ from rich.table import Column, Table
 
 from bigfs.engine.display import progress
 from flows.options import Engine
-
-
-@contextlib.contextmanager
-def progress_bars(enabled: bool = True, first: str | None = None) -> Iterator[None]:
-    """Show the progress of `bigfs` on stderr inside the block.
-
-    `first` names what happens before the first step. Its line ends there.
-    """
-    if not enabled:
-        yield
-        return
-    with progress(first=first):
-        yield
-
 
 out_console = Console(markup=False, emoji=False)  # paths, names and labels are printed as they are
 
@@ -47,24 +31,17 @@ def readable(value: Any) -> str:
     )
 
 
-@contextmanager
+@contextlib.contextmanager
 def show_progress(as_json: bool, first: str | None = None) -> Iterator[None]:
-    with progress_bars(not as_json, first):
+    """Show the progress of `bigfs` on stderr inside the block, unless it prints JSON.
+
+    `first` names what happens before the first step. Its line ends there.
+    """
+    with contextlib.nullcontext() if as_json else progress(first=first):
         yield
 
 
-@contextmanager
-def lock_with_message(path: str) -> Iterator[None]:
-    """Lock `path` for the block. A message on stderr says when another run holds the lock."""
-    from flows.locks import exclusive
-
-    with exclusive(
-        [path], wait=True, say=lambda text: print(f"bigfs: {text}", file=sys.stderr, flush=True)
-    ):
-        yield
-
-
-@contextmanager
+@contextlib.contextmanager
 def cluster_and_progress(engine: Engine, as_json: bool) -> Iterator[None]:
     """Start or reach the cluster of `engine` for the block, and show progress."""
     with engine.cluster(), show_progress(as_json):
@@ -82,12 +59,11 @@ def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
 
 def print_run(path: str, as_json: bool) -> None:
     from flows.report.summary import metric_names, score_table, status_text
+    from storage.runs.metadata import strict_json
     from storage.runs.runs import Run
 
     run = Run.open(path)
     if as_json:
-        from storage.runs.metadata import strict_json
-
         print(strict_json({"run": path, **run.metadata}))
         return
     scores = score_table(run.metadata)

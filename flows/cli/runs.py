@@ -22,7 +22,6 @@ from flows.cli.options import (
 )
 from flows.cli.output import (
     cluster_and_progress,
-    lock_with_message,
     out_console,
     print_record,
     print_run,
@@ -31,6 +30,7 @@ from flows.cli.output import (
 )
 from flows.cli.servers import quiet_prefect, uses_prefect
 from flows.job import Job
+from flows.locks import exclusive
 from flows.options import Engine, Scoring
 
 
@@ -159,7 +159,7 @@ def evaluate(
 
     # a missing store is an error before anything starts
     storage.open(Run.open(run).metadata["parameters"]["store"])
-    with lock_with_message(run), cluster_and_progress(engine, as_json):
+    with exclusive([run], wait=True), cluster_and_progress(engine, as_json):
         recover(run)
         steps.evaluate_again(run, scoring.choices())
     print_run(run, as_json)
@@ -173,7 +173,7 @@ def transform(
     """Write the selected columns of a store, best first, with names, targets and splits."""
     from flows.use.transform import transform as write_columns
 
-    with lock_with_message(out):
+    with exclusive([out], wait=True):
         path = write_columns(run, store, out)
     print_record({}, False, str(path))
 
@@ -197,7 +197,7 @@ def predict(
     from bigfs.evaluation.metrics import METRIC_NAMES
     from flows.use.predict import predict as predict_samples
 
-    with lock_with_message(out), cluster_and_progress(engine, as_json):
+    with exclusive([out], wait=True), cluster_and_progress(engine, as_json):
         file, rows, scores = predict_samples(
             run, data, out, part=part, format=format_, memory_limit=engine.staging_memory
         )
@@ -216,7 +216,7 @@ def export(
     """Write the model of a run as a scikit-learn pipeline that runs without bigfs."""
     from flows.use.export import export as export_model
 
-    with lock_with_message(out):
+    with exclusive([out], wait=True):
         path = export_model(run, out)
     print_record({}, False, str(path))
 
@@ -247,7 +247,7 @@ def stability(
         raise ValueError(f"--features must be a whole number here; got {job.features}")
     if not 0 < share < 1:
         raise ValueError(f"--share must be between 0 and 1; got {share:g}")
-    with lock_with_message(out), cluster_and_progress(job.engine, as_json):
+    with exclusive([out], wait=True), cluster_and_progress(job.engine, as_json):
         found = measure_stability(
             job.source,
             out,
@@ -286,7 +286,7 @@ def graph(
 
     corpus = storage.open(store)
     with (
-        lock_with_message(f"{store.rstrip('/').removesuffix('.zarr')}.graphs"),
+        exclusive([f"{store.rstrip('/').removesuffix('.zarr')}.graphs"], wait=True),
         cluster_and_progress(engine, as_json),
     ):
         stored = storage.graph(corpus, k, metric=metric, method=knn, recall=recall)

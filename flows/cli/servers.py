@@ -79,14 +79,15 @@ def serve(
     if api_address() is None:
         _set_home()  # before the first import of Prefect
     schedule = make_schedule(cron, timezone or local_timezone())
-    with _server(port):
+    name = name or source_name(job.source)
+    with _server(port, name):
         print(f"schedule: {cron} in the time zone {schedule.timezone}", flush=True)
         from flows.prefect_flows import bigfs
 
         try:
             with contextlib.suppress(SystemExit):  # Prefect's answer to SIGTERM as it starts
                 bigfs.serve(
-                    name=name or source_name(job.source),
+                    name=name,
                     schedule=schedule,
                     parameters=job.model_dump(mode="json"),
                     limit=1,
@@ -167,13 +168,13 @@ def quiet_prefect(debug: bool) -> None:
 
 
 @contextlib.contextmanager
-def _server(port: int) -> Iterator[None]:
+def _server(port: int, deployment: str) -> Iterator[None]:
     """Let Prefect use the API of its settings, or a server for the block with the user's secret."""
     if (address := api_address()) is not None:
         print(f"runs: {address.removesuffix('/api')}", flush=True)
         yield
         return
-    from flows.serving import LOG, SECRET, run_server, user_secret
+    from flows.serving import LOG, SECRET, crash_abandoned, run_server, user_secret
 
     home, variable = _set_home(), "PREFECT_SERVER_API_AUTH_STRING"
     secret = os.environ.get(variable)
@@ -184,6 +185,7 @@ def _server(port: int) -> Iterator[None]:
             f"{home / LOG})",
             flush=True,
         )
+        crash_abandoned(deployment)  # of others' servers the flow run told it itself
         yield
 
 

@@ -482,3 +482,48 @@ def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_
         assert not psutil.wait_procs(tree, timeout=20)[1]
     finally:
         stop(served)
+
+
+@pytest.mark.process
+def test_a_killed_serve_takes_its_run_with_it_and_the_next_one_calls_it_crashed(tmp_path):
+    home, port = tmp_path / "served", free_port()
+    home.mkdir()
+    write_corpus(home / "corpus.jsonl", seed=3, rows=9000)
+    give_database(tmp_path / "prefect")
+    env = environment(
+        tmp_path / "prefect",
+        PREFECT_RUNNER_POLL_FREQUENCY="1",
+        PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
+    )
+    env["XDG_DATA_HOME"] = str(tmp_path / "data")
+    command = [sys.executable, "-m", "flows", "serve", "corpus.jsonl", "--port", port]
+    command += ["--features", "12", "--workers", "0", "--tile-rows", "500", "--out", "r"]
+    command += ["--method", "sparge-lpp", "--set", "tol=1e-9"]
+    log, often, rarely = tmp_path / "log", ("--cron", "* * * * * */5"), ("--cron", "0 3 1 1 *")
+    served = start([*command, *often], log, env, home)
+    try:
+        until(
+            lambda: any(home.glob(".bigfs/.*.staging")) or served.poll() is not None,
+            "a run at work",
+            200,
+        )
+        assert served.poll() is None, log.read_text()
+        processes = psutil.Process(served.pid).children(recursive=True)
+        assert flow_runs_of(served)
+        served.kill()
+        assert not psutil.wait_procs(processes, timeout=40)[1]
+    finally:
+        stop(served)
+    again = start([*command, *rarely], log, env, home)
+    try:
+        secret = (tmp_path / "data" / "bigfs" / "prefect-secret").read_text()
+
+        def states():
+            answer = call(f"http://127.0.0.1:{port}/api/flow_runs/filter", {}, secret)
+            return {run["state"]["type"] for run in json.loads(answer[2])}
+
+        until(lambda: "schedule: 0 3 1 1 *" in log.read_text(), "the next start", 120)
+        assert "CRASHED" in states()
+        assert "RUNNING" not in states()
+    finally:
+        stop(again)

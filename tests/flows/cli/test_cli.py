@@ -340,7 +340,8 @@ def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatc
     from flows.cli.servers import _server
 
     monkeypatch.setattr("flows.serving.run_server", lambda *_: contextlib.nullcontext("http://x"))
-    with _server(4200):
+    monkeypatch.setattr("flows.serving.crash_abandoned", lambda _: None)
+    with _server(4200, "nightly"):
         home = tmp_path / ".local" / "share" / "bigfs" / "prefect"
         assert os.environ["PREFECT_HOME"] == str(home)
         assert stat.S_IMODE(home.stat().st_mode) == 0o700

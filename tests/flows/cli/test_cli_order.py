@@ -209,9 +209,9 @@ def test_brackets_in_names_are_printed_as_they_are(bigfs, store, tmp_path, name)
 
 def test_progress_shows_labels_as_they_are(capsys):
     from bigfs import engine
-    from flows.cli.output import progress_bars
+    from flows.cli.output import show_progress
 
-    with progress_bars():
+    with show_progress(as_json=False):
         engine.map_tiles(abs, [1, 2], label="read [/red]")
     assert "read [/red]" in capsys.readouterr().err
 
