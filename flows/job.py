@@ -145,7 +145,8 @@ class Job(Request):
     @property
     def metric(self) -> str | None:
         """The metric that chooses the number of features, where one is given for that."""
-        return number_metric(self.features, self.scoring.choices())
+        metrics = self.scoring.choices().get("metrics")
+        return metrics[0] if self.features == "auto" and metrics else None
 
     @property
     def question(self) -> dict[str, Any]:
@@ -166,12 +167,6 @@ class Job(Request):
         """
         readable = f"{source_name(self.source)}-{self.method}-{self.features}"
         return self.with_default_out(readable, self.question)
-
-
-def number_metric(features: int | str, scoring: Mapping[str, Any]) -> str | None:
-    """Return the metric that chooses the number of features, where one is given for that."""
-    metrics = scoring.get("metrics") or ()
-    return metrics[0] if features == "auto" and metrics else None
 
 
 def place_of(source: str) -> str:

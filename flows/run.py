@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import storage
 from flows import reuse
 from flows.job import Job, Request
 from flows.locks import exclusive, inform
@@ -89,8 +90,11 @@ def is_done(job: Job, *, scored: bool = True) -> bool:
         return False
     if job.fresh or not reuse.is_selected(found):
         return False
-    content = content_of(job)
-    run = None if content is None else reuse.find_run(job.folder, job.key(*content))
+    in_place = store_of(job) if is_store(job) else None
+    store = in_place or storage.staged(job.source, job.store, **job.settings.model_dump())
+    if store is None:
+        return False
+    run = reuse.find_run(job.folder, job.key(storage.open(store).spec["content"], store))
     if run is None or not reuse.is_reported(run) or not reuse.is_selected(run):
         return False
     return not scored or reuse.is_scored(run, job.scoring.choices())
@@ -123,21 +127,6 @@ def store_of(request: Request) -> str:
     return manifest.normalize_uri(request.source)
 
 
-def content_of(job: Job) -> tuple[str, str] | None:
-    """Return the content's hash and the name of a job's store, or None if it is to be made."""
-    import storage
-    from storage.staging.stage import is_staged, make_plan
-
-    if is_store(job):
-        uri = store_of(job)
-    else:
-        plan = make_plan(job.source, job.store, **job.settings.model_dump())
-        if not is_staged(plan):
-            return None
-        uri = plan.uri
-    return storage.open(uri).spec["content"], uri
-
-
 def require_own(job: Job) -> None:
     """Refuse a directory with the result of another question, unless it is to be replaced."""
     try:
@@ -158,7 +147,6 @@ def require_own(job: Job) -> None:
 
 def require_suitable(job: Job, scored: bool) -> None:
     """Refuse what does not suit the corpus, and say what is replaced."""
-    import storage
     from flows import steps
     from flows.evaluation import plan as evaluation
     from flows.evaluation import selection

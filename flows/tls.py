@@ -113,8 +113,10 @@ def _builder(
 
 
 def _usage(*allowed: str) -> x509.KeyUsage:
-    uses = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")
-    uses += ("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
+    uses = (
+        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+        *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+    )
     return x509.KeyUsage(**{use: use in allowed for use in uses})
 
 

@@ -30,7 +30,7 @@ pytestmark = PREFECT_WARNS
 SERIAL = Engine(workers=0)
 FEATURES = 12
 WORK = {  # what a step calls that does its work, or looks for the store
-    "stage": (storage, "staged"),
+    "stage": (steps, "exclusive"),
     "select": (steps, "_write_selection"),
     "evaluate": (steps, "score"),
     "report": (steps, "write_page"),
