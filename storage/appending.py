@@ -166,7 +166,7 @@ def _grow(
         lambda: chain(_stored_targets(corpus, samples_target), tables.y_of(blocks, samples_target)),
         _sample_names(corpus, blocks, n),
     )
-    build.write_segments(writer, segments, blocks, d, samples_target, chunks, scratch)
+    build.write_segments(writer, segments, blocks, d, samples_target, chunks)
     build.require_same(source, fingerprint)
     grown = replace(
         old,

@@ -117,7 +117,7 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     names = tables.names_of(blocks)
     tables.write_samples(writer, target, segments, lambda: tables.y_of(blocks, target), names)
     named = tables.write_features(writer, d, source.feature_names, terms, columns)
-    write_segments(writer, segments, blocks, d, target, chunks, scratch)
+    write_segments(writer, segments, blocks, d, target, chunks)
     require_same(plan.source, plan.fingerprint)
     return publish(
         writer,
@@ -209,22 +209,13 @@ def write_segments(
     d: int,
     target: labels.Target,
     chunks: int,
-    scratch: Path,
 ) -> None:
     """Write every segment by columns, and its statistics."""
     classes = len(target.class_names) if target.kind == "class" else 0
-    # those per class are left out where they would be larger than the matrix
     for segment, mine in by_segment(segments, blocks):
-        transpose.write_columns(
-            writer, segment.name, mine, (segment.stop - segment.start, d), chunks, scratch
-        )
-        transpose.write_statistics(
-            writer,
-            segment,
-            d,
-            classes if d * classes <= max(segment.nnz, CLASS_STATISTICS_LIMIT) else 0,
-            scratch,
-        )
+        # those per class are left out where they would be larger than the matrix
+        by_class = classes if d * classes <= max(segment.nnz, CLASS_STATISTICS_LIMIT) else 0
+        transpose.write_segment(writer, segment, mine, d, by_class, chunks)
 
 
 def describe_source(source: Source, plan: Plan) -> dict[str, Any]:

@@ -6,10 +6,8 @@ never write the same chunk, and a task holds only its range, whatever the size o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,46 +129,52 @@ class ColumnSpan:
     take: int  # entries of the last column, from its beginning to the end of the range
 
 
-def write_columns(
+def write_segment(
     writer: Writer,
-    name: str,
+    segment: manifest.Segment,
     row_blocks: Sequence[RowBlock],
-    shape: tuple[int, int],
+    d: int,
+    classes: int,
     chunks: int,
-    scratch: Path,
 ) -> None:
-    """Write one segment in CSC from its blocks in row order."""
+    """Write one segment by columns, from its blocks in row order, and its statistics."""
     first_rows = np.cumsum([0, *(s.rows for s in row_blocks)])
     blocks = [
         BlockColumns(s.path, s.present, s.nnz, int(first_row))
         for s, first_row in zip(row_blocks, first_rows, strict=False)
         if s.nnz
     ]
-    listing = scratch / f"{name}.json"
-    listing.write_text(json.dumps(blocks))
-    path, nnz = f"uns/columns/{name}", sum(block.nnz for block in blocks)
-    writer.group(path, "csc_matrix", shape=list(shape))
+    shared = engine.shared_operand(blocks)
+    _write_csc(writer, segment, blocks, shared, d, chunks)
+    _write_statistics(writer, segment, shared, d, classes)
+
+
+def _write_csc(
+    writer: Writer,
+    segment: manifest.Segment,
+    blocks: Sequence[BlockColumns],
+    shared: Any,
+    d: int,
+    chunks: int,
+) -> None:
+    path, nnz = f"uns/columns/{segment.name}", sum(block.nnz for block in blocks)
+    writer.group(path, "csc_matrix", shape=[segment.stop - segment.start, d])
     writer.create(f"{path}/data", nnz, np.float32)
     writer.create(f"{path}/indices", nnz, np.int32)
     tasks = entry_ranges(nnz, writer.chunk, chunks)
     # the first and the last entry of each range, then the column of each and where that starts
     edges = np.array([(task.start, task.stop - 1) for task in tasks], dtype=np.int64).reshape(-1)
     columns, starts = np.zeros_like(edges), np.zeros_like(edges)
-    counts = _running_counts(blocks, shape[1], edges, columns, starts)
-    writer.stream(f"{path}/indptr", shape[1] + 1, np.int64, counts, COLUMN_CHUNK)
+    counts = _running_counts(blocks, d, edges, columns, starts)
+    writer.stream(f"{path}/indptr", d + 1, np.int64, counts, COLUMN_CHUNK)
     spans = [
         ColumnSpan(int(first), int(last) + 1, task.start - int(head), task.stop - int(tail))
         for task, (first, last), (head, tail) in zip(
             tasks, columns.reshape(-1, 2), starts.reshape(-1, 2), strict=True
         )
     ]
-    where = writer.uri, path, str(listing)
+    where = writer.uri, path, shared
     _write_in_tasks(writer, _write_columns, tasks, *where, each=[spans], label="write columns")
-
-
-def read_listing(listing: str) -> list[BlockColumns]:
-    """Read the list of blocks that `write_columns` wrote."""
-    return [BlockColumns(*block) for block in json.loads(Path(listing).read_text())]
 
 
 def _running_counts(
@@ -202,14 +206,12 @@ def counts_of(writer: Writer, segments: Sequence[manifest.Segment], d: int) -> I
 
 
 def _write_columns(
-    task: EntryRange, span: ColumnSpan, uri: str, path: str, listing: str
+    task: EntryRange, span: ColumnSpan, uri: str, path: str, blocks: list[BlockColumns]
 ) -> dict[str, str]:
     present, cursor = _occupied_columns(open_unpublished(uri, f"{path}/indptr"), span)
     cursor -= task.start
     cursor[0] = 0  # the range may begin inside its first column
-    rows, values = gather_columns(
-        span, read_listing(listing), present, cursor, task.stop - task.start
-    )
+    rows, values = gather_columns(span, blocks, present, cursor, task.stop - task.start)
     return write_chunks(uri, f"{path}/data", task.start, values) | write_chunks(
         uri, f"{path}/indices", task.start, rows
     )
@@ -275,8 +277,8 @@ def clipped_blocks(
 # --- statistics -----------------------------------------------------------------------------------
 
 
-def write_statistics(
-    writer: Writer, segment: manifest.Segment, d: int, classes: int, scratch: Path
+def _write_statistics(
+    writer: Writer, segment: manifest.Segment, shared: Any, d: int, classes: int
 ) -> None:
     """Write Σ x and Σ x² of each column of a segment whose columns are written."""
     path, width = f"uns/statistics/{segment.name}", statistics_width(d, classes)
@@ -290,7 +292,7 @@ def write_statistics(
             writer.create(
                 f"{path}/classes/{name}", d * classes, dtype, width * classes, sparse=True
             )
-    where = writer.uri, segment, classes, str(scratch / f"{segment.name}.json")
+    where = writer.uri, segment, classes, shared
     _write_in_tasks(writer, _write_sums, entry_ranges(d, width, 1), *where, label="add up columns")
 
 
@@ -300,11 +302,15 @@ def statistics_width(d: int, classes: int) -> int:
 
 
 def _write_sums(
-    task: EntryRange, uri: str, segment: manifest.Segment, classes: int, listing: str
+    task: EntryRange,
+    uri: str,
+    segment: manifest.Segment,
+    classes: int,
+    blocks: list[BlockColumns],
 ) -> dict[str, str]:
     span = ColumnSpan(task.start, task.stop, 0, NO_LIMIT)
-    blocks, path = read_listing(listing), f"uns/statistics/{segment.name}"
-    one_class = np.zeros(segment.stop - segment.start, dtype=np.int8)
+    path = f"uns/statistics/{segment.name}"
+    one_class = np.broadcast_to(np.int8(0), segment.stop - segment.start)
     sums, squares, _ = sum_columns(span, blocks, one_class, 1)
     checksums = write_chunks(uri, f"{path}/sums", task.start, sums.reshape(-1))
     checksums |= write_chunks(uri, f"{path}/squares", task.start, squares.reshape(-1))

@@ -54,9 +54,3 @@ def test_every_range_of_entries_is_that_of_the_dense_matrix(name, sizes, tmp_pat
                 found += zip(*where, values, strict=True)
             expected = [(j, i, X[i, j]) for j, i in entries[start:stop]]
             assert sorted(found) == expected
-
-
-def test_the_listing_of_blocks_is_read_as_it_was_written(tmp_path):
-    blocks = spilled(np.eye(4, dtype=np.float32), (2, 2), tmp_path)
-    (tmp_path / "a.json").write_text(transpose.json.dumps(blocks))
-    assert transpose.read_listing(str(tmp_path / "a.json")) == blocks
