@@ -32,7 +32,7 @@ from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms
-from bigfs.selectors.scores.sums import class_indicator, class_totals, ratio, weighted_sums
+from bigfs.selectors.scores.sums import class_indicator, near_sums, ratio, weighted_sums
 from bigfs.types import AnyArray, FloatArray
 
 
@@ -99,8 +99,10 @@ class LSDF(GraphSelector):
     _semi_supervised = True
 
     def _fit(self, X: Matrix, y: Labels) -> None:
-        totals = class_totals(X, at_least_two(y), by_class=True)
-        between, within = _pair_sums(totals.sums, totals.squares, totals.sizes)
+        classes, codes = at_least_two(y)
+        Y = class_indicator(codes, len(classes))
+        sums, squares = np.split(near_sums(X, Y, Y, slice(None))[0], 2, axis=1)
+        between, within = _pair_sums(sums, squares, np.asarray(Y.sum(axis=0)).ravel())
         neighbors = np.zeros(X.shape[1])
         status, stats = Status.EXACT, {}
         if not y.is_labeled.all():
