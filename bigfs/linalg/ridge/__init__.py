@@ -26,8 +26,6 @@ from bigfs.linalg.ridge.operator import (
 from bigfs.linalg.ridge.plan import (
     ITERATIONS,
     SOLVERS,
-    RidgePlan,
-    SolverCost,
     choose_solver,
     project_costs,
 )
@@ -56,16 +54,16 @@ class Ridge:
     ) -> None:
         self.X, self.M = X, M or SampleOperator()
         self.tol, self.max_iter, self.reduction = tol, max_iter, reduction
-        entries = self.M.entries
-        root = not self.M.has_root
-        forms_products = self.M.m is not None or not X.row_tiles
         width = strip_width(self.M.height(X.shape[0]), targets, limit)
         self.width = width if self.M.m is not None and width < targets else None
         costs = project_costs(
-            *(*X.shape, X.stats.nnz, targets, entries, root),
-            iterations,
-            forms_products,
-            self.width,
+            *X.shape,
+            X.stats.nnz,
+            targets,
+            self.M.entries,
+            root=not self.M.has_root,
+            iterations=iterations,
+            width=0 if self.M.m is None and X.row_tiles else self.width,
         )
         self.plan = choose_solver(costs, solver, limit)
         self._gram: FloatArray | None = None
@@ -80,7 +78,10 @@ class Ridge:
                 f"a feature); got shape {u.shape}"
             )
         cg = CG(
-            *(self.X, self.M, lambda: self.squares, u),
+            self.X,
+            self.M,
+            lambda: self.squares,
+            u,
             tol=self.tol,
             max_iter=self.max_iter,
             reduction=self.reduction,
@@ -194,12 +195,9 @@ def _squares(block: Block, start: int, stop: int, m: FloatArray) -> FloatArray:
 
 __all__ = [
     "SOLVERS",
-    "Prepared",
     "Ridge",
-    "RidgePlan",
     "SampleOperator",
     "Solution",
-    "SolverCost",
     "WeightedCentering",
     "block_cg",
     "centering",

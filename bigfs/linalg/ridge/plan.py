@@ -54,10 +54,9 @@ def project_costs(
     e: int = 0,
     root: bool = False,
     iterations: int = ITERATIONS,
-    forms_products: bool = True,
     width: int | None = None,
 ) -> dict[str, SolverCost]:
-    """Project the cost of each solver."""
+    """Project the cost of each solver, where CG forms `width` columns of XW, or all, at a time."""
     nnz = float(counts.sum())
     # multiply-adds of XXᵀ; those of XᵀX are nnz²/n or more
     overlap = float(np.sum(counts.astype(float) ** 2))
@@ -78,7 +77,7 @@ def project_costs(
         ),
         "cg": SolverCost(
             (1 + iterations) * product,
-            CG_BYTES * d * r + (16 * n * min(r, width or r) if forms_products else 0),
+            CG_BYTES * d * r + 16 * n * (r if width is None else min(r, width)),
         ),
     }
 
