@@ -84,14 +84,14 @@ def progress() -> Iterator[None]:
         yield
 
 
+@optional("the link to the dashboard")
 def show_dashboard(link: str) -> None:
-    with optional("the link to the dashboard"):
-        create_link_artifact(link, link_text="Dask dashboard", key="dask-dashboard")
+    create_link_artifact(link, link_text="Dask dashboard", key="dask-dashboard")
 
 
+@optional("the comparison")
 def show_comparison(text: str) -> None:
-    with optional("the comparison"):
-        create_markdown_artifact(text, key="comparison")
+    create_markdown_artifact(text, key="comparison")
 
 
 @optional("the selection")
@@ -139,21 +139,14 @@ def show_summary(run: Run) -> None:
 
 def _score_lines(run: Run) -> list[str]:
     """Return the scores, and how they were measured, as Markdown."""
-    table = score_table(run.metadata)
-    if table is None:
-        return [run.metadata["evaluation"], ""] if "evaluation" in run.metadata else []
-    counts = [f"{k:,}" for k in table["counts"]]
-    head = [
-        f"| {metric_names(run.metadata)} with | {' | '.join(counts)} |",
-        "| --- |" + " --: |" * len(counts),
-    ]
-    return [
-        *head,
-        *(f"| {name} | {' | '.join(values)} |" for name, values in table["rows"]),
-        "",
-        run.metadata["evaluation"],
-        "",
-    ]
+    table, lines = score_table(run.metadata), []
+    if table is not None:
+        counts = [f"{k:,}" for k in table["counts"]]
+        lines = [f"| {metric_names(run.metadata)} with | {' | '.join(counts)} |"]
+        lines += ["| --- |" + " --: |" * len(counts)]
+        lines += [f"| {name} | {' | '.join(values)} |" for name, values in table["rows"]]
+        lines += [""]
+    return [*lines, run.metadata["evaluation"], ""] if "evaluation" in run.metadata else lines
 
 
 def _show_picture(run: Run, name: str, key: str, description: str) -> None:

@@ -226,19 +226,15 @@ class Scoring(BaseModel):
 
     def choices(self) -> dict[str, Any]:
         """Return what differs from the default, as `flows.steps.score` takes it."""
-        given: dict[str, Any] = {}
-        if self.metric is not None:
-            given["metrics"] = _words(self.metric)
-        if self.sizes is not None:
-            given["sizes"] = sorted({int(word) for word in _words(self.sizes)})
-        if self.against is not None:
-            names = map(canonical_name, _words(self.against))
-            given["baselines"] = list(dict.fromkeys(names))
-        if self.cv is not None:
-            given["folds"] = self.cv
-        if self.test_size is not None:
-            given["test_size"] = self.test_size
-        return given
+        against = self.against and map(canonical_name, _words(self.against))
+        given = {
+            "metrics": self.metric and _words(self.metric),
+            "sizes": self.sizes and sorted({int(word) for word in _words(self.sizes)}),
+            "baselines": against and list(dict.fromkeys(against)),
+            "folds": self.cv,
+            "test_size": self.test_size,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def _size(memory_limit: str) -> str:
