@@ -117,12 +117,7 @@ def choose_weights(
     def slopes(trace: Trace, w: FloatArray) -> FloatArray:
         return mu * trace.gradient + 2 * gamma * w
 
-    def promised(trace: Trace, w: FloatArray) -> float:
-        return _promise(slopes(trace, w), w, _reach(w, smoothness.least_degrees(trace.root)))
-
     trace, length = smoothness.trace(P, w), 0.0
-    if promised(trace, w) <= promise:
-        return WeightStep(w, trace.value, promised(trace, w))
     value, gradient = objective(trace, w), slopes(trace, w)
     for _ in range(MAX_STEPS):
         b = smoothness.least_degrees(trace.root)
@@ -147,7 +142,8 @@ def choose_weights(
         curvature = float(moved @ (trial_gradient - gradient))
         length = float(moved @ (moved / m)) / curvature if curvature > 0 else 0.0
         w, value, trace, gradient = trial_w, trial, trial_trace, trial_gradient
-    return WeightStep(w, trace.value, promised(trace, w))
+    reach = _reach(w, smoothness.least_degrees(trace.root))
+    return WeightStep(w, trace.value, _promise(gradient, w, reach))
 
 
 def _reach(w: FloatArray, b: FloatArray) -> FloatArray:
