@@ -6,6 +6,7 @@ import copy
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -18,22 +19,19 @@ from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors
 
 
+@dataclass(eq=False)
 class Joined(MatrixSource):
     """Matrices with the same columns, one below the other, each with its split or None."""
 
     format = "joined"
+    path: str
+    parts: Sequence[tuple[MatrixSource, str | None]]
+    _: KW_ONLY
+    n_features: int | None = None
+    sample_shape: tuple[int, int] | None = None
 
-    def __init__(
-        self,
-        path: str,
-        parts: Sequence[tuple[MatrixSource, str | None]],
-        *,
-        n_features: int | None = None,
-        sample_shape: tuple[int, int] | None = None,
-    ) -> None:
-        self.path, self.parts = path, list(parts)
-        self.target = parts[0][0].target
-        self.n_features, self.sample_shape = n_features, sample_shape
+    def __post_init__(self) -> None:
+        self.target = self.parts[0][0].target
 
     def fingerprint(self) -> str:
         return fingerprint_of(
@@ -76,21 +74,15 @@ class Joined(MatrixSource):
         return rows if split is None else rows._replace(split=np.full(rows.X.shape[0], split))
 
 
+@dataclass(eq=False)
 class Topics(Joined):
     """Rows labeled by the number of their document, and a file of lines "topic document 1"."""
 
     format = "topics"
+    qrels: str
 
-    def __init__(
-        self,
-        path: str,
-        parts: Sequence[tuple[MatrixSource, str | None]],
-        qrels: str,
-        *,
-        n_features: int | None = None,
-    ) -> None:
-        super().__init__(path, parts, n_features=n_features)
-        self.qrels, self.target = qrels, "multilabel"
+    def __post_init__(self) -> None:
+        self.target = "multilabel"
 
     def fingerprint(self) -> str:
         return fingerprint_of("topics", super().fingerprint(), identity_of([self.qrels]))
