@@ -192,8 +192,8 @@ class SelectorCV(Selector):
         ValueError
             X does not have the features seen during `fit`.
         """
-        index = np.flatnonzero(self.support_)
-        predicted = map_rows(self.model_.predict, self._samples(X), index)
+        matrix, index = self._samples(X), np.flatnonzero(self.support_)
+        predicted = map_rows(self.model_.predict, matrix, index)
         return predicted if self.classes_ is None else self.classes_[predicted]
 
     def score(self, X: Any, y: Any) -> float:
