@@ -1,5 +1,5 @@
 """The flows of Prefect: a run, a comparison, and single steps. All of Prefect is here and in
-`flows.artifacts`.
+`flows.report.artifacts`.
 
 A task is a plain function of `flows.steps`. Prefect caches no result: the disk says what is done. A
 flow has the fields of a model as its parameters. They are evaluated here, not kept as strings,
@@ -26,13 +26,14 @@ from prefect.tasks import exponential_backoff
 from pydantic import Field
 
 from bigfs.selectors.registry import METHODS
-from flows import artifacts, reuse, steps
+from flows import reuse, steps
 from flows import run as runs
 from flows.comparison import compare as comparison
 from flows.comparison.request import Comparison
 from flows.job import DAY, Job, Request
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring
+from flows.report import artifacts
 from storage.errors import redacted
 
 END_SECONDS = 10.0  # in which a flow run ends by itself

@@ -51,7 +51,7 @@ def run(
     """Do the steps of a job whose results are not on disk. Returns the directory of the run."""
     from flows import steps  # scikit-learn, while the workers start
     from flows.evaluation import selection
-    from flows.timing import start_up
+    from flows.report.provenance import start_up
 
     call, reads_store = call or try_again, is_store(job)
     selection.require_parameters(job.method, job.features, job.parameters)

@@ -8,7 +8,7 @@ from typing import Any
 import storage
 from flows.job import Request
 from flows.locks import exclusive
-from flows.timing import time_step
+from flows.report.provenance import time_step
 
 log = logging.getLogger("bigfs.flows")
 

@@ -23,9 +23,8 @@ from flows import reuse
 from flows.evaluation import choosing, curves, selection
 from flows.evaluation import plan as evaluation
 from flows.job import Job
-from flows.report.summary import provenance
+from flows.report.provenance import provenance, time_step
 from flows.staging import stage as stage
-from flows.timing import time_step
 from flows.use import predict
 from storage.runs.runs import Run, RunError
 

@@ -49,11 +49,11 @@ LAYERS: dict[str, list[set[str]]] = {
         {"appending", "graphs", "integrity"},
     ],
     "flows": [
-        {"locks", "reuse", "cli.signals", "cli.extras", "timing"},
+        {"locks", "reuse", "cli.signals", "cli.extras"},
         {"evaluation", "use.files", "report.summary"},
         {"use", "report", "tls"},
         {"options", "serving"},
-        {"artifacts", "job"},
+        {"job"},
         {"staging"},
         {"steps"},
         {"run"},
@@ -78,7 +78,7 @@ ONE_DOOR = {
     },
     "prefect": {
         f"flows/{name}.py"
-        for name in ("prefect_flows", "sweep", "artifacts", "serving", "cli/servers")
+        for name in ("prefect_flows", "sweep", "report/artifacts", "serving", "cli/servers")
     },
     "spams": {"bigfs/coding"},
 }

@@ -37,7 +37,7 @@ from flows.evaluation import selection
 from flows.locks import exclusive
 from flows.options import Engine
 from flows.report.page import corpus_facts
-from flows.report.summary import provenance
+from flows.report.provenance import provenance
 from flows.reuse import source_name
 from flows.run import Call, is_store, store_of, try_again
 from storage import atomic

@@ -1,1 +1,1 @@
-"""The page of a run, and the words on its scores and its status."""
+"""What a run tells: its page, its scores and status in words, its origin and costs."""

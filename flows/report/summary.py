@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-import platform
-import shlex
-import sys
-from datetime import datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.result import ALL
-from storage.errors import redacted
-
-LIBRARIES = ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")
-
-
-def provenance() -> dict[str, Any]:
-    """Return when, where and by which command a result is made, and the versions behind it."""
-    return {
-        "made": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "host": platform.node(),
-        "command": redacted(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
-        "versions": {name: version(name) for name in LIBRARIES},
-    }
 
 
 def n_features(about: dict[str, Any]) -> int:

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 import storage.graphs
-from flows import artifacts, locks, steps
+from flows import locks, steps
 from flows import run as runs
 from flows.comparison.standings import read_comparison
 from flows.job import Job
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring, Staging
+from flows.report import artifacts
 from storage.errors import StoreError
 from storage.runs.runs import Run
 from tests.helpers.processes import PREFECT_WARNS, write_corpus

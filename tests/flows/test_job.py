@@ -256,7 +256,7 @@ def test_only_a_broken_connection_or_a_busy_object_store_is_asked_again(
 def test_the_age_of_a_process_is_what_its_parent_measures():
     """psutil's own time of the start is off where the clock was corrected after the boot."""
     began = time.perf_counter()
-    code = "from flows.timing import process_age; print(process_age())"
+    code = "from flows.report.provenance import process_age; print(process_age())"
     age = float(subprocess.check_output([sys.executable, "-c", code]))
     longest = time.perf_counter() - began
     assert longest / 2 < age < longest + 0.02  # the kernel counts in hundredths of a second

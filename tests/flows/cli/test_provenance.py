@@ -6,20 +6,20 @@ from datetime import datetime, timedelta
 
 from flows import tls
 from flows.cli import servers
-from flows.report import summary
+from flows.report import provenance
 
 
 def test_a_result_says_when_where_and_how_it_was_made(monkeypatch):
     arguments = ["/opt/bin/bigfs", "run", "https://host/a.csv?token=abc", "--out", "my run"]
     monkeypatch.setattr(sys, "argv", arguments)
-    about = summary.provenance()
+    about = provenance.provenance()
     made = datetime.fromisoformat(about["made"])
     assert abs(datetime.now().astimezone() - made) < timedelta(minutes=10)
     assert about["command"].startswith("bigfs run ")
     assert about["command"].endswith("--out 'my run'")
     assert "abc" not in about["command"]
     assert about["host"]
-    assert set(about["versions"]) == set(summary.LIBRARIES)
+    assert set(about["versions"]) == set(provenance.LIBRARIES)
 
 
 def test_the_variables_of_certificates_survive_a_shell(tmp_path, capsys, monkeypatch):

@@ -508,8 +508,8 @@ def test_real_targets_are_evaluated_by_the_r2_of_a_ridge(home):
 def test_the_terminal_and_prefect_name_the_metric_and_how_it_was_measured(
     home, monkeypatch, capsys
 ):
-    from flows import artifacts
     from flows.cli.output import print_run
+    from flows.report import artifacts
 
     run, shown = (
         finished(write_label_sets(home / "d.jsonl"), "sparge-hsl", 6, settings={"label": "topics"}),

@@ -1,18 +1,36 @@
-"""The time and the memory of the steps of a run."""
+"""When, where and by which command a result is made, in how much time and memory."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import platform
+import shlex
+import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from bigfs import engine
+from storage.errors import redacted
 
 log = logging.getLogger("bigfs.flows")
+LIBRARIES = ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")
+
+
+def provenance() -> dict[str, Any]:
+    """Return when, where and by which command a result is made, and the versions behind it."""
+    return {
+        "made": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "host": platform.node(),
+        "command": redacted(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
+        "versions": {name: version(name) for name in LIBRARIES},
+    }
 
 
 @contextlib.contextmanager
