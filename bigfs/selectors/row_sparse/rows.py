@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,52 +29,21 @@ NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leave
 RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
 
 
-class Reweighted(Protocol):
-    """A state with θ and its certificate."""
-
-    @property
-    def theta(self) -> FloatArray: ...
-
-    @property
-    def objective(self) -> float: ...
-
-    @property
-    def violation(self) -> float: ...
-
-    @property
-    def gap(self) -> float: ...
-
-    @property
-    def residual(self) -> float: ...
-
-
 class RowSparseProblem(ABC):
     """The data, the working set, the step, and the rules for features without a weight.
 
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    targets : int
-        Columns of the weights.
-    tol : float
-        Tolerance of the certificate.
-    ridge : dict
-        Options of the `WorkingSet`.
-    forbidden : ndarray of int
-        Features that take no part.
-    target : str, default="y"
-        Name of the target of the regression, for errors.
+    The states of a method have at least `theta`, `objective`, `violation` (over the working set),
+    `gap` (over all features, infinite until the inactive ones were checked) and `residual`.
     """
 
     def __init__(
         self,
         X: Matrix,
-        targets: int,
-        tol: float,
-        ridge: dict[str, Any],
-        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
-        target: str = "y",
+        targets: int,  # columns of the weights
+        tol: float,  # of the certificate
+        ridge: dict[str, Any],  # options of the `WorkingSet`
+        forbidden: IntArray = NO_CONSTRAINTS.forbidden,  # features that take no part
+        target: str = "y",  # name of the target of the regression, for errors
     ) -> None:
         self.X, self.tol, self.target_name = X, tol, target
         self.candidates = X.stats.nnz > 0  # an empty column can't get weight
@@ -89,7 +58,7 @@ class RowSparseProblem(ABC):
     def scores(self, state: Any) -> FloatArray:
         """Return the score of each feature."""
 
-    def measure(self, state: Reweighted) -> Record:
+    def measure(self, state: Any) -> Record:
         """Return the record of a state in the history."""
         return {
             "objective": state.objective,
