@@ -140,13 +140,6 @@ def store_at(uri: str, *, read_only: bool = False) -> Store:
     )
 
 
-def write_document(uri: str, name: str, document: bytes) -> None:
-    """Write a document of a store."""
-    atomic.before("write", f"{uri}/{name}")
-    with fsspec.open(f"{uri}/{name}", "wb") as file:
-        file.write(document)
-
-
 def read_document(uri: str, name: str) -> bytes:
     """Read a document of a store."""
     with fsspec.open(f"{uri}/{name}", "rb") as file:

@@ -29,7 +29,6 @@ from storage.format.manifest import (
     checksum,
     digest,
     store_at,
-    write_document,
 )
 
 CHUNKS_HELD = 8  # by a stream of numbers
@@ -62,10 +61,7 @@ class Writer:
     def __init__(self, uri: str, chunk: int = CHUNK) -> None:
         self.uri, self.chunk = uri, chunk
         self.recorder = ChecksumRecorder(store_at(uri))
-
-    @property
-    def checksums(self) -> dict[str, str]:
-        return self.recorder.checksums
+        self.checksums = self.recorder.checksums
 
     def group(self, path: str, encoding: str, version: str = "0.1.0", **attributes: Any) -> None:
         attributes = {"encoding-type": encoding, "encoding-version": version, **attributes}
@@ -201,7 +197,9 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
     attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": metadata}
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
     metadata["checksum"] = digest(canonical(document))
-    write_document(uri, MANIFEST, canonical(document))
+    atomic.before("write", f"{uri}/{MANIFEST}")
+    with fsspec.open(f"{uri}/{MANIFEST}", "wb") as file:
+        file.write(canonical(document))
     return digest(listed)
 
 
