@@ -65,7 +65,7 @@ def test_a_large_task_leaves_room_for_the_libraries_of_a_worker(monkeypatch):
 
 def test_the_cache_makes_room_for_a_large_task_only(monkeypatch):
     monkeypatch.setattr(workers, "worker_limit", lambda: 10**9)
-    monkeypatch.setattr(workers, "_resident", lambda: 5 * 10**8)
+    monkeypatch.setattr(workers, "resident", lambda: 5 * 10**8)
     engine.clear_cache()
     for size, is_kept in ((2 * 10**8, True), (3 * 10**8, False)):
         engine.get_cached(("room",), lambda: 1)
