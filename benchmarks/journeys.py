@@ -1,4 +1,4 @@
-"""Count the functions that four things pass on their way through the project.
+"""Count the functions that five things pass on their way through the project.
 
 The functions of a journey are those of the project on the call stack whenever one of its ends is
 called, lambdas too. Everything runs in one process. Another version is counted in its own folder.
@@ -11,6 +11,7 @@ import io
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -43,12 +44,14 @@ def journey(action: Callable[[], object], ends: set[str]) -> dict[tuple[str, str
                 reached.update(hit)
                 passed.update(dict.fromkeys(functions(frame)))
 
+    threading.setprofile(watch)
     sys.setprofile(watch)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             action()
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]  # of no use to typeshed
     if ends - reached:
         raise LookupError(f"no call of {', '.join(ends - reached)}")
     return passed
@@ -77,6 +80,15 @@ def fit_dask() -> None:
         SparGE(n_features_to_select=5).fit(da.from_array(X, chunks=(20, 30)), np.arange(60) % 3)
 
 
+def scheduled_run() -> None:
+    from prefect.testing.utilities import prefect_test_harness
+
+    from flows.pipeline import pipeline
+
+    with prefect_test_harness(server_startup_timeout=120):
+        pipeline("rows.svm", features=5, store="rows.zarr", out="three", engine={"workers": 0})
+
+
 def main() -> None:
     import numpy as np
 
@@ -92,7 +104,7 @@ def main() -> None:
         (
             "a row becomes part of a chunk",
             command("stage", "rows.svm", "rows.zarr"),
-            {"Svmlight.read", "spill", "_write_rows"},
+            {"Svmlight.read", "write_block", "write_rows"},
         ),
         (
             "a column becomes a line of selected.csv",
@@ -102,9 +114,10 @@ def main() -> None:
         (
             "--set gamma=0.5 reaches the solver",
             command(*select, "two", "--set", "gamma=0.5"),
-            {"parse_parameters", "_gamma"},
+            {"parse_parameters", "_problem"},
         ),
         ("a Dask array goes into fit", fit_dask, {"load", "Matrix.from_dask"}),
+        ("a scheduled run to its artifact", scheduled_run, {"show_selection"}),
     ):
         passed = journey(action, ends)
         print(f"{name}: {len(passed)} functions in {len({file for file, _ in passed})} modules")
