@@ -56,7 +56,7 @@ def eliminate(
     Where T depends on what remains, ``follow(remaining, times_inverse, W)`` returns the weights and
     J at the pauses, and whenever a fifth of the features is gone. `times_inverse` multiplies by P.
     """
-    rest = Rest(_inverse(G, gamma), B)
+    rest = Rest(inverse(G, gamma), B)
     removed: list[IntArray] = []
     removed_costs: list[FloatArray] = []
     objectives: dict[int, float] = {}
@@ -146,16 +146,16 @@ class Rest:
             array[new] = array[old]
 
 
-def _inverse(G: FloatArray, gamma: float) -> FloatArray:
+def inverse(G: FloatArray, gamma: float) -> FloatArray:
     """Return (G + γI)⁻¹: its diagonal is needed. One array of the size of G is made."""
     K = G.astype(np.float64)  # a copy
     K.flat[:: len(K) + 1] += gamma
     with explain_singular("SparGE's ridge system"):
         lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
-    inverse, info = lapack.dpotri(lower, lower=1, overwrite_c=1)
+    triangle, info = lapack.dpotri(lower, lower=1, overwrite_c=1)
     if info:
         raise np.linalg.LinAlgError(f"the matrix of {len(K)} features is singular: raise gamma")
-    P: FloatArray = inverse.T  # by rows, as K was; LAPACK leaves the other triangle as it was
+    P: FloatArray = triangle.T  # by rows, as K was; LAPACK leaves the other triangle as it was
     for first in range(0, len(P), STRIP):
         last = min(first + STRIP, len(P))
         P[first:last, :first] = P[:first, first:last].T

@@ -1,0 +1,129 @@
+"""Exchanges after the elimination, against dense objectives and enumeration."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from bigfs import SparGE
+from bigfs.cutting_plane import exchanges
+from bigfs.cutting_plane.elimination import eliminate
+from bigfs.cutting_plane.exchanges import LEAST_FALL, Exchanges, exchange
+
+GAMMA = 0.3
+NONE = np.empty(0, dtype=np.int64)
+
+
+def problem(seed, n=40, u=12, r=2):
+    """Columns that repeat one another, so that elimination goes astray."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, u // 3)) @ rng.normal(size=(u // 3, u)) + 0.5 * rng.normal(size=(n, u))
+    T = X @ rng.normal(size=(u, r)) * (rng.random(u) < 0.5).sum() + rng.normal(size=(n, r))
+    X, T = X - X.mean(axis=0), T - T.mean(axis=0)
+    return X, T, X.T @ X, X.T @ T, float(np.vdot(T, T))
+
+
+def dense_objective(X, T, features, gamma=GAMMA):
+    Z = X[:, features]
+    W = np.linalg.solve(Z.T @ Z + gamma * np.eye(len(features)), Z.T @ T)
+    return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_change_is_the_difference_of_two_dense_objectives(seed):
+    X, T, G, B, _ = problem(seed)
+    chosen = np.random.default_rng(seed).choice(12, 5, replace=False)
+    before = dense_objective(X, T, chosen)
+    changes = {
+        (i, j): dense_objective(X, T, [*np.delete(chosen, i), j]) - before
+        for i in range(5)
+        for j in np.setdiff1d(np.arange(12), chosen)
+    }
+    change, i, j = (one := Exchanges(G, B, GAMMA, chosen, NONE)).best()
+    assert change == pytest.approx(min(changes.values()), rel=1e-9)
+    assert changes[i, one.outside[j]] == pytest.approx(change, rel=1e-9)
+
+
+@pytest.mark.parametrize("refresh", [1, 100])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_objective_falls_with_each_exchange_until_none_gains(seed, refresh, monkeypatch):
+    X, T, G, B, T_norm2 = problem(seed, n=90, u=30)
+    monkeypatch.setattr(exchanges, "REFRESH", refresh)
+    worst = eliminate(G, B, T_norm2, GAMMA, pauses=(6,), rate=0.9)
+    values, swap = [dense_objective(X, T, worst.order[:6])], Exchanges.swap
+
+    def watch(one, i, j):
+        expected = values[-1] + one.best()[0]
+        swap(one, i, j)
+        values.append(dense_objective(X, T, one.inside))
+        assert values[-1] == pytest.approx(expected, rel=1e-9)
+        state = [array.copy() for array in (one.P, one.W, one.H, one.C, one.sigma)]
+        one.refresh()
+        for kept, exact in zip(state, (one.P, one.W, one.H, one.C, one.sigma), strict=True):
+            np.testing.assert_allclose(kept, exact, atol=1e-9 * np.abs(exact).max())
+
+    monkeypatch.setattr(Exchanges, "swap", watch)
+    found = exchange(G, B, T_norm2, GAMMA, worst, 6, NONE)
+    assert all(b < a for a, b in itertools.pairwise(values))
+    assert found.objectives[6] == pytest.approx(values[-1], rel=1e-9)
+    S = found.order[:6]
+    others = np.setdiff1d(np.arange(30), S)
+    least = min(dense_objective(X, T, [*np.delete(S, i), j]) for i in range(6) for j in others)
+    assert least >= values[-1] * (1 - LEAST_FALL) - 1e-9
+    assert sorted(found.order) == list(range(30))
+
+
+def test_exchanges_come_closer_to_the_best_of_all_sets():
+    """Over 20 problems of 12 columns, whose 495 sets of four are all tried."""
+    shares = []
+    for seed in range(20):
+        X, T, G, B, T_norm2 = problem(seed)
+        first = eliminate(G, B, T_norm2, GAMMA, pauses=(4,), rate=0.9)
+        found = exchange(G, B, T_norm2, GAMMA, first, 4, NONE)
+        best = min(dense_objective(X, T, list(s)) for s in itertools.combinations(range(12), 4))
+        assert best * (1 - 1e-9) <= found.objectives[4] <= first.objectives[4]
+        shares.append([first.objectives[4] / best - 1, found.objectives[4] / best - 1])
+    before, after = np.mean(shares, axis=0)
+    assert after < before / 2
+    assert np.mean(np.array(shares)[:, 1] < 1e-9) > 0.5  # most of them reach it
+
+
+def test_the_choices_below_m_are_those_of_an_elimination_of_the_m():
+    X, T, G, B, T_norm2 = problem(3, n=90, u=30)
+    first = eliminate(G, B, T_norm2, GAMMA, pauses=(8,), rate=0.9)
+    found = exchange(G, B, T_norm2, GAMMA, first, 8, NONE)
+    S = np.sort(found.order[:8])
+    assert set(S) != set(first.order[:8])  # else nothing is shown
+    alone = eliminate(G[np.ix_(S, S)], B[S], T_norm2, GAMMA)
+    np.testing.assert_array_equal(found.order[:8], S[alone.order])
+    for k in range(1, 9):
+        expected = dense_objective(X, T, found.order[:k])
+        assert found.objectives[k] == pytest.approx(expected, rel=1e-9)
+    rest = first.order[~np.isin(first.order, S)]
+    np.testing.assert_array_equal(found.order[8:], rest)
+
+
+def test_what_is_kept_stays_and_the_order_of_the_columns_does_not_matter():
+    _, _, G, B, T_norm2 = problem(5, n=90, u=30)
+    kept = np.array([2, 17])
+    first = eliminate(G, B, T_norm2, GAMMA, pauses=(6,), rate=0.9, removed_last=kept)
+    found = exchange(G, B, T_norm2, GAMMA, first, 6, kept)
+    assert set(found.order[:2]) == {2, 17}
+    mirrored = first._replace(order=29 - first.order)
+    other = exchange(G[::-1, ::-1], B[::-1], T_norm2, GAMMA, mirrored, 6, np.sort(29 - kept))
+    assert set(29 - other.order[:6]) == set(found.order[:6])
+    assert other.objectives[6] == pytest.approx(found.objectives[6], rel=1e-12)
+
+
+def test_sparge_exchanges_at_m_and_stays_above_the_bound(rng, monkeypatch):
+    base = rng.normal(size=(200, 10))
+    X = base @ rng.normal(size=(10, 60)) + 0.5 * rng.normal(size=(200, 60))
+    y = np.argmax(base[:, :4] + rng.normal(size=(200, 4)), axis=1)
+    selector = SparGE(n_features_to_select=8, gamma=0.01, tol=1e-3, max_iter=200)
+    found = selector.fit(X, y)
+    scores, stats = found.scores_.copy(), dict(found.result_.stats)
+    assert (np.diff(scores[found.selected_]) <= 0).all()
+    monkeypatch.setattr(exchanges, "LEAST_FALL", np.inf)
+    without = selector.fit(X, y).result_.stats
+    assert stats["objective"] < without["objective"]
+    assert 0 <= stats["objective_gap"] < without["objective_gap"]
