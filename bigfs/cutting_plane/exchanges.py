@@ -22,6 +22,7 @@ from bigfs.types import FloatArray, IntArray
 
 LEAST_FALL = 1e-6  # of J: an exchange that gains less is not made
 MOST_GAINING = 200  # columns outside that are weighed against all inside, those that gain most
+EXCHANGES_PER_FEATURE = 10  # at most; a fifth of one is usual
 REFRESH = 100  # exchanges after which rounding is taken out of P, W and H
 
 
@@ -45,7 +46,8 @@ class Exchanges:
         self.W = self.P @ self.B[S]
         self.H = G_NS @ self.P
         self.C = self.B[N] - G_NS @ self.W
-        self.sigma = self.G[N, N] + self.gamma - np.einsum("ji,ji->j", self.H, G_NS)
+        explained = np.einsum("ji,ji->j", self.H, G_NS)
+        self.sigma = self.G[N, N].astype(np.float64) + self.gamma - explained
 
     def best(self) -> tuple[float, int, int]:
         """Return the least Δ_ij, with the positions of i inside and of j outside."""
@@ -90,7 +92,7 @@ class Exchanges:
         row = self.G[old, self.inside].astype(np.float64)
         H[j] = row @ P
         C[j] = self.B[old] - row @ W
-        sigma[j] = self.G[old, old] + self.gamma - H[j] @ row
+        sigma[j] = float(self.G[old, old]) + self.gamma - H[j] @ row
 
 
 def exchange(
@@ -111,18 +113,23 @@ def exchange(
     if not len(kept) < m < len(order):
         return elimination
     exchanges = Exchanges(G, B, gamma, order[:m], kept)
-    objective, count = elimination.objectives[m], 0
-    while (best := exchanges.best())[0] < -LEAST_FALL * objective:
-        change, i, j = best
+    # that of the elimination has the rounding of all removals
+    objective = first = 0.5 * (T_norm2 - float(np.vdot(B[order[:m]], exchanges.W)))
+    for count in range(1, EXCHANGES_PER_FEATURE * m + 1):
+        change, i, j = exchanges.best()
+        if not change < -LEAST_FALL * objective:
+            break
         exchanges.swap(i, j)
-        objective, count = objective + change, count + 1
+        objective += change
         if count % REFRESH == 0:
             exchanges.refresh()
-    if not count:
+    if np.array_equal(exchanges.inside, order[:m]):
         return elimination
     S = np.sort(exchanges.inside)
     fixed = np.searchsorted(S, kept)
     of_S = eliminate(G[np.ix_(S, S)], B[S], T_norm2, gamma, removed_last=fixed)
+    if of_S.objectives[m] >= first:  # what seemed to gain was rounding
+        return elimination
     rest = ~np.isin(order, S)
     return Elimination(
         np.append(S[of_S.order], order[rest]),

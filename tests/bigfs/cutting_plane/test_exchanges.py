@@ -115,6 +115,24 @@ def test_what_is_kept_stays_and_the_order_of_the_columns_does_not_matter():
     assert other.objectives[6] == pytest.approx(found.objectives[6], rel=1e-12)
 
 
+@pytest.mark.parametrize(("dtype", "gamma"), [(np.float32, GAMMA), (np.float64, 1e-10)])
+def test_rounding_makes_no_exchange_that_raises_the_objective(dtype, gamma):
+    for seed in range(10):
+        _, _, G, B, T_norm2 = problem(seed, n=90, u=30)
+        G[:, 15:], G[15:] = G[:, :15], G[:15]  # each column twice
+        G[15:, 15:], B[15:] = G[:15, :15], B[:15]
+        G = G.astype(dtype)
+        first = eliminate(G, B, T_norm2, gamma, pauses=(6,))
+        found = exchange(G, B, T_norm2, gamma, first, 6, NONE)
+        values = []
+        for S in (first.order[:6], found.order[:6]):
+            K = G[np.ix_(S, S)].astype(np.float64) + gamma * np.eye(6)
+            values.append(0.5 * (T_norm2 - np.vdot(B[S], np.linalg.solve(K, B[S]))))
+        assert values[1] <= values[0] * (1 + 1e-12)
+        if set(first.order[:6]) != set(found.order[:6]):
+            assert found.objectives[6] == pytest.approx(values[1], rel=1e-9)
+
+
 def test_sparge_exchanges_at_m_and_stays_above_the_bound(rng, monkeypatch):
     base = rng.normal(size=(200, 10))
     X = base @ rng.normal(size=(10, 60)) + 0.5 * rng.normal(size=(200, 60))
