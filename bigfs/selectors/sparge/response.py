@@ -213,21 +213,21 @@ class GraphEmbedding(MatrixInput):
             return None
         classes, codes = at_least_two(y)
         codes = codes[y.is_labeled]
-        weights = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-        return self._positive(weights)[codes]
+        return self._weigh(classes, codes)[codes]
 
-    def _positive(self, weights: FloatArray) -> FloatArray:
+    def _class_weights(self, classes: AnyArray, codes: IntArray) -> FloatArray | None:
+        """Return the weight of a sample of each class, or None if the classes weigh the same."""
+        return None if self.class_weight == "balanced" else self._weigh(classes, codes)
+
+    def _weigh(self, classes: AnyArray, codes: IntArray) -> FloatArray:
+        """Return the weight v_c of a sample of each class, in its mean over the samples 1."""
+        if self.class_weight == "root":
+            sizes = np.maximum(np.bincount(codes, minlength=len(classes)), 1)
+            return np.asarray(sizes**-0.5 * (len(codes) / np.sqrt(sizes).sum()))
+        weights = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
         if not (weights > 0).all() or not np.isfinite(weights).all():
             raise ValueError(f"class_weight must hold positive numbers; got {self.class_weight}")
         return weights
-
-    def _class_weights(self, classes: AnyArray, codes: IntArray) -> FloatArray | None:
-        """Return the weight of each class, or None if the classes weigh the same."""
-        if self.class_weight == "balanced":
-            return None
-        return self._positive(
-            compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-        )
 
     def _check_y(self, y: Any) -> Any:
         """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.

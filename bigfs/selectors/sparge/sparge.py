@@ -134,7 +134,7 @@ class SparGE(GraphEmbedding, Selector):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "embedding": [StrOptions({"lda", "cca", "hsl", "sda", "lpp", "pca"})],
         "target": [StrOptions(TARGETS)],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "class_weight": [StrOptions({"balanced", "root"}), dict, None],
         "loss": [StrOptions({"squared", "squared_hinge"})],
         "gamma": POSITIVE,
         "n_components": [*COUNT, None],

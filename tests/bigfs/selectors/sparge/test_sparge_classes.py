@@ -9,7 +9,16 @@ from sklearn.utils import compute_class_weight, compute_sample_weight
 from bigfs import Matrix, SparGE, SparGECV
 from bigfs.embedding.responses import lda, one_hot
 
-WEIGHTS = ["balanced", None, {0: 3.0, 2: 0.5}]
+WEIGHTS = ["balanced", "root", None, {0: 3.0, 2: 0.5}]
+
+
+def weigh(class_weight, y):
+    """Return the weight of each of the four classes."""
+    if class_weight != "root":
+        return compute_class_weight(class_weight, classes=np.arange(4), y=y)
+    sizes = np.bincount(y)
+    weights = 1 / np.sqrt(sizes)
+    return weights * sizes.sum() / (sizes @ weights)
 
 
 @pytest.fixture
@@ -25,7 +34,7 @@ def uneven(text):
 @pytest.mark.parametrize("class_weight", WEIGHTS)
 def test_the_response_weighs_the_centered_indicators(uneven, class_weight):
     _, y = uneven
-    v = compute_class_weight(class_weight, classes=np.arange(4), y=y)
+    v = weigh(class_weight, y)
     T = lda(y, 4, v)
     assert T.shape == (76, 3)
     Y = one_hot(y, 4)
@@ -40,7 +49,7 @@ def test_the_response_weighs_the_centered_indicators(uneven, class_weight):
 def test_the_objective_is_that_of_a_dense_ridge_on_weighted_indicators(uneven, class_weight):
     X, y = uneven
     selector = SparGE(n_features_to_select=9, class_weight=class_weight).fit(X, y)
-    v = compute_class_weight(class_weight, classes=np.arange(4), y=y)
+    v = weigh(class_weight, y)
     scale = 4 / 76 if class_weight == "balanced" else 1.0
     Y, Z = one_hot(y, 4), X.toarray()[:, selector.selected_]
     T, Z = np.sqrt(scale * v) * (Y - Y.mean(axis=0)), Z - Z.mean(axis=0)
