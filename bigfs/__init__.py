@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bigfs.matrix import Matrix as Matrix
     from bigfs.selectors import *  # noqa: F403
     from bigfs.selectors.selector_cv import SelectorCV as SelectorCV
+    from bigfs.selectors.sparge.audit import audit as audit
     from bigfs.selectors.stability import stability as stability
 
 __version__ = "0.1.0"
@@ -23,6 +24,7 @@ _MODULES = {
     "cluster": "engine",
     "Matrix": "matrix",
     "SelectorCV": "selectors.selector_cv",
+    "audit": "selectors.sparge.audit",
     "progress": "engine.display",
     "stability": "selectors.stability",
     **{name: f"selectors.{module}" for name, module in _SELECTORS.items()},

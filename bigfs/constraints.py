@@ -61,7 +61,7 @@ def resolve(keep: Any, forbid: Any, d: int, names: Any) -> Constraints:
     if keep is None and forbid is None:
         return NO_CONSTRAINTS
     kept, forbidden = (
-        _indices(given, what, d, names) for given, what in ((keep, "keep"), (forbid, "forbid"))
+        indices_of(given, what, d, names) for given, what in ((keep, "keep"), (forbid, "forbid"))
     )
     both = np.intersect1d(kept, forbidden)
     if len(both):
@@ -73,7 +73,7 @@ def resolve(keep: Any, forbid: Any, d: int, names: Any) -> Constraints:
     return Constraints(kept, forbidden)
 
 
-def _indices(given: Any, what: str, d: int, names: Any) -> IntArray:
+def indices_of(given: Any, what: str, d: int, names: Any) -> IntArray:
     """Return the indices of the given features, increasing."""
     values = np.asarray([] if given is None else given)
     if values.ndim != 1:

@@ -199,6 +199,12 @@ class SparGE(GraphEmbedding, Selector):
         >>> path[2].selected_
         array([2, 1])
         """
+        return self._solve_path(X, y, sizes)[0]
+
+    def _solve_path(
+        self, X: Any, y: Any, sizes: Sequence[int]
+    ) -> tuple[dict[int, Self], dict[int, Relaxation]]:
+        """Return what `fit_path` does, and the relaxations with their gathered columns."""
         template, sizes = clone(self), list(dict.fromkeys(sizes))
         matrix, y = template._as_matrix(X, y)
         path = {m: template._with_n_features(m) for m in sizes}
@@ -213,7 +219,7 @@ class SparGE(GraphEmbedding, Selector):
             chosen[m]._describe_target(y)
             path[m]._adopt(chosen[m])
             path[m]._choose()
-        return path
+        return path, dict(zip(sizes, problems, strict=True))
 
     def _with_n_features(self, m: int) -> Self:
         """Return a copy that keeps m features."""

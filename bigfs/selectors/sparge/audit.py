@@ -1,0 +1,177 @@
+"""A certificate for any list of features, whoever chose it.
+
+    J(P) = ½‖T‖² − ½ tr(B_Pᵀ (G_PP + γI)⁻¹ B_P)
+
+is SparGE's objective of a list P of m features [eq. 6]. The lower bound L of the relaxation holds
+for every set of m features, so none is better than P by more than (J(P) − L)/J(P). Where SparGE's
+own m features have the objective U < J(P), P is worse than the best by (J(P) − U)/J(P) at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bigfs import engine
+from bigfs.constraints import indices_of
+from bigfs.cutting_plane.exchanges import Exchanges
+from bigfs.cutting_plane.relaxation import Relaxation
+from bigfs.evaluation.quality import redundancy_rate
+from bigfs.matrix import Matrix
+from bigfs.selectors.sparge.sparge import SparGE
+from bigfs.types import IntArray
+
+EXCHANGES = 5  # that are named
+ROUNDING = 1e-9  # a share below it is not claimed
+
+
+@dataclass(frozen=True)
+class NamedExchange:
+    """One feature of a list for one that is not in it."""
+
+    leaves: int
+    enters: int
+    gain: float  # share of the list's objective that it saves
+
+
+@dataclass(frozen=True)
+class AuditedList:
+    """What is certain about a list of features."""
+
+    features: IntArray  # (m,), in increasing order
+    objective: float  # J
+    most_better: float  # no set of m features has an objective lower by more than this share
+    least_worse: float  # some set of m features has an objective lower by this share
+    redundancy: float  # mean |correlation| of two of its features
+    exchanges: tuple[NamedExchange, ...]  # those that help most, each of other features
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The audited lists, and SparGE's own choices of the same sizes."""
+
+    lists: dict[str, AuditedList]
+    best: dict[int, SparGE]  # by the number of features
+
+    def __str__(self) -> str:
+        """A table of the lists."""
+        width = max(len("list"), *map(len, self.lists))
+        lines = [f"{'list':{width}}  features  at most better  at least worse  redundancy"]
+        lines += [
+            f"{name:{width}}  {len(one.features):8,}  {one.most_better:14.2%}  "
+            f"{one.least_worse:14.2%}  {one.redundancy:10.3f}"
+            for name, one in self.lists.items()
+        ]
+        return "\n".join(lines)
+
+
+@engine.one_blas_thread()
+def audit(
+    X: Any,
+    y: Any,
+    lists: Mapping[str, Sequence[int] | Sequence[str]],
+    *,
+    estimator: SparGE | None = None,
+) -> Audit:
+    """Certify lists of features that anybody chose, by SparGE's objective.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+        Samples, as in `SparGE.fit`.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets), or None
+        Labels or targets, as in `SparGE.fit`.
+    lists : mapping of str to sequence of int or str
+        Lists of features by the name of each, as indices or as names. They may differ in length.
+    estimator : SparGE, default=None
+        What the objective is: the embedding and `gamma`, with `loss="squared"`. It is not fitted
+        itself. None takes `SparGE()`.
+
+    Returns
+    -------
+    Audit
+        For each list its objective, how much better a list of its length can be at most, how much
+        better one is that SparGE found, its redundancy, and the exchanges that would help most.
+
+    Raises
+    ------
+    ValueError
+        A list is empty, names a feature twice or one that is not there, or the estimator has
+        another loss, or kept or forbidden features.
+    NotEnoughMemory
+        The products of the lists' columns do not fit in this process.
+
+    See Also
+    --------
+    SparGE : Choose features by this objective.
+    stability : How often each feature is chosen from subsamples.
+
+    Notes
+    -----
+    It costs as many passes over X as `SparGE.fit_path` with the lists' lengths, and the columns of
+    the lists. The certificate says how well the features explain the embedding together, on these
+    samples. It does not say how well a model predicts others.
+
+    Examples
+    --------
+    >>> import bigfs
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = bigfs.audit(X, y, {"petals": [2, 3], "sepals": [0, 1]})
+    >>> found.lists["petals"].most_better < found.lists["sepals"].least_worse
+    True
+    """
+    selector = estimator or SparGE()
+    if selector.loss != "squared" or selector.keep is not None or selector.forbid is not None:
+        raise ValueError(
+            "an audit needs a SparGE with loss='squared' and without keep and forbid, because its "
+            f"bound has to hold for every set of features; got {selector!r}"
+        )
+    if not lists:
+        raise ValueError("lists holds no list: give a dict such as {'mine': [3, 14, 15]}")
+    matrix = X if isinstance(X, Matrix) else selector._as_matrix(X, y)[0]
+    features = {name: _features(name, given, matrix) for name, given in lists.items()}
+    sizes = [len(index) for index in features.values()]
+    best, problems = selector._solve_path(X, y, sizes)
+    return Audit(
+        {
+            name: _audited(index, best[len(index)], problems[len(index)])
+            for name, index in features.items()
+        },
+        best,
+    )
+
+
+def _features(name: str, given: Any, X: Matrix) -> IntArray:
+    """Return the indices of a list, increasing."""
+    index = indices_of(given, f"the list {name!r}", X.shape[1], X.feature_names)
+    if not len(index):
+        raise ValueError(f"the list {name!r} is empty")
+    if len(index) < len(given):
+        raise ValueError(f"the list {name!r} names a feature twice")
+    return index
+
+
+def _audited(features: IntArray, best: SparGE, problem: Relaxation) -> AuditedList:
+    """Return what the relaxation of its size says about a list."""
+    state, data = best.result_.value, problem.data
+    data.add(features)
+    union = np.union1d(np.flatnonzero(best.scores_), features)  # SparGE's candidates
+    G, B = data.gram(union)
+    exchanges = Exchanges(G, B, problem.gamma, np.searchsorted(union, features))
+    objective = exchanges.objective(data.T_norm2)
+    worse = (objective - best.result_.stats["objective"]) / objective
+    return AuditedList(
+        features=features,
+        objective=objective,
+        most_better=max(objective - state.lower, 0.0) / objective,
+        least_worse=worse if worse > ROUNDING else 0.0,
+        redundancy=redundancy_rate(data.X.columns(features)),
+        exchanges=tuple(
+            NamedExchange(int(union[one.leaves]), int(union[one.enters]), -one.change / objective)
+            for one in exchanges.best(EXCHANGES)
+        ),
+    )
