@@ -49,8 +49,12 @@ class Exchanges:
         explained = np.einsum("ji,ji->j", self.H, G_NS)
         self.sigma = self.G[N, N].astype(np.float64) + self.gamma - explained
 
-    def best(self) -> tuple[float, int, int]:
-        """Return the least Δ_ij, with the positions of i inside and of j outside."""
+    def objective(self, T_norm2: float) -> float:
+        """Return J of the features inside."""
+        return float(0.5 * (T_norm2 - np.vdot(self.B[self.inside], self.W)))
+
+    def changes(self) -> tuple[FloatArray, IntArray]:
+        """Return Δ_ij by j and i, for the j at these positions outside and all i inside."""
         gains = np.einsum("jr,jr->j", self.C, self.C) / (2 * self.sigma)
         weighed = np.sort(np.argsort(-gains, kind="stable")[:MOST_GAINING])
         H, C, pivots = self.H[weighed], self.C[weighed], self.P.diagonal()
@@ -61,6 +65,11 @@ class Exchanges:
         norms2 += share**2 * squares
         changes = squares / (2 * pivots) - norms2 / (2 * (self.sigma[weighed, None] + H * share))
         changes[:, np.isin(self.inside, self.fixed)] = np.inf
+        return changes, weighed
+
+    def best(self) -> tuple[float, int, int]:
+        """Return the least Δ_ij, with the positions of i inside and of j outside."""
+        changes, weighed = self.changes()
         # of equal changes the one of the first columns
         j, i = np.nonzero(changes == changes.min())
         first = np.lexsort((self.outside[weighed[j]], self.inside[i]))[0]
@@ -114,7 +123,7 @@ def exchange(
         return elimination
     exchanges = Exchanges(G, B, gamma, order[:m], kept)
     # that of the elimination has the rounding of all removals
-    objective = first = 0.5 * (T_norm2 - float(np.vdot(B[order[:m]], exchanges.W)))
+    objective = first = exchanges.objective(T_norm2)
     for count in range(1, EXCHANGES_PER_FEATURE * m + 1):
         change, i, j = exchanges.best()
         if not change < -LEAST_FALL * objective:

@@ -9,14 +9,14 @@ own m features have the objective U < J(P), P is worse than the best by (J(P) âˆ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bigfs import engine
-from bigfs.constraints import indices_of
+from bigfs.constraints import NO_CONSTRAINTS, indices_of
 from bigfs.cutting_plane.exchanges import Exchanges
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.evaluation.quality import redundancy_rate
@@ -161,7 +161,8 @@ def _audited(features: IntArray, best: SparGE, problem: Relaxation) -> AuditedLi
     data.add(features)
     union = np.union1d(np.flatnonzero(best.scores_), features)  # SparGE's candidates
     G, B = data.gram(union)
-    exchanges = Exchanges(G, B, problem.gamma, np.searchsorted(union, features))
+    inside = np.searchsorted(union, features)
+    exchanges = Exchanges(G, B, problem.gamma, inside, NO_CONSTRAINTS.kept)
     objective = exchanges.objective(data.T_norm2)
     worse = (objective - best.result_.stats["objective"]) / objective
     return AuditedList(
@@ -170,8 +171,22 @@ def _audited(features: IntArray, best: SparGE, problem: Relaxation) -> AuditedLi
         most_better=max(objective - state.lower, 0.0) / objective,
         least_worse=worse if worse > ROUNDING else 0.0,
         redundancy=redundancy_rate(data.X.columns(features)),
-        exchanges=tuple(
-            NamedExchange(int(union[one.leaves]), int(union[one.enters]), -one.change / objective)
-            for one in exchanges.best(EXCHANGES)
-        ),
+        exchanges=tuple(_most_helpful(exchanges, union, objective)),
     )
+
+
+def _most_helpful(
+    exchanges: Exchanges, union: IntArray, objective: float
+) -> Iterator[NamedExchange]:
+    """Yield the exchanges that lower the objective most, each of other features."""
+    if not len(exchanges.outside):
+        return
+    changes, weighed = exchanges.changes()
+    for _ in range(EXCHANGES):
+        j, i = np.unravel_index(np.argmin(changes), changes.shape)
+        gain = -float(changes[j, i]) / objective
+        if gain <= ROUNDING:
+            return
+        leaves, enters = exchanges.inside[i], exchanges.outside[weighed[j]]
+        yield NamedExchange(int(union[leaves]), int(union[enters]), gain)
+        changes[j], changes[:, i] = np.inf, np.inf
