@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import storage.graphs
-from flows import locks, steps
+from flows import locks, staging, steps
 from flows import run as runs
 from flows.comparison.standings import read_comparison
 from flows.job import Job
@@ -31,7 +31,7 @@ pytestmark = PREFECT_WARNS
 SERIAL = Engine(workers=0)
 FEATURES = 12
 WORK = {  # what a step calls that does its work, or looks for the store
-    "stage": (steps, "exclusive"),
+    "stage": (staging, "exclusive"),
     "select": (steps, "_write_selection"),
     "evaluate": (steps, "score"),
     "report": (steps, "write_page"),
