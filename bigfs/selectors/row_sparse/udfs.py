@@ -196,8 +196,8 @@ class UDFS(RowSparseSelector):
         in [−1, 0], by how strongly the objective pulls at it.
     %(selected)s
     coef_ : ndarray of shape (n_features, n_components)
-        Weights of the features of X: X @ coef_ is in the subspace. The columns of W, which weighs
-        the features at unit variance with `standardize`, are orthonormal.
+        Weights of the features of X: ``X @ coef_`` is in the subspace. The columns of W, which
+        weighs the features at unit variance with `standardize`, are orthonormal.
     %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the objective, the number of features,
