@@ -3,8 +3,9 @@
     J(P) = ½‖T‖² − ½ tr(B_Pᵀ (G_PP + γI)⁻¹ B_P)
 
 is SparGE's objective of a list P of m features [eq. 6]. The lower bound L of the relaxation holds
-for every set of m features, so none is better than P by more than (J(P) − L)/J(P). Where SparGE's
-own m features have the objective U < J(P), P is worse than the best by (J(P) − U)/J(P) at least.
+for every set of m features, so none is better than P by more than (J(P) − L)/J(P). SparGE's
+own m features have the objective U after exchanges. Where U < J(P), P is worse than the best by
+(J(P) − U)/J(P) at least.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS, indices_of
-from bigfs.cutting_plane.exchanges import Exchanges
+from bigfs.cutting_plane.exchanges import Exchanges, exchange
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.evaluation.quality import redundancy_rate
 from bigfs.matrix import Matrix
@@ -100,7 +101,7 @@ def audit(
     ------
     ValueError
         A list is empty, names a feature twice or one that is not there, or the estimator has
-        another loss, or kept or forbidden features.
+        another loss, ``ranking="svm"``, or kept or forbidden features.
     NotEnoughMemory
         The products of the lists' columns do not fit in this process.
 
@@ -125,10 +126,12 @@ def audit(
     True
     """
     selector = estimator or SparGE()
-    if selector.loss != "squared" or selector.keep is not None or selector.forbid is not None:
+    constrained = selector.keep is not None or selector.forbid is not None
+    if selector.loss != "squared" or selector.ranking == "svm" or constrained:
         raise ValueError(
-            "an audit needs a SparGE with loss='squared' and without keep and forbid, because its "
-            f"bound has to hold for every set of features; got {selector!r}"
+            "an audit needs a SparGE with loss='squared', another ranking than 'svm', and without "
+            "keep and forbid, because its bound has to hold for every set of the list's length; "
+            f"got {selector!r}"
         )
     if not lists:
         raise ValueError("lists holds no list: give a dict such as {'mine': [3, 14, 15]}")
@@ -136,13 +139,12 @@ def audit(
     features = {name: _features(name, given, matrix) for name, given in lists.items()}
     sizes = [len(index) for index in features.values()]
     best, problems = selector._solve_path(X, y, sizes)
-    return Audit(
-        {
-            name: _audited(index, best[len(index)], problems[len(index)])
-            for name, index in features.items()
-        },
-        best,
-    )
+    least = {m: _least_found(best[m], problem) for m, problem in problems.items()}
+    audited = {
+        name: _audited(index, best[len(index)], problems[len(index)], least[len(index)])
+        for name, index in features.items()
+    }
+    return Audit(audited, best)
 
 
 def _features(name: str, given: Any, X: Matrix) -> IntArray:
@@ -155,8 +157,17 @@ def _features(name: str, given: Any, X: Matrix) -> IntArray:
     return index
 
 
-def _audited(features: IntArray, best: SparGE, problem: Relaxation) -> AuditedList:
-    """Return what the relaxation of its size says about a list."""
+def _least_found(best: SparGE, problem: Relaxation) -> float:
+    """Return the objective of SparGE's m features after exchanges."""
+    features, elimination = problem.eliminate_to_m(best.result_.value)
+    G, B = problem.data.gram(features)
+    none = NO_CONSTRAINTS.kept
+    after = exchange(G, B, problem.data.T_norm2, problem.gamma, elimination, problem.m, none)
+    return after.objectives[problem.m]
+
+
+def _audited(features: IntArray, best: SparGE, problem: Relaxation, least: float) -> AuditedList:
+    """Return what the relaxation and the least objective of its size say about a list."""
     state, data = best.result_.value, problem.data
     data.add(features)
     union = np.union1d(np.flatnonzero(best.scores_), features)  # SparGE's candidates
@@ -164,7 +175,7 @@ def _audited(features: IntArray, best: SparGE, problem: Relaxation) -> AuditedLi
     inside = np.searchsorted(union, features)
     exchanges = Exchanges(G, B, problem.gamma, inside, NO_CONSTRAINTS.kept)
     objective = exchanges.objective(data.T_norm2)
-    worse = (objective - best.result_.stats["objective"]) / objective
+    worse = (objective - least) / objective
     return AuditedList(
         features=features,
         objective=objective,

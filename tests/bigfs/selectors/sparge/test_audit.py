@@ -91,7 +91,8 @@ def test_lists_of_names_and_of_several_lengths_are_audited_in_the_passes_of_the_
         ({"a": [1, 9]}, None, "indices from 0 to 8; got 9"),
         ({"a": ["x"]}, None, "the features have none"),
         ({"a": [1]}, SparGE(loss="squared_hinge"), "loss='squared'"),
-        ({"a": [1]}, SparGE(keep=[2]), "without keep and forbid"),
+        ({"a": [1]}, SparGE(ranking="svm"), "another ranking than 'svm'"),
+        ({"a": [1]}, SparGE(keep=[2]), "keep and forbid"),
     ],
 )
 def test_bad_lists_and_objectives_are_refused(small, lists, estimator, message):
