@@ -256,7 +256,7 @@ class Place:
         left = self.judge()
         try:
             status = bigfs(*self.case.words)
-        except Exception as error:
+        except Exception as error:  # whatever it fails by is reported
             return f"{left}, and the same command again fails: {error}"
         after = self.judge()
         return left if (status, after) == (0, "new") else f"{left}, and then {after} ({status})"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bigfs.engine import cluster as cluster
     from bigfs.engine.display import progress as progress
     from bigfs.matrix import Matrix as Matrix
-    from bigfs.selectors import *  # noqa: F403
+    from bigfs.selectors import *  # noqa: F403, the names that type checkers see
     from bigfs.selectors.selector_cv import SelectorCV as SelectorCV
     from bigfs.selectors.sparge.audit import audit as audit
     from bigfs.selectors.stability import stability as stability
