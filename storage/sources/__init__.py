@@ -40,6 +40,16 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     ParquetFeatures,
 ]
 FORMATS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
+# what other files become, by their suffix
+ADVICE = {
+    ".duckdb": "export a table of it to Parquet, as by COPY clicks TO 'clicks.parquet'",
+    ".sqlite": "export a table of it to Parquet or CSV",
+    ".xlsx": "save the sheet as CSV",
+    ".xls": "save the sheet as CSV",
+    ".ods": "save the sheet as CSV",
+    ".arff": "export it to Parquet, as by pandas.DataFrame(scipy.io.arff.loadarff(FILE)[0])"
+    ".to_parquet('rows.parquet')",
+}
 # options that say what the records of a format hold: numbers
 BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
     "columns": {Csv: CsvFeatures, Parquet: ParquetFeatures},
@@ -152,6 +162,10 @@ def _from_catalogue(name: str, format: str | None, options: dict[str, Any]) -> S
 
 
 def _guess(path: Path) -> type[Source]:
+    if path.is_file() and not path.stat().st_size:
+        raise SourceError(f"{path} is empty")
+    if advice := ADVICE.get(path.suffix.lower()):
+        raise SourceError(f"{path} cannot be read as it is: {advice}")
     start = head(path)
     for kind in FORMATS.values():
         if kind.sniff(path, start):

@@ -12,6 +12,7 @@ import contextlib
 import copy
 import errno
 import gzip
+import io
 import itertools
 import lzma
 import os
@@ -41,8 +42,20 @@ BROKEN = (
     *(UnboundLocalError, TokenError, SyntaxError),
 )
 
+
+def _open_zstandard(path: str | Path, mode: str) -> IO[bytes]:
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))  # all of its frames
+
+
 # magic bytes
-COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+COMPRESSED = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"\x28\xb5\x2f\xfd": _open_zstandard,
+}
 
 
 class Rows(NamedTuple):
@@ -223,7 +236,7 @@ class PlainFile(Source):
 
 
 def open_decompressed(path: str | Path) -> IO[bytes]:
-    """Open a file to read its bytes. Gzip, bzip2 and xz are decompressed."""
+    """Open a file to read its bytes. Gzip, bzip2, xz and Zstandard are decompressed."""
     with open(path, "rb") as file:
         start = file.read(6)
     for magic, open_compressed in COMPRESSED.items():
@@ -233,7 +246,7 @@ def open_decompressed(path: str | Path) -> IO[bytes]:
 
 
 def is_compressed(path: str | Path) -> bool:
-    """Return whether the first bytes are those of gzip, bzip2 or xz."""
+    """Return whether the first bytes are those of gzip, bzip2, xz or Zstandard."""
     with open(path, "rb") as file:
         return file.read(6).startswith(tuple(COMPRESSED))
 

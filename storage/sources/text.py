@@ -27,6 +27,7 @@ from storage.sources.base import (
     PlainFile,
     TextSource,
     decode,
+    head,
     source_errors,
 )
 
@@ -67,6 +68,14 @@ class Text(PlainFile, TextSource):
         if path.is_dir():
             return not any((path / name).exists() for name in ("zarr.json", ".zgroup"))
         return _is_tar(head) or _is_zip(path, head)
+
+    def check(self) -> None:
+        path = Path(self.path)
+        if path.is_file() and not self.sniff(path, start := head(path)) and b"\0" not in start:
+            raise SourceError(
+                f"{path} is one text, and a corpus has many: put one on each line of JSON Lines or "
+                f"CSV, or one in each file of a folder"
+            )
 
     def fingerprint(self) -> str:
         if not os.path.isdir(self.path):
