@@ -46,6 +46,10 @@ def lines_of(name: str, command: Any) -> Iterator[str]:
         " ".join(f"bigfs {name} {arguments} [OPTIONS]".split()),
         "```",
         "",
+        "```",
+        command.epilog.replace("\\[", "[").replace("Examples:\n", ""),
+        "```",
+        "",
     ]
     for parameter in command.params:
         option = parameter.param_type_name == "option"

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from storage.atomic import explain_write_errors, require_lock_file
 
 log = logging.getLogger("bigfs.flows")
+notes = {"silent": False}  # whether `inform` only logs
 
 
 class AlreadyRunning(RuntimeError):
@@ -23,7 +24,8 @@ class AlreadyRunning(RuntimeError):
 
 def inform(text: str) -> None:
     """Print a line of this program on stderr, and log it, so that Prefect shows it too."""
-    print(f"bigfs: {text}", file=sys.stderr, flush=True)
+    if not notes["silent"]:
+        print(f"bigfs: {text}", file=sys.stderr, flush=True)
     log.info(text)
 
 

@@ -17,6 +17,7 @@ from pydantic import (
     field_validator,
 )
 
+from bigfs.advice import closest
 from bigfs.engine.clusters import cluster, prepare_workers, require_size
 from bigfs.selectors.registry import canonical_name
 from storage.messages import read_parts
@@ -153,8 +154,10 @@ def _methods(text: str | None) -> str | None:
 def _require_known(names: list[str], known: list[str], what: str) -> None:
     unknown = [name for name in names if name not in known]
     if unknown or not names:
+        name = unknown[0] if unknown else ""
+        meant = closest(name, known)
         raise ValueError(
-            f"unknown {what} {unknown[0] if unknown else ''!r}; the {what}s are {', '.join(known)}"
+            f"unknown {what} {name!r}{meant or f'; the {what}s are ' + ', '.join(known)}"
         )
 
 

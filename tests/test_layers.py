@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 # parts of a folder lie on different layers, its parts are named one by one.
 LAYERS: dict[str, list[set[str]]] = {
     "bigfs": [
-        {"types", "cards"},
+        {"types", "cards", "advice"},
         {"validation", "constraints"},
         {"result", "linalg.prox", "linalg.rounding"},
         {"engine"},
@@ -34,6 +34,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"evaluation"},
         {"selectors"},
         {"plot"},
+        {"__main__"},  # the command line by `python -m bigfs`, which names flows as text
     ],
     "storage": [
         {"errors"},

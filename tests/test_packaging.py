@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 
 import bigfs
 import storage
+from bigfs.advice import install_command
 from bigfs.selectors.registry import MODULES
 from flows.cli.extras import PACKAGES as PACKAGES_OF_FLOWS
 from storage.format import manifest
@@ -96,6 +97,7 @@ import numpy as np
 
 import bigfs
 import storage
+from bigfs.advice import install_command
 from flows.cli import main
 
 X = np.eye(4)[[0, 0, 1, 1]]
@@ -137,7 +139,7 @@ def test_estimators_stores_and_commands_on_data_need_no_prefect(tmp_path):
     missing = ", ".join(PACKAGES_OF_FLOWS)
     assert answer.stderr.splitlines() == [
         f"bigfs: bigfs {name} needs the extra flows, of which {missing} is not installed: "
-        "pip install 'bigfs[flows]'"
+        + install_command("flows")
         for name in refused
     ]
     assert names_in(tmp_path) == ["line.zarr", "python.zarr"]

@@ -29,6 +29,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from bigfs import engine
+from bigfs.advice import install_command
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status, iterate
 from bigfs.types import FloatArray, IntArray
@@ -87,8 +88,8 @@ def learn_atoms(
         from spams import lasso
     except ImportError as error:
         raise NoSpams(
-            "dictionary learning needs SPAMS (GPL-3.0), which is not "
-            "installed: pip install 'bigfs[jgsc]'"
+            f"dictionary learning needs SPAMS (GPL-3.0), which is not "
+            f"installed: {install_command('jgsc')}"
         ) from error
     n, d = X.shape
     engine.require_memory(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bigfs.advice import install_command
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -23,7 +25,7 @@ def axes_or_new(ax: Axes | None) -> Axes:
         from matplotlib import pyplot  # takes half a second, and most programs draw nothing
     except ImportError as error:
         raise ImportError(
-            "pictures need matplotlib, which is not installed: pip install 'bigfs[flows]'"
+            f"pictures need matplotlib, which is not installed: {install_command('flows')}"
         ) from error
     _, new = pyplot.subplots(layout="constrained")
     return new

@@ -3,30 +3,121 @@
 from __future__ import annotations
 
 import faulthandler
+import inspect
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from rich.markup import escape
 from typer.exceptions import TyperException
 
 from bigfs import __version__
 from bigfs.engine import ClusterLost
 from flows.cli import comparisons, corpus, runs, servers, signals
+from flows.cli.options import expand_model_options
 from flows.cli.output import state
 from flows.job import plain_message
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",
-    no_args_is_help=True,
-    add_completion=False,
+    epilog="bigfs COMMAND --help shows the options of a command, with examples.",
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
+
+# the commands by their groups in the help, with examples
+COMMANDS: dict[str, dict[Callable[..., None], str]] = {
+    "Choose features": {
+        runs.run: """
+            bigfs run 20newsgroups --features 100
+            bigfs run 'wine.csv?columns=*&label=kind' --features 3 --scale standard
+            bigfs run 'cells.h5ad?label=cell_type' --method svm-rfe --features auto
+            """,
+        comparisons.compare: """
+            bigfs compare 20newsgroups out --methods sparge-lda,anova,chi2 --sizes 50,100,500
+            bigfs compare a.zarr out --methods mrmr --sizes 9 --grid 'mrmr.relevance=["f"]'
+            """,
+        runs.select: """
+            bigfs select news.zarr --out chosen --features 100
+            bigfs select cells.zarr --out chosen --method anova --into cells.h5ad
+            """,
+        runs.evaluate: """
+            bigfs evaluate runs/news-sparge-lda-100 --against anova,chi2,l1-svm
+            bigfs evaluate runs/news-sparge-lda-100 --cv 10 --sizes 20,50,100
+            """,
+        runs.stability: """
+            bigfs stability news.zarr often.csv --method anova --features 100
+            bigfs stability news.zarr often.csv --features 100 --subsamples 20
+            """,
+    },
+    "Use a choice": {
+        runs.predict: """
+            bigfs predict runs/news-sparge-lda-100 new/ predictions.csv
+            bigfs predict runs/news-sparge-lda-100 news.zarr predictions.parquet --part test
+            """,
+        runs.transform: """
+            bigfs transform runs/news-sparge-lda-100 news.zarr chosen.npz
+            bigfs transform runs/cells-anova-50 cells.zarr chosen.h5ad
+            """,
+        runs.export: """
+            bigfs export runs/news-sparge-lda-100 model.skops
+            bigfs export runs/news-sparge-lda-100 model.skops --json
+            """,
+    },
+    "Corpora": {
+        corpus.stage: """
+            bigfs stage 20news-bydate.tar.gz news.zarr --remove headers
+            bigfs stage 'genes.parquet?columns=gene_*&label=group' genes.zarr
+            """,
+        corpus.append: """
+            bigfs append new/ news.zarr
+            bigfs append new.svm rows.zarr --split test
+            """,
+        runs.graph: """
+            bigfs graph news.zarr --k 10
+            bigfs graph cells.zarr --k 15 --metric euclidean --knn approx
+            """,
+        corpus.info: """
+            bigfs info news.zarr
+            bigfs info s3://bucket/news.zarr --json
+            """,
+        corpus.check: """
+            bigfs check news.zarr
+            bigfs check s3://bucket/news.zarr --workers 4
+            """,
+        corpus.prune: """
+            bigfs prune
+            bigfs prune --yes
+            """,
+    },
+    "Lists": {
+        runs.methods: """
+            bigfs methods
+            bigfs methods --json
+            """,
+        corpus.datasets: """
+            bigfs datasets
+            bigfs run synthetic:phrases --features 30
+            """,
+    },
+    "Servers": {
+        servers.serve: """
+            bigfs serve corpus --features 100 --cron '0 3 * * *'
+            bigfs serve corpus --cron '*/30 * * * *' --timezone Europe/Rome
+            """,
+        servers.certificates: """
+            bigfs certificates tls --host scheduler.example.org
+            bigfs run 20newsgroups --scheduler tls://scheduler.example.org:8786 --tls tls
+            """,
+    },
+}
 
 
 def show_version(asked: bool) -> None:
@@ -38,38 +129,41 @@ def show_version(asked: bool) -> None:
 
 @app.callback()
 def common(
+    context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option("--version", help="print the version", callback=show_version, is_eager=True),
+        typer.Option(
+            "--version",
+            metavar="",
+            help="print the version",
+            callback=show_version,
+            is_eager=True,
+        ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option(help="show the full traceback when a command fails")
+        bool, typer.Option("--debug", metavar="", help="show the full traceback of an error")
     ] = False,
 ) -> None:
     state["debug"] = debug
+    if context.invoked_subcommand is None:
+        print(context.get_help(), end="")
 
 
-for command in (
-    runs.run,
-    comparisons.compare,
-    corpus.stage,
-    corpus.append,
-    runs.select,
-    runs.evaluate,
-    runs.transform,
-    runs.predict,
-    runs.export,
-    runs.stability,
-    runs.graph,
-    runs.methods,
-    servers.serve,
-    servers.certificates,
-    corpus.datasets,
-    corpus.info,
-    corpus.check,
-    corpus.prune,
-):
-    app.command()(command)
+def _register(command: Callable[..., None], group: str, examples: str) -> None:
+    """Make a function a command. The first sentence of its docstring stands in the list."""
+    paragraphs = [" ".join(text.split()) for text in inspect.getdoc(command).split("\n\n")]
+    lines = inspect.cleandoc(examples).splitlines()
+    app.command(
+        help="\n\n".join(paragraphs),
+        short_help=paragraphs[0].partition(". ")[0].removesuffix(".") + ".",
+        epilog=escape("\n".join(["Examples:", *lines])),
+        rich_help_panel=group,
+    )(expand_model_options(command))
+
+
+for _group, _commands in COMMANDS.items():
+    for _command, _examples in _commands.items():
+        _register(_command, _group, _examples)
 
 
 def run() -> None:
@@ -96,8 +190,6 @@ def _in_one_line(message: Warning | str, *_: Any, **__: Any) -> str:
 
 def _say(error: Exception) -> int:
     """Say in one line what is wrong. Returns the exit status."""
-    if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
-        return 2
     if isinstance(error, ValidationError):
         message = plain_message(error)
     else:

@@ -16,7 +16,6 @@ from flows.cli.options import (
     Json,
     Keep,
     WithPrefect,
-    expand_model_options,
     parse_parameters,
     with_constraints,
 )
@@ -28,7 +27,6 @@ from flows.options import Scoring
 COSTS = 5  # columns of the table of costs
 
 
-@expand_model_options
 def compare(
     *,
     methods: Annotated[
@@ -51,8 +49,9 @@ def compare(
     grid: Annotated[
         list[str] | None,
         typer.Option(
-            help="values of a parameter to compare, as method.name=[value, …] in JSON, such as "
-            "sparge-lda.gamma=[0.5,1] (repeatable)"
+            metavar="NAME=LIST",
+            help="values of a parameter to compare, as method.name=LIST in JSON, such as "
+            "sparge-lda.gamma=[0.5,1] (repeatable)",
         ),
     ] = None,
     keep: Keep = None,

@@ -13,7 +13,6 @@ from flows.cli.options import (
     Json,
     Source,
     Store,
-    expand_model_options,
 )
 from flows.cli.output import (
     cluster_and_progress,
@@ -26,7 +25,6 @@ from flows.locks import exclusive
 from flows.options import Engine, Staging
 
 
-@expand_model_options
 def stage(
     source: Source,
     store: Annotated[str, typer.Argument(help="path or fsspec URL of the store to write")],
@@ -51,7 +49,6 @@ def stage(
     )
 
 
-@expand_model_options
 def append(
     source: Source,
     store: Annotated[str, typer.Argument(help="a staged corpus on a local disk")],
@@ -141,7 +138,6 @@ def info(store: Store, as_json: Json = False) -> None:
     out_console.print(table)
 
 
-@expand_model_options
 def check(
     store: Store,
     *,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from bigfs.advice import install_command
+
 # what runs, their reports and the server import
 PACKAGES = ("prefect", "jinja2", "matplotlib")
 
@@ -13,5 +15,5 @@ def require_flows(command: str) -> None:
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise ValueError(
             f"{command} needs the extra flows, of which {', '.join(missing)} is not installed: "
-            "pip install 'bigfs[flows]'"
+            + install_command("flows")
         )

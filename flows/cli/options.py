@@ -12,7 +12,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 from pydantic import BaseModel
+from typer.models import OptionInfo
 
+from flows import locks
+from flows.cli.output import state
 from flows.job import Request
 
 
@@ -59,7 +62,9 @@ Source = Annotated[str, typer.Argument(help="path, URL, or a name that `bigfs da
 Store = Annotated[str, typer.Argument(help="path or URL of a staged corpus")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="parameter of the method, as name=value (repeatable)"),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="parameter of the method, in JSON or text (repeatable)"
+    ),
 ]
 Keep = Annotated[
     str | None,
@@ -80,16 +85,38 @@ WithPrefect = Annotated[
         "(default: if Prefect's settings name an API)",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
+Json = Annotated[
+    bool, typer.Option("--json", help="print the result as one JSON object, and nothing else")
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="show no progress and no notes, only the result")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="show the full traceback of an error")]
 
 REQUIRED = inspect.Parameter.empty
 # fields of several types, which the models read from text
 METAVARS = {
-    "features": "INTEGER|auto|fdr|…",
-    "min_df": "INTEGER|SHARE",
-    "max_df": "INTEGER|SHARE",
+    "features": "N|auto|fdr|…",
+    "min_df": "N|SHARE",
+    "max_df": "N|SHARE",
     "stop_words": "english|FILE",
 }
+# the types of options in the help, whose columns are narrow. A flag needs none.
+WORDS: dict[Any, str] = {
+    option: word
+    for kind, word in {bool: "", int: "N", float: "NUMBER", str: "TEXT"}.items()
+    for option in (kind, kind | None)
+}
+WORDS |= {tuple[int, int]: "N N", list[str] | None: "TEXT"}
+# the groups of the help; other fields are in the group of their model, and the rest comes first
+GROUPS = {
+    "Text": "min_df max_df ngram_range stop_words remove sublinear_tf hashing",
+    "Matrix": "weight scale",
+    "Method": "set_ keep forbid",
+    "Cluster": "prefect",
+}
+GROUP_OF = {name: group for group, names in GROUPS.items() for name in names.split()}
+GROUP_OF_MODEL = {"Staging": "Source", "Scoring": "Scoring", "Engine": "Cluster"}
 
 
 class Fields(NamedTuple):
@@ -102,7 +129,8 @@ class Fields(NamedTuple):
 
 
 def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the models among the parameters of a command by one option per field.
+    """Replace the models among the parameters of a command by one option per field, and add the
+    options that every command has.
 
     A model has the options of the models in it too. The parameters of a method are `--set`,
     `--keep` and `--forbid`.
@@ -121,16 +149,28 @@ def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
             options.append(parameter)
 
     @functools.wraps(command)
-    def expanded(**values: Any) -> None:
+    def expanded(quiet: bool, debug: bool, **values: Any) -> None:
+        state["debug"] |= debug
+        state["quiet"] = locks.notes["silent"] = quiet
         built = {name: _build(*model, values) for name, model in models.items()}
         command(**values, **built)
 
     # Typer lists options in their order: those of groups after a command's own, and --json last
     options = sorted([*options, *groups], key=lambda option: option.name == "as_json")
-    keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in options]
+    options += [_keyword("quiet", False, Quiet), _keyword("debug", False, Debug)]
+    keyword_only = [_arranged(p).replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in options]
     expanded.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]  # Typer reads it
     expanded.__annotations__ = {p.name: p.annotation for p in options}
     return expanded
+
+
+def _arranged(option: inspect.Parameter) -> inspect.Parameter:
+    """Put an option in its group of the help, with a short word for its type."""
+    info = option.annotation.__metadata__[0]
+    info.rich_help_panel = info.rich_help_panel or GROUP_OF.get(option.name)
+    if isinstance(info, OptionInfo) and info.metavar is None:
+        info.metavar = WORDS.get(option.annotation.__origin__)
+    return option
 
 
 def _is_model(kind: Any) -> bool:
@@ -157,7 +197,10 @@ def _options(
         else:
             default = REQUIRED if field.is_required() else field.get_default()
             default = chosen.defaults.get(name, default)
-            options.append(_option(name, field, default, name in chosen.arguments.split()))
+            option = _option(name, field, default, name in chosen.arguments.split())
+            panel = GROUP_OF.get(name) or GROUP_OF_MODEL.get(model.__name__)
+            option.annotation.__metadata__[0].rich_help_panel = panel
+            options.append(option)
     return options, groups
 
 
@@ -171,7 +214,7 @@ def _option(name: str, field: Any, default: Any, is_argument: bool) -> inspect.P
     more["help"] = field.description
     if default is REQUIRED:
         kind, more["help"] = str, field.description.partition(" (default")[0]
-    flag = ("--fresh",) if name == "fresh" else ()  # without --no-fresh
+    flag = (f"--{name}",) if default is False else ()  # without --no-NAME
     info = typer.Argument(**more) if is_argument else typer.Option(*flag, **more)
     return _keyword(name, default, Annotated[kind, info])
 

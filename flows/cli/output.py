@@ -16,7 +16,7 @@ from flows.options import Engine
 out_console = Console(markup=False, emoji=False)  # paths, names and labels are printed as they are
 
 
-state: dict[str, Any] = {"debug": False}
+state: dict[str, bool] = {"debug": False, "quiet": False}
 
 
 def readable(value: Any) -> str:
@@ -33,11 +33,12 @@ def readable(value: Any) -> str:
 
 @contextlib.contextmanager
 def show_progress(as_json: bool, first: str | None = None) -> Iterator[None]:
-    """Show the progress of `bigfs` on stderr inside the block, unless it prints JSON.
+    """Show progress on stderr inside the block, unless the command prints JSON or is quiet.
 
     `first` names what happens before the first step. Its line ends there.
     """
-    with contextlib.nullcontext() if as_json else progress(first=first):
+    is_silent = as_json or state["quiet"]
+    with contextlib.nullcontext() if is_silent else progress(first=first):
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated
 
 import typer
@@ -18,7 +17,6 @@ from flows.cli.options import (
     Json,
     Store,
     WithPrefect,
-    expand_model_options,
 )
 from flows.cli.output import (
     cluster_and_progress,
@@ -30,11 +28,10 @@ from flows.cli.output import (
 )
 from flows.cli.servers import quiet_prefect, uses_prefect
 from flows.job import Job
-from flows.locks import exclusive
+from flows.locks import exclusive, inform
 from flows.options import Engine, Scoring
 
 
-@expand_model_options
 def run(
     *,
     job: Annotated[Job, Fields(without="timeout")],
@@ -71,7 +68,6 @@ def run(
     print_run(job.folder, as_json)
 
 
-@expand_model_options
 def select(
     job: Annotated[
         Job,
@@ -139,10 +135,9 @@ def select(
 
 def say_done(job: Job) -> None:
     """Say that nothing was done because the result was there."""
-    print(f"bigfs: {job.out} has this result already (--fresh repeats it)", file=sys.stderr)
+    inform(f"{job.out} has this result already (--fresh repeats it)")
 
 
-@expand_model_options
 def evaluate(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     *,
@@ -169,16 +164,16 @@ def transform(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     store: Store,
     out: Annotated[str, typer.Argument(help="path of the .npz, .h5ad or .parquet file to write")],
+    as_json: Json = False,
 ) -> None:
     """Write the selected columns of a store, best first, with names, targets and splits."""
     from flows.use.transform import transform as write_columns
 
     with exclusive([out], wait=True):
         path = write_columns(run, store, out)
-    print_record({}, False, str(path))
+    print_record({"file": str(path)}, as_json, str(path))
 
 
-@expand_model_options
 def predict(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     data: Annotated[str, typer.Argument(help="a store, or a source that is read in pieces")],
@@ -212,16 +207,16 @@ def predict(
 def export(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     out: Annotated[str, typer.Argument(help="path of the .skops file to write")],
+    as_json: Json = False,
 ) -> None:
     """Write the model of a run as a scikit-learn pipeline that runs without bigfs."""
     from flows.use.export import export as export_model
 
     with exclusive([out], wait=True):
         path = export_model(run, out)
-    print_record({}, False, str(path))
+    print_record({"file": str(path)}, as_json, str(path))
 
 
-@expand_model_options
 def stability(
     job: Annotated[
         Job,
@@ -265,7 +260,6 @@ def stability(
     )
 
 
-@expand_model_options
 def graph(
     store: Store,
     k: Annotated[int, typer.Option(min=1, help="number of neighbors per sample")] = 10,

@@ -17,7 +17,8 @@ import typer
 from bigfs.engine import quiet_dask
 from flows.cli import signals
 from flows.cli.extras import require_flows
-from flows.cli.options import Fields, expand_model_options
+from flows.cli.options import Fields, Json
+from flows.cli.output import print_record
 from flows.job import Job
 
 
@@ -30,20 +31,22 @@ def certificates(
     days: Annotated[
         int, typer.Option(min=1, help="number of days the certificates are valid")
     ] = 365,
+    as_json: Json = False,
 ) -> None:
     """Make certificates for a Dask cluster. Only their holders can join or use it."""
     from flows.tls import environment, make_certificates
 
     path = make_certificates(folder, [*(host or []), "localhost", "127.0.0.1"], days)
-    print(
+    variables = environment(path)
+    lines = [
         f"# certificates in {path}, valid for {days} days. Pass --tls {path} to bigfs, and set "
-        f"these variables for dask scheduler and dask worker:"
-    )
-    for name, value in environment(path).items():
-        print(f"export {name}={shlex.quote(value)}")
+        f"these variables for dask scheduler and dask worker:",
+        *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
+    ]
+    record = {"folder": str(path), "days": days, "environment": variables}
+    print_record(record, as_json, "\n".join(lines))
 
 
-@expand_model_options
 def serve(
     *,
     job: Annotated[Job, Fields(without="timeout", defaults={"overlap": "skip"})],

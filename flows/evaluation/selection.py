@@ -6,11 +6,12 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from bigfs.advice import closest
 from bigfs.constraints import Constraints, resolve
 from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.splits import labeled_rows, target_kind, testable_rows, varies
 from bigfs.linalg.rounding import variance_or_zero
-from bigfs.selectors.registry import METHODS, canonical_name
+from bigfs.selectors.registry import METHODS, SYNONYMS, canonical_name
 from bigfs.selectors.scores.pvalues import SignificanceSelector
 from storage.scaling import scaling_of
 
@@ -27,7 +28,10 @@ def get_method(name: str) -> Any:
     """Return the entry of a method, by its name or a synonym."""
     method = canonical_name(name)
     if method not in METHODS:
-        raise ValueError(f"unknown method {name!r}; the methods are {', '.join(METHODS)}")
+        meant = closest(name, [*METHODS, *SYNONYMS])
+        raise ValueError(
+            f"unknown method {name!r}{meant or '; the methods are ' + ', '.join(METHODS)}"
+        )
     return METHODS[method]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+from bigfs.advice import install_command
 from flows.use.files import archive_members, require_ours, with_suffix
 from storage import atomic
 from storage.runs.runs import Run
@@ -16,7 +17,7 @@ def export(run: str | Path, out: str | Path) -> Path:
         from skops import io
     except ImportError as error:
         raise ValueError(
-            "exporting needs skops, which is not installed: pip install 'bigfs[export]'"
+            f"exporting needs skops, which is not installed: {install_command('export')}"
         ) from error
     file = with_suffix(out, (".skops",), ".skops")
     require_ours(file, lambda file: "schema.json" in archive_members(file))

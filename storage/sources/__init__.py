@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from bigfs.advice import closest
 from storage.downloads import catalog, remote
 from storage.errors import SourceError, redacted
 from storage.sources.anndata import AnnData
@@ -17,7 +18,7 @@ from storage.sources.matlab import Mat
 from storage.sources.matrixmarket import MatrixMarket
 from storage.sources.rcv1 import Joined, Topics
 from storage.sources.svmlight.source import Svmlight
-from storage.sources.synthetic.source import PREFIX, Synthetic
+from storage.sources.synthetic.source import CORPORA, PREFIX, Synthetic
 from storage.sources.tables.jsonl import JsonFeatures, JsonLines
 from storage.sources.tables.numeric import CsvFeatures, ParquetFeatures
 from storage.sources.tables.tables import Csv, Parquet
@@ -87,9 +88,12 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
             return find(name, **{"format": format, **_parse_options(query), **options})
         if name in catalog.ENTRIES:
             return _from_catalogue(name, format, options)
+        meant = closest(name, [*catalog.ENTRIES, *(PREFIX + corpus for corpus in CORPORA)])
         raise SourceError(
-            f"{name} does not exist: give the path of a file or a folder, a URL, or a "
-            f"name that `bigfs datasets` lists"
+            f"{name} does not exist{meant}"
+            if meant
+            else f"{name} does not exist: give the path of a file or a folder, a URL, or a name "
+            f"that `bigfs datasets` lists"
         )
     if Path(source).is_dir() and not any(path.is_file() for path in Path(source).rglob("*")):
         raise SourceError(

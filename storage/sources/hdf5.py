@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from bigfs.advice import install_command
 from storage.errors import SourceError
 
 HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes
@@ -37,6 +38,6 @@ def need_h5py(path: str) -> Any:
         import h5py
     except ModuleNotFoundError:
         raise SourceError(
-            f"{path} is an HDF5 file and needs h5py: pip install 'bigfs[hdf5]'"
+            f"{path} is an HDF5 file and needs h5py: {install_command('hdf5')}"
         ) from None
     return h5py

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.advice import closest
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of
 from storage.sources.base import MatrixSource, Rows
@@ -97,7 +98,8 @@ class Synthetic(MatrixSource):
         name, _, query = path.removeprefix(PREFIX).partition("?")
         if name not in CORPORA:
             raise SourceError(
-                f"unknown generated corpus {name!r}; the corpora are {', '.join(CORPORA)}"
+                f"unknown generated corpus {name!r}"
+                + (closest(name, CORPORA) or f"; the corpora are {', '.join(CORPORA)}")
             )
         options = dict(parse_qsl(query, keep_blank_values=True))
         if unknown := sorted(set(options) - {"rows", "seed"}):

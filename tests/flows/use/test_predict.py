@@ -182,7 +182,7 @@ def test_the_commands_predict_and_export(bigfs, texts, tmp_path):
     fails(bigfs("predict", run, "nowhere", "p.csv", "--workers", "0"), "nowhere does not exist")
     (tmp_path / "mine.skops").write_text("mine")
     if find_spec("skops") is None:
-        fails(bigfs("export", run, "model"), "pip install 'bigfs[export]'")
+        fails(bigfs("export", run, "model"), "[export]'")
     else:
         fails(bigfs("export", run, "mine"), "is in the way")
         assert bigfs("export", run, "model")[:2] == (0, "model.skops\n")

@@ -1,0 +1,29 @@
+"""What messages advise: the command that installs an extra, and names like one that is unknown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, distribution
+from urllib.request import url2pathname
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra, for how bigfs was installed: from a checkout, from
+    a file or a URL, or from an index.
+    """
+    try:
+        origin = json.loads(distribution("bigfs").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # the packages lie on the path, without pip
+        origin = {}
+    url = origin.get("url", "")
+    if origin.get("dir_info", {}).get("editable"):
+        return f"pip install -e '{url2pathname(url.removeprefix('file://'))}[{extra}]'"
+    return f"pip install 'bigfs[{extra}]{f' @ {url}' if url else ''}'"
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return ``": did you mean …?"`` with the names that are like an unknown one, or ``""``."""
+    found = get_close_matches(name, list(known))
+    return f": did you mean {' or '.join(found)}?" if found else ""
