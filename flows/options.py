@@ -111,8 +111,19 @@ class Staging(BaseModel):
         ),
     ] = None
     weight: Annotated[
-        Literal["tfidf"] | None,
-        Field(description="weigh the counts of a matrix as those of text"),
+        Literal["tfidf", "lognorm"] | None,
+        Field(
+            description="weigh the counts of a matrix: as those of text, or by the sum of their "
+            "row and a logarithm (scanpy's normalize_total and log1p)"
+        ),
+    ] = None
+    target_sum: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="sum of a row for --weight lognorm, before the logarithm (default: the "
+            "median of the sums of the training samples)",
+        ),
     ] = None
     scale: Annotated[
         Literal["standard", "max"] | None,

@@ -1,8 +1,9 @@
-"""Scaling of a matrix: tf-idf of counts, or columns divided by their spread, by its training rows.
+"""Scaling of a matrix by its training rows: tf-idf or log-normalization of counts, or columns
+divided by their spread.
 
 They keep zeros, so a sparse matrix stays sparse, and columns are not centered. The names and the
 values are those of scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and
-`MaxAbsScaler`.
+`MaxAbsScaler`, and of scanpy's `normalize_total` and `log1p`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import scipy.sparse as sp
 from bigfs.types import AnyArray, FloatArray, IntArray
 from storage.errors import SourceError
 
-TFIDF, STANDARD, MAX = "tfidf", "standard", "max"
-SCALES = (STANDARD, MAX)
-SETTINGS = ("weight", "scale", "sublinear_tf")
+TFIDF, LOGNORM, STANDARD, MAX = "tfidf", "lognorm", "standard", "max"
+WEIGHTS, SCALES = (TFIDF, LOGNORM), (STANDARD, MAX)
+SETTINGS = ("weight", "scale", "sublinear_tf", "target_sum")
+COLUMNS = {TFIDF: "idf", LOGNORM: "target_sum"}  # of var in the store
 
 
 @dataclass(frozen=True)
@@ -26,18 +28,29 @@ class Scaling:
     """How the values of a matrix become those of its store."""
 
     settings: dict[str, Any]
-    factors: FloatArray
+    factors: FloatArray  # (d,): the idf, the same sum for all columns, or the spread
 
     @property
-    def is_tfidf(self) -> bool:
-        """Whether rows are weighed, and not columns scaled."""
+    def weighs_rows(self) -> bool:
+        """Whether counts are weighed by all columns of their row, and not columns scaled."""
         return "weight" in self.settings
+
+    @property
+    def column(self) -> str:
+        """The column of var that holds the factors in the store."""
+        return COLUMNS[self.settings["weight"]] if self.weighs_rows else "scale"
 
     def apply(self, X: sp.csr_array) -> sp.csr_array:
         """Return rows with the columns of the store in its units."""
         values = X.data.astype(np.float64)
-        if not self.is_tfidf:
+        if not self.weighs_rows:
             values /= self.factors[X.indices]
+        elif self.settings["weight"] == LOGNORM:
+            totals = row_totals(X)
+            totals[totals == 0] = 1  # a row of zeros stays
+            values /= np.repeat(totals, np.diff(X.indptr))
+            values *= self.factors[X.indices]
+            np.log1p(values, out=values)
         else:
             if self.settings["sublinear_tf"]:
                 np.log(values, out=values, where=values > 0)
@@ -48,27 +61,43 @@ class Scaling:
 
     def pick(self, X: sp.csr_array, index: IntArray, columns: IntArray) -> sp.csr_array:
         """Return the chosen columns of rows of a source in the units of the store."""
-        if self.is_tfidf:
+        if self.weighs_rows:
             return self.apply(X)[:, index]
         return Scaling(self.settings, self.factors[columns]).apply(sp.csr_array(X[:, index]))
 
     def transformer(self) -> Any:
         """Return scikit-learn's fitted transformer to these units."""
         from sklearn.feature_extraction.text import TfidfTransformer
-        from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+        from sklearn.pipeline import Pipeline
+        from sklearn.preprocessing import (
+            FunctionTransformer,
+            MaxAbsScaler,
+            Normalizer,
+            StandardScaler,
+        )
 
-        if self.is_tfidf:
+        if self.settings.get("weight") == TFIDF:
             tfidf = TfidfTransformer(sublinear_tf=self.settings["sublinear_tf"])
             tfidf.idf_ = self.factors
             return tfidf
-        if self.settings["scale"] == MAX:
-            scaler = MaxAbsScaler()
-            scaler.max_abs_ = self.factors
-        else:
+        scale = 1 / self.factors if self.weighs_rows else self.factors
+        if self.settings.get("scale") == STANDARD:
             scaler = StandardScaler(with_mean=False)
-            scaler.mean_, scaler.var_ = None, self.factors**2
-        scaler.scale_, scaler.n_features_in_ = self.factors, len(self.factors)
-        return scaler
+            scaler.mean_, scaler.var_ = None, scale**2
+        else:
+            scaler = MaxAbsScaler()
+            scaler.max_abs_ = scale
+        scaler.scale_, scaler.n_features_in_ = scale, len(scale)
+        if not self.weighs_rows:
+            return scaler
+        log1p = FunctionTransformer(np.log1p, accept_sparse=True)
+        return Pipeline([("total", Normalizer("l1")), ("target_sum", scaler), ("log1p", log1p)])
+
+
+def row_totals(X: sp.csr_array) -> FloatArray:
+    """Return the sum of each row of counts."""
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    return np.bincount(rows, weights=X.data, minlength=X.shape[0])
 
 
 def unit_rows(indptr: AnyArray, values: FloatArray) -> None:
@@ -79,12 +108,12 @@ def unit_rows(indptr: AnyArray, values: FloatArray) -> None:
     values /= norms[row]
 
 
-def require_counts(X: sp.csr_array, place: str) -> None:
+def require_counts(X: sp.csr_array, place: str, weight: str) -> None:
     """Refuse negative values, which are no counts."""
     if X.nnz and X.data.min() < 0:
         raise SourceError(
-            f"{place} holds the value {X.data.min():g}, and weight='tfidf' is for counts: leave it "
-            f"out, or give scale="
+            f"{place} holds the value {X.data.min():g}, and weight={weight!r} is for counts: leave "
+            f"it out, or give scale="
         )
 
 
@@ -95,4 +124,4 @@ def scaling_of(corpus: Any) -> Scaling | None:
     if "min_df" in settings or not {"weight", "scale"} & set(settings):
         return None
     kept = {name: settings[name] for name in SETTINGS if name in settings}
-    return Scaling(kept, corpus.store.read("var/idf" if "weight" in kept else "var/scale"))
+    return Scaling(kept, corpus.store.read(f"var/{Scaling(kept, np.empty(0)).column}"))

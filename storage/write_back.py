@@ -39,7 +39,8 @@ MARK = "bigfs"  # an attribute of the root: bigfs replaces only what it wrote
 def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> None:
     """Refuse an AnnData file that does not have the d features of a corpus, before any work.
 
-    Without names, only their number is checked.
+    The names are those of `var`'s index or of a column. Without names, only their number is
+    checked.
     """
     path = Path(file)
     if manifest.exists(str(path)):
@@ -51,11 +52,10 @@ def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> N
         raise SourceError(f"{path} does not exist: give an AnnData file (.h5ad) or folder (.zarr)")
     if not AnnData.sniff(path, head(path)):
         raise SourceError(f"{path} is no AnnData file (.h5ad) or folder (.zarr)")
-    index = AnnData(str(path)).read_feature_names()
-    if len(index) != d or (names is not None and list(index) != [str(name) for name in names]):
+    if not AnnData(str(path)).has_features(names, d):
         raise SourceError(
-            f"{path} has {len(index)} features, and they are not the {d} of the corpus in the same "
-            f"order: give the file that the corpus was staged from"
+            f"the features of {path} are not the {d} of the corpus in the same order: give the "
+            f"file that the corpus was staged from"
         )
 
 

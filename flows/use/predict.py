@@ -214,7 +214,7 @@ def _predict_source(
             )
         if ready.feature_names is not None:
             index = _by_name(model, ready.feature_names, data)
-            if model.units is not None and model.units.is_tfidf:
+            if model.units is not None and model.units.weighs_rows:
                 _require_same_columns(model, index, ready, data)
         pieces = build.pieces_of(ready, room)
         parts = engine.map_tiles(
@@ -241,8 +241,8 @@ def _predict_piece(
     if index.max(initial=-1) >= X.shape[1]:
         X.resize(X.shape[0], int(index.max()) + 1)  # a piece is as wide as its widest row
     if units is not None:
-        if units.is_tfidf:
-            require_counts(X, source.path)
+        if units.weighs_rows:
+            require_counts(X, source.path, units.settings["weight"])
         Z = units.pick(X, index, columns)
     else:
         Z = X[:, index]
@@ -250,13 +250,13 @@ def _predict_piece(
 
 
 def _require_same_columns(model: Model, index: IntArray, source: MatrixSource, data: str) -> None:
-    """Refuse a source with other columns than the store, as tf-idf divides a row by its norm."""
+    """Refuse a source with other columns than the store, as a row is weighed by all of them."""
     if not np.array_equal(index, model.columns) or len(source.feature_names or ()) != (
         model.n_features
     ):
         raise SourceError(
-            f"{data} has other columns than the corpus of the model, whose tf-idf takes all "
-            f"{model.n_features} in the same order"
+            f"{data} has other columns than the corpus of the model, whose weights take "
+            f"all {model.n_features} in the same order"
         )
 
 

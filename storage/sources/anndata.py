@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -37,6 +38,7 @@ from storage.sources.scratch_matrix import (
 )
 
 NULLABLE = ("nullable-string-array", "nullable-integer", "nullable-boolean")
+TEXTS = ("string-array", "nullable-string-array", "categorical")
 
 
 @dataclass(eq=False)
@@ -47,6 +49,8 @@ class AnnData(MatrixSource):
     path: str
     _: KW_ONLY
     layer: str | None = None  # read layers[layer] instead of X
+    raw: bool = False  # read raw.X, with the features of raw.var
+    names: str | None = None  # column of var with the names of the features, by default its index
     label: str | None = None  # column of obs with the labels, by default "label" if there is one
     split: str | None = None  # column of obs with "train" or "test", by default "split"
     unlabeled: str | None = None  # a label that also means "none"
@@ -67,8 +71,14 @@ class AnnData(MatrixSource):
         path = Path(self.path)
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         return fingerprint_of(
-            self.format, identity_of(files), self.layer, self.label, self.split, self.unlabeled
+            *(self.format, identity_of(files), self.layer, self.label, self.split),
+            *(self.unlabeled, *(("raw",) if self.raw else ())),
+            *(() if self.names is None else ("names", self.names)),
         )
+
+    def check(self) -> None:
+        if self.raw and self.layer is not None:
+            raise SourceError("raw has no layers: give layer= or raw=true, not both")
 
     def prepare(self, scratch: Path) -> Self:
         """Read the shape and the names, and transpose a csc matrix on scratch."""
@@ -79,9 +89,11 @@ class AnnData(MatrixSource):
                 raise SourceError(
                     f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from"
                 )
-            names = self._names(file, "var", d)
+            names = self._names(file, "raw/var" if self.raw else "var", d)
+            if self.names is not None:
+                names = self._symbols(file, self.names, names)
             ready.n_features, ready.feature_names = d, None if names is None else names.tolist()
-            columns = self._columns(file)
+            columns = self._columns(file, "obs")
             ready.label_columns = columns if self.label is None and "label" not in columns else None
             if kind == "csr":
                 require_compressed(X, kind, (n, d), self.path)
@@ -90,13 +102,24 @@ class AnnData(MatrixSource):
                 ready.matrix = transpose_csc(folder, self.path, X, (n, d))
         return ready
 
-    def read_feature_names(self) -> AnyArray:
-        """Read the names of the features alone, or refuse a file without them."""
+    def has_features(self, names: Sequence[str] | None, d: int) -> bool:
+        """Return whether there are d features with the given names, in `var`'s index or a column.
+
+        A file without names is refused.
+        """
         with self._file() as file:
             if "var" in file and "_index" in file["var"].attrs:
-                names = self._names(file, "var", None)
-                if names is not None:
-                    return names
+                index = self._names(file, "var", None)
+                if index is not None:
+                    wanted = None if names is None else [str(name) for name in names]
+                    return len(index) == d and (
+                        wanted in (None, index.tolist())
+                        or any(
+                            self._symbols(file, column, index).tolist() == wanted
+                            for column in self._columns(file, "var")
+                            if file["var"][column].attrs.get("encoding-type") in TEXTS
+                        )
+                    )
         raise SourceError(
             f"{self.path} has no var of a current AnnData version: write it again with anndata"
         )
@@ -178,6 +201,7 @@ class AnnData(MatrixSource):
     def _matrix(self, file: Any) -> tuple[Any, str, tuple[int, int]]:
         """Return the matrix as it lies, its encoding and its shape."""
         where = "X" if self.layer is None else f"layers/{self.layer}"
+        where = "raw/X" if self.raw else where
         if where not in file:
             layers = ", ".join(file["layers"]) if "layers" in file else ""
             raise SourceError(f"{self.path} has no {where}; its layers are: {layers or 'none'}")
@@ -205,15 +229,45 @@ class AnnData(MatrixSource):
         names = np.ma.filled(names.astype(object), "nan")  # as anndata shows a missing name
         return np.array([str(name) for name in names], dtype=object)
 
-    def _columns(self, file: Any) -> list[str]:
-        """Return the names of the columns of obs."""
-        if "obs" not in file:
+    def _symbols(self, file: Any, column: str, index: AnyArray | None) -> AnyArray:
+        """Read the names of features from a column of var. Repeated ones are made unique.
+
+        They get the endings that anndata's `var_names_make_unique` gives. A feature without a name
+        there keeps that of the index.
+        """
+        frame = "raw/var" if self.raw else "var"
+        columns = self._columns(file, frame)
+        if column not in columns:
+            raise SourceError(
+                f"{self.path} has no {frame}[{column!r}], only "
+                f"{', '.join(columns) or 'no column'}: name it with names="
+            )
+        given = read_column(
+            file[frame][column], f"{self.path}: {frame}[{column!r}]", self._matrix(file)[2][1]
+        )
+        given = np.ma.filled(given.astype(object), "")
+        # a column stands beside an index
+        names = [str(name) or str(key) for name, key in zip(given, index, strict=True)]
+        taken, repeats, first = set(names), Counter[str](), set[str]()
+        for j, name in enumerate(names):
+            unique = name
+            while name in first and unique in taken:
+                repeats[name] += 1
+                unique = f"{name}-{repeats[name]}"
+            first.add(name)
+            taken.add(unique)
+            names[j] = unique
+        return np.array(names, dtype=object)
+
+    def _columns(self, file: Any, frame: str) -> list[str]:
+        """Return the names of the columns of a data frame."""
+        if frame not in file:
             return []
-        return [c for c in file["obs"] if c != file["obs"].attrs.get("_index", "_index")]
+        return [c for c in file[frame] if c != file[frame].attrs.get("_index", "_index")]
 
     def _column(self, file: Any, role: str, n: int, start: int, stop: int) -> AnyArray | None:
         """Read the column of obs with a role, or return None if the default one is not there."""
-        columns, name = self._columns(file), getattr(self, role) or role
+        columns, name = self._columns(file, "obs"), getattr(self, role) or role
         if getattr(self, role) is None and role not in columns:
             return None
         if name not in columns:

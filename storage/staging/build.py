@@ -96,7 +96,7 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
         if {"weight", "scale"} & set(plan.settings):
             kept = {k: plan.settings[k] for k in SETTINGS if k in plan.settings}
             blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
-            columns["idf" if units.is_tfidf else "scale"] = units.factors
+            columns[units.column] = units.factors
             version = manifests.VERSION_OF_UNITS
     segments, blocks = order_by_split(blocks)
     n, nnz = sum(s.rows for s in blocks), sum(s.nnz for s in blocks)

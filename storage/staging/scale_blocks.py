@@ -16,7 +16,16 @@ import numpy as np
 from bigfs import engine
 from bigfs.types import AnyArray, FloatArray
 from storage.errors import SourceError
-from storage.scaling import MAX, SCALES, TFIDF, Scaling, require_counts
+from storage.scaling import (
+    LOGNORM,
+    MAX,
+    SCALES,
+    TFIDF,
+    WEIGHTS,
+    Scaling,
+    require_counts,
+    row_totals,
+)
 from storage.staging.scratch import (
     RowBlock,
     open_array,
@@ -31,21 +40,31 @@ BESIDE = ("classes", "codes", "set_sizes", "names")  # files of a block that are
 
 
 def unit_settings(
-    weight: str | None, scale: str | None, sublinear_tf: bool, is_text: bool, place: str
+    weight: str | None,
+    scale: str | None,
+    sublinear_tf: bool,
+    target_sum: float | None,
+    is_text: bool,
+    place: str,
 ) -> dict[str, Any]:
     """Return the settings of the units of a source, none for its own values."""
-    for name, value, known in (("weight", weight, (TFIDF,)), ("scale", scale, SCALES)):
+    for name, value, known in (("weight", weight, WEIGHTS), ("scale", scale, SCALES)):
         if value is not None and value not in known:
             raise SourceError(f"{name} must be {' or '.join(known)}; got {value!r}")
     if weight is not None and scale is not None:
         raise SourceError("weight and scale exclude one another: give one of them")
-    if is_text and scale is not None:
-        raise SourceError(
-            f"{place} is text, whose tf-idf rows have unit length: leave out scale={scale}"
-        )
+    unfit = f"weight={weight}" if weight == LOGNORM else f"scale={scale}"
+    if is_text and unfit != "scale=None":
+        raise SourceError(f"{place} is text, whose tf-idf rows have unit length: leave out {unfit}")
+    if target_sum is not None and weight != LOGNORM:
+        raise SourceError("target_sum is for weight=lognorm: give both, or leave it out")
+    if target_sum is not None and not (target_sum > 0 and np.isfinite(target_sum)):
+        raise SourceError(f"target_sum must be a number above 0; got {target_sum}")
     if is_text or weight is None:
         return {} if scale is None else {"scale": scale}
-    return {"weight": weight, "sublinear_tf": sublinear_tf}
+    if weight == TFIDF:
+        return {"weight": weight, "sublinear_tf": sublinear_tf}
+    return {"weight": weight} | ({} if target_sum is None else {"target_sum": target_sum})
 
 
 def put_in_units(
@@ -54,7 +73,9 @@ def put_in_units(
     """Return the blocks in the units of `settings`, and the units."""
     training = [s for s in blocks if s.split != "test"] or list(blocks)
     n = sum(s.rows for s in training)
-    if "weight" in settings:
+    if settings.get("weight") == LOGNORM:
+        factors = np.full(d, settings.get("target_sum") or _median_total(training, place))
+    elif "weight" in settings:
         factors = np.log((1.0 + n) / (1.0 + _combine(training, d, "counts"))) + 1.0
     elif settings["scale"] == MAX:
         factors = _combine(training, d, "largest")
@@ -83,8 +104,8 @@ def rewrite(
 def _rewrite(block: RowBlock, settings: dict[str, Any], path: str, place: str) -> RowBlock:
     units = Scaling(settings, np.asarray(open_array(path, "factors")))
     X = read_block(block, len(units.factors))
-    if units.is_tfidf:
-        require_counts(X, place)
+    if units.weighs_rows:
+        require_counts(X, place, units.settings["weight"])
     target = f"{block.path}-units"
     for name in BESIDE:
         if os.path.exists(f"{block.path}.{name}.npy") and not os.path.exists(
@@ -92,6 +113,18 @@ def _rewrite(block: RowBlock, settings: dict[str, Any], path: str, place: str) -
         ):
             os.link(f"{block.path}.{name}.npy", f"{target}.{name}.npy")
     return write_block(target, units.apply(X), block.split, block.labels, block.named)
+
+
+def _median_total(blocks: Sequence[RowBlock], place: str) -> float:
+    """Return the median of the sums of the rows that hold something, as scanpy takes it."""
+    totals = np.concatenate(engine.map_tiles(_totals, blocks, label="sum rows"))
+    if not (totals > 0).any():
+        raise SourceError(f"{place} holds no counts, so no sum to normalize them to")
+    return float(np.median(totals[totals > 0]))
+
+
+def _totals(block: RowBlock) -> FloatArray:
+    return row_totals(read_block(block, block.width))
 
 
 # --- sums of the columns --------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from storage import fingerprint as identities
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest as manifests
+from storage.scaling import TFIDF
 from storage.sources import find
 from storage.sources.base import Source, TextSource
 from storage.staging.build import Plan, build, working_memory
@@ -43,6 +44,7 @@ def stage(
     hashing: int | None = None,
     tile_rows: int | None = None,
     weight: str | None = None,
+    target_sum: float | None = None,
     scale: str | None = None,
     memory_limit: int | str | None = None,
     wait: float = -1,
@@ -85,8 +87,13 @@ def stage(
     tile_rows : int or None, default=None
         Rows per tile of rows. Column tiles and chunks shrink alike. None takes 2²¹ non-zeros per
         tile.
-    weight : {"tfidf"} or None, default=None
-        Weigh the counts of a matrix as those of text, with unit rows. None keeps its values.
+    weight : {"tfidf", "lognorm"} or None, default=None
+        Weigh the counts of a matrix. "tfidf" weighs them as those of text, with unit rows.
+        "lognorm" divides each row by its sum, multiplies it by `target_sum`, and takes
+        log(1 + x). None keeps its values.
+    target_sum : float or None, default=None
+        Sum of a row under ``weight="lognorm"`` before the logarithm. None takes the median of the
+        sums of the training rows that are not empty.
     scale : {"standard", "max"} or None, default=None
         Divide each column of a matrix by its standard deviation or by its largest absolute value.
         Columns are not centered. None keeps its values.
@@ -125,7 +132,8 @@ def stage(
     `min_df`, `max_df`, `ngram_range`, `stop_words` and `sublinear_tf` are those of scikit-learn's
     `TfidfVectorizer`. Where the source has a split, the vocabulary and the idf are fitted on the
     training documents. `weight` and `scale` are fitted on the training rows too. They are those of
-    scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and `MaxAbsScaler`.
+    scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and `MaxAbsScaler`, and
+    "lognorm" is `normalize_total` and `log1p` of scanpy.
 
     Examples
     --------
@@ -147,6 +155,7 @@ def stage(
         hashing=hashing,
         tile_rows=tile_rows,
         weight=weight,
+        target_sum=target_sum,
         scale=scale,
         **options,
     )
@@ -217,6 +226,7 @@ def make_plan(
     format: str | None = None,
     tile_rows: int | None = None,
     weight: str | None = None,
+    target_sum: float | None = None,
     scale: str | None = None,
     sublinear_tf: bool = True,
     **options: Any,
@@ -232,12 +242,12 @@ def make_plan(
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(source, TextSource):
         settings |= weighting.to_settings()
-    elif given := sorted(weighting.changed() - ({"sublinear_tf"} if weight else set())):
+    elif given := sorted(weighting.changed() - ({"sublinear_tf"} if weight == TFIDF else set())):
         raise SourceError(
             f"{source.path} is a matrix, and {', '.join(given)} is for text: leave it out"
         )
     is_text = isinstance(source, TextSource)
-    settings |= unit_settings(weight, scale, sublinear_tf, is_text, source.path)
+    settings |= unit_settings(weight, scale, sublinear_tf, target_sum, is_text, source.path)
     fingerprint = source.fingerprint()
     key = key_of(source, fingerprint, settings)
     uri = manifests.normalize_uri(store or default_store(source, key))

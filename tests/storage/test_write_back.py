@@ -110,7 +110,7 @@ def test_another_file_is_refused_before_any_work(bigfs, cells, tmp_path):
         "missing": "missing does not exist: give an AnnData file",
         "text": r"text is no AnnData file (.h5ad) or folder (.zarr)",
         "c.zarr": "is a store that bigfs staged",
-        "other.h5ad": "has 5 features, and they are not the 9 of the corpus",
+        "other.h5ad": "the features of other.h5ad are not the 9 of the corpus",
         "bare.h5": "has no var of a current AnnData version",
     }.items():
         fails(bigfs(*SELECT, "--into", name), words)

@@ -8,7 +8,7 @@ import storage
 from bigfs import ANOVA
 from flows.evaluation import selection
 from storage import sources
-from storage.errors import StoreError
+from storage.errors import SourceError, StoreError
 from tests.helpers.sources import SIZES, refused, rows_of
 
 
@@ -85,6 +85,47 @@ def test_anndata(tmp_path, matrix, kind, container):
         label="none",
     )
     refused(path, "has no layers/raw", tmp_path, layer="raw")
+
+
+@pytest.fixture
+def named(tmp_path, matrix):
+    """A folder with symbols beside the index of var, and a raw part of fewer genes."""
+    path = tmp_path / "cells.zarr"
+    root = zarr.open_group(path, mode="w")
+    write_anndata(root, matrix, "csr_matrix", zarr_text)
+    symbols = ["CD3E", "CD3E-1", "CD3E", "", "CD3E", *(f"G{j}" for j in range(5, 17))]
+    zarr_text(root["var"], "symbol", symbols)
+    root["var/symbol"].attrs["encoding-type"] = "string-array"
+    write_anndata(root.create_group("raw"), matrix[:, :6], "csr_matrix", zarr_text)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+def test_names_of_features_come_from_a_column(named, tmp_path, matrix):
+    source = sources.find(named, names="symbol")
+    unique = ["CD3E", "CD3E-1", "CD3E-2", "var3", "CD3E-3", *(f"G{j}" for j in range(5, 17))]
+    assert source.prepare(tmp_path).feature_names == unique
+    plain = sources.find(named)
+    assert plain.prepare(tmp_path).feature_names == [f"var{j}" for j in range(17)]
+    assert source.fingerprint() != plain.fingerprint()
+    refused(named, r"has no var\['feature_name'\], only symbol", tmp_path, names="feature_name")
+    uri = storage.stage(f"{named}?names=symbol", tmp_path / "staged.zarr")
+    corpus = storage.open(uri)
+    selector = ANOVA(n_features_to_select=3, keep=["CD3E"]).fit(corpus.X, corpus.y)
+    corpus.write_var(selector)
+    assert zarr.open_group(named)["var/bigfs_selected"][:].sum() == 3
+    assert zarr.open_group(named)["var/bigfs_selected"][0]
+
+
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+def test_raw_is_read_with_its_own_features(named, tmp_path, matrix):
+    source = sources.find(f"{named}?raw=true")
+    X, y, _, _ = rows_of(source, tmp_path, 200)
+    np.testing.assert_array_equal(X, matrix[:, :6].toarray())
+    assert y.tolist() == [i % 3 for i in range(23)]
+    assert source.prepare(tmp_path).feature_names == [f"var{j}" for j in range(6)]
+    with pytest.raises(SourceError, match="raw has no layers"):
+        sources.find(named, raw=True, layer="counts")
 
 
 def test_a_staged_store_is_a_source_itself(tmp_path):

@@ -24,6 +24,12 @@ ORACLES = {
 }
 
 
+def lognorm(X, target_sum):
+    """Dense, by the definition of scanpy's `normalize_total` and `log1p`."""
+    totals = X.sum(axis=1, keepdims=True)
+    return np.log1p(X / np.where(totals > 0, totals, 1) * target_sum)
+
+
 @pytest.fixture
 def counts(rng):
     """Counts of 60 samples in 9 columns, of which the last two are empty and constant."""
@@ -83,12 +89,34 @@ def test_training_rows_decide_and_appended_rows_follow(counts, tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", ["tfidf", "standard", "max"])
+@pytest.mark.parametrize("target_sum", [None, 1e4])
+def test_lognorm_takes_its_sum_from_the_training_rows(target_sum, counts, tmp_path):
+    X, y = counts
+    X[40:] *= 5
+    lines = [
+        {"features": {str(j): v for j, v in enumerate(row) if v}, "label": int(c), "split": part}
+        for row, c, part in zip(X, y, ["train"] * 40 + ["test"] * 20, strict=True)
+    ]
+    (tmp_path / "X.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "more.jsonl").write_text("\n".join(map(json.dumps, lines[:5])))
+    settings = {"weight": "lognorm", "target_sum": target_sum, "n_features": 9}
+    uri = storage.stage(tmp_path / "X.jsonl", tmp_path / "X.zarr", **settings)
+    totals = X[:40].sum(axis=1)
+    expected = lognorm(X, target_sum or np.median(totals[totals > 0]))
+    rows = storage.open(uri).X.rows(np.arange(60)).toarray()
+    np.testing.assert_allclose(rows, expected, rtol=1e-6)
+    assert not rows[4].any()
+    storage.append(tmp_path / "more.jsonl", uri, split="train")
+    grown = storage.open(uri).part("train").X
+    np.testing.assert_allclose(grown.rows(np.arange(40, 45)).toarray(), expected[:5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["tfidf", "lognorm", "standard", "max"])
 def test_model_of_a_run_takes_the_rows_of_the_source(name, counts, tmp_path):
     """From the source in pieces, from arrays, and as an exported pipeline: those of the store."""
     X, y = counts
     X[:, 3] += 4 * y
-    settings, _ = ORACLES[name]
+    settings = {"weight": name} if name == "lognorm" else ORACLES[name][0]
     source = str(write(tmp_path / "X.svm", X, y))
     store = storage.stage(source, tmp_path / "X.zarr", n_features=9, **settings)
     run = stages.select(store, tmp_path / "run", method="anova", features=3)
@@ -110,9 +138,12 @@ def test_model_of_a_run_takes_the_rows_of_the_source(name, counts, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weight": "idf"}, "weight must be tfidf; got 'idf'"),
+        ({"weight": "idf"}, "weight must be tfidf or lognorm; got 'idf'"),
         ({"scale": "minmax"}, "scale must be standard or max; got 'minmax'"),
         ({"weight": "tfidf", "scale": "max"}, "weight and scale exclude one another"),
+        ({"target_sum": 1e4}, "target_sum is for weight=lognorm"),
+        ({"weight": "lognorm", "target_sum": 0.0}, r"target_sum must be a number above 0; got 0.0"),
+        ({"weight": "lognorm", "sublinear_tf": False}, "sublinear_tf is for text"),
     ],
 )
 def test_wrong_settings_are_one_line(settings, message, counts, tmp_path):
@@ -127,6 +158,13 @@ def test_negative_values_are_no_counts_and_text_is_not_scaled(counts, tmp_path):
     source = write(tmp_path / "X.svm", -X, y)
     with pytest.raises(SourceError, match=r"holds the value -.*weight='tfidf' is for counts"):
         storage.stage(source, tmp_path / "X.zarr", weight="tfidf")
+    with pytest.raises(SourceError, match=r"holds the value -.*weight='lognorm' is for counts"):
+        storage.stage(source, tmp_path / "X.zarr", weight="lognorm", target_sum=1.0)
     (tmp_path / "docs.jsonl").write_text('{"text": "one two"}\n{"text": "one two"}\n')
     with pytest.raises(SourceError, match="is text, whose tf-idf rows have unit length"):
         storage.stage(tmp_path / "docs.jsonl", tmp_path / "X.zarr", scale="max")
+    with pytest.raises(SourceError, match=r"is text, .*: leave out weight=lognorm"):
+        storage.stage(tmp_path / "docs.jsonl", tmp_path / "X.zarr", weight="lognorm")
+    (tmp_path / "none.svm").write_text("1 1:0\n0 2:0\n")
+    with pytest.raises(SourceError, match="holds no counts"):
+        storage.stage(tmp_path / "none.svm", tmp_path / "X.zarr", weight="lognorm")
