@@ -19,6 +19,7 @@ from flows.locks import exclusive, inform
 from flows.options import Engine
 from storage.errors import StoreError, is_permanent, redacted
 from storage.runs.checkpoints import to_json_types
+from storage.runs.earlier import kept_folder
 from storage.runs.runs import Run, RunError, recover, require_out
 
 Call = Callable[..., Any]  # `call(step, request, ...)` returns `step(request, ...)`
@@ -162,7 +163,7 @@ def require_suitable(job: Job, scored: bool) -> None:
     if held.metadata.get("key") != steps.key_of(job):
         inform(
             f"{job.out} holds the result of an earlier state of {job.corpus['source']} or of "
-            f"bigfs: it is replaced"
+            f"bigfs: it is replaced, and kept in {kept_folder(job.folder)}"
         )
     elif scored and "curves" in held.metadata and not reuse.is_scored(held, choices):
         inform(f"{job.out} is scored again, by other choices")

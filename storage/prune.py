@@ -3,7 +3,8 @@
 Old stores: of the stores with names of their own making (`.bigfs/NAME-KEY.zarr`) that were staged
 from one source with the same settings, all but the latest, if no run or comparison names them and
 nothing was appended. Beside them, graphs and tallies whose store is gone, folders of killed
-commands, and copies of earlier versions of files behind URLs.
+commands, and copies of earlier versions of files behind URLs. On request also every such store that
+no run names, and the earlier results of runs, if they are old.
 
 What is deleted gets another name first, in a folder with the program's marker. So a store is whole
 or absent, and what a killed command leaves is found by the next one.
@@ -14,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -24,6 +26,7 @@ from storage import atomic
 from storage.downloads import downloader
 from storage.errors import StoreError
 from storage.format import manifest as manifests
+from storage.runs.earlier import EARLIER
 
 DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.stage.default_store`
 COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `downloader.copy_folder`
@@ -42,7 +45,10 @@ class Leftover(NamedTuple):
 
 
 def leftovers(
-    folder: str | os.PathLike[str] = ".bigfs", *, runs: Iterable[str | os.PathLike[str]] = ()
+    folder: str | os.PathLike[str] = ".bigfs",
+    *,
+    runs: Iterable[str | os.PathLike[str]] = (),
+    older_than: float | None = None,
 ) -> list[Leftover]:
     """Return what bigfs made and nothing needs any more.
 
@@ -52,6 +58,10 @@ def leftovers(
         The folder of the stores. Runs are looked for four levels below the folder that holds it.
     runs : iterable of str or path-like, default=()
         More folders with runs. A store that a run below them names is kept.
+    older_than : float or None, default=None
+        Age in seconds. With it, stores in the folder that no run names, whatever their settings,
+        and the earlier results of runs (`NAME.earlier/DATE`) are leftovers too, and all that is
+        returned is at least as old.
 
     Returns
     -------
@@ -70,6 +80,7 @@ def leftovers(
     []
     """
     home = Path(folder).absolute()
+    runs = list(runs)
     records = _records(home.parent, runs)
     copies = downloader.data_folder() / "urls"
     found = [
@@ -79,7 +90,14 @@ def leftovers(
         *_old_copies(copies),
         *_killed(copies),
     ]
-    return [Leftover(path, _size(path), why) for path, why in found]
+    if older_than is not None:
+        found += [*_unnamed(home, records), *_earlier_results(home.parent, runs)]
+        now = time.time()
+        found = [(path, why) for path, why in found if now - _changed(path) >= older_than]
+    whys: dict[Path, str] = {}
+    for path, why in found:
+        whys.setdefault(path, why)
+    return [Leftover(path, _size(path), why) for path, why in whys.items()]
 
 
 def delete_leftovers(found: Iterable[Leftover]) -> int:
@@ -109,23 +127,67 @@ def delete_leftovers(found: Iterable[Leftover]) -> int:
 
 
 def _records(home: Path, runs: Iterable[str | os.PathLike[str]]) -> str:
-    """Return the texts of all runs and comparisons, finished or not."""
-    patterns = [f"{'*/' * level}{name}" for level in range(DEPTH + 1) for name in RECORDS]
-    files = {file for pattern in patterns for file in home.glob(pattern)}
-    files |= {file for folder in runs for name in RECORDS for file in Path(folder).rglob(name)}
-    return "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in sorted(files))
+    """Return the texts of all runs and comparisons, finished or not.
+
+    The earlier results of runs need no store.
+    """
+    files = {file for name in RECORDS for file in _files(name, home, runs)}
+    return "\n".join(
+        file.read_text(encoding="utf-8", errors="replace")
+        for file in sorted(files)
+        if file.parents[1].suffix != EARLIER
+    )
+
+
+def _files(name: str, home: Path, runs: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+    for level in range(DEPTH + 1):
+        yield from home.glob(f"{'*/' * level}{name}")
+    for folder in runs:
+        yield from Path(folder).rglob(name)
+
+
+def _manifest(store: Path) -> Any:
+    """Return the manifest of a store that can be made again from its source, or None."""
+    if not DEFAULT_STORE.fullmatch(store.name) or not manifests.exists(str(store)):
+        return None
+    try:
+        manifest = manifests.manifest_of(str(store))
+    except StoreError:
+        return None  # damaged, or of another program: nobody knows what it is
+    return None if manifest.source.get("appended") else manifest
+
+
+def _unnamed(home: Path, records: str) -> Iterator[tuple[Path, str]]:
+    for store in sorted(home.glob("*.zarr")):
+        if _manifest(store) is not None and store.name not in records:
+            yield store, "no run names it"
+            yield from _beside(store)
+
+
+def _beside(store: Path) -> Iterator[tuple[Path, str]]:
+    paths = (store.with_suffix(suffix) for suffix in BESIDE)
+    yield from ((path, "it belongs to that store") for path in paths if path.exists())
+
+
+def _earlier_results(
+    home: Path, runs: Iterable[str | os.PathLike[str]]
+) -> Iterator[tuple[Path, str]]:
+    for file in sorted({file.absolute() for file in _files("run.json", home, runs)}):
+        if file.parents[1].suffix == EARLIER and atomic.is_marked(file.parent):
+            yield file.parent, "an earlier result of a run"
+
+
+def _changed(path: Path) -> float:
+    """Return when a folder was made: the time of its record, or its own."""
+    records = (path / name for name in ("zarr.json", "run.json"))
+    return next((file for file in records if file.exists()), path).stat().st_mtime
 
 
 def _old_stores(home: Path, records: str) -> Iterator[tuple[Path, str]]:
     groups: dict[str, list[tuple[float, Path]]] = {}
     for store in sorted(home.glob("*.zarr")):
-        if not DEFAULT_STORE.fullmatch(store.name) or not manifests.exists(str(store)):
-            continue
-        try:
-            manifest = manifests.manifest_of(str(store))
-        except StoreError:
-            continue  # damaged, or of another program: nobody knows what it is
-        if manifest.source.get("appended"):
+        manifest = _manifest(store)
+        if manifest is None:
             continue
         source = re.sub(r"(/urls/[0-9a-f]{16})-[0-9a-f]{16}/", r"\1/", manifest.source["uri"])
         key = repr((source, manifest.source["format"], sorted(manifest.settings.items())))
@@ -134,8 +196,7 @@ def _old_stores(home: Path, records: str) -> Iterator[tuple[Path, str]]:
         for _, store in sorted(stores)[:-1]:
             if store.name not in records:
                 yield store, "an earlier state of its source, and no run names it"
-                beside = (store.with_suffix(suffix) for suffix in BESIDE)
-                yield from ((path, "it belongs to that store") for path in beside if path.exists())
+                yield from _beside(store)
 
 
 def _orphans(home: Path) -> Iterator[tuple[Path, str]]:
@@ -173,6 +234,9 @@ def _delete(path: Path) -> bool:
     if work := WORK.fullmatch(path.name):
         atomic.sweep(path.with_name(work[1]))
         return not path.exists()
+    if path.parent.suffix == EARLIER:
+        atomic.delete_marked(path)
+        return True
     lock = path / ".lock" if COPY.fullmatch(path.name) else path.with_name(f".{path.name}.lock")
     try:
         with FileLock(lock, timeout=0), atomic.workplace(path) as aside:

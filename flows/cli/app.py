@@ -58,6 +58,10 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
             """,
     },
     "Use a choice": {
+        runs.history: """
+            bigfs history runs
+            bigfs history runs/nightly --json
+            """,
         runs.predict: """
             bigfs predict runs/news-sparge-lda-100 new/ predictions.csv
             bigfs predict runs/news-sparge-lda-100 news.zarr predictions.parquet --part test
@@ -94,7 +98,7 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
             """,
         corpus.prune: """
             bigfs prune
-            bigfs prune --yes
+            bigfs prune --older-than 30d --yes
             """,
     },
     "Lists": {

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from flows.cli.extras import require_flows
 from flows.cli.options import (
@@ -19,7 +18,7 @@ from flows.cli.options import (
     parse_parameters,
     with_constraints,
 )
-from flows.cli.output import out_console, show_progress, state
+from flows.cli.output import out_console, print_rows, show_progress, state
 from flows.cli.servers import quiet_prefect, uses_prefect
 from flows.job import Request
 from flows.options import Scoring
@@ -151,15 +150,7 @@ def print_comparison(folder: str, as_json: bool) -> None:
         [row[:COSTS] for row in costs],
         [[row[0], *row[COSTS:]] for row in costs],
     ):
-        head, *body = rows
-        columns = [
-            Column(head[0], no_wrap=True),
-            *(Column(h, justify="right", no_wrap=True) for h in head[1:]),
-        ]
-        table = Table(*columns, box=None, pad_edge=False)
-        for cells in body:
-            table.add_row(*cells)
-        out_console.print(table)
+        print_rows(rows)
         out_console.print()
     lines = [*failure_lines(about), about["evaluation"], *explanation(about)]
     lines.append(f"report: {folder}/report.html")

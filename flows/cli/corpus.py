@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -165,22 +167,50 @@ def prune(
         list[str] | None,
         typer.Option(help="another folder with runs, whose stores are kept (repeatable)"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="delete what is listed")] = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            help="only what is as old as this, such as 30d or 12h; then also every store in the "
+            "folder that no run names, and earlier results of runs",
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes/--dry-run", help="delete what is listed, or only list it")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List what bigfs made and nothing needs any more, and how large it is. --yes deletes it.
+    """List what bigfs made and nothing needs any more, and its size. --yes deletes it.
 
     That is old stores of changed sources that no run names, graphs without a store, what killed
-    commands left, and earlier versions of files behind URLs. Runs are looked for below the folder
-    that holds the stores.
+    commands left, and earlier versions of files behind URLs. With --older-than it is also what you
+    may want to keep: every store with a name of its own making that no run names, and the results
+    that a run had before its source changed (NAME.earlier). A run itself is never deleted, and
+    nothing that bigfs did not make. Runs are looked for below the folder that holds the stores.
     """
     import storage
     from bigfs.engine import format_bytes
 
-    found = storage.leftovers(folder, runs=runs or ())
+    age = None if older_than is None else seconds_of(older_than)
+    found = storage.leftovers(folder, runs=runs or (), older_than=age)
     size = storage.delete_leftovers(found) if yes else sum(leftover.bytes for leftover in found)
-    lines = [f"{format_bytes(item.bytes):>9}  {item.path}: {item.why}" for item in found]
+    here = Path.cwd()
+    lines = [
+        f"{format_bytes(size):>9}  "
+        f"{path.relative_to(here) if path.is_relative_to(here) else path}: {why}"
+        for path, size, why in found
+    ]
     end = "deleted" if yes else "can be deleted: repeat the command with --yes"
     lines.append(f"{format_bytes(size)} {end}" if found else "nothing to delete")
     record = {"found": [item._asdict() for item in found], "bytes": size, "deleted": yes}
     print_record(record, as_json, "\n".join(lines))
+
+
+def seconds_of(age: str) -> float:
+    """Read an age such as 30d, 12h or 2w."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", age)
+    if found is None:
+        raise ValueError(
+            f"--older-than must be a number of hours, days or weeks: 12h, 30d or 4w; got {age!r}"
+        )
+    return float(found[1]) * {"h": 3600, "d": 86400, "w": 7 * 86400}[found[2]]

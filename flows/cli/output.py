@@ -58,6 +58,19 @@ def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
         out_console.print(text, highlight=False, soft_wrap=True)
 
 
+def print_rows(rows: list[list[str]], n_texts: int = 1) -> None:
+    """Print rows of text, the head first. The first columns are texts, the others numbers."""
+    head, *body = rows
+    columns = [
+        Column(name, no_wrap=i != 1, overflow="fold", justify="left" if i < n_texts else "right")
+        for i, name in enumerate(head)
+    ]
+    table = Table(*columns, box=None, pad_edge=False)
+    for cells in body:
+        table.add_row(*cells)
+    out_console.print(table)
+
+
 def print_run(path: str, as_json: bool) -> None:
     from flows.report.summary import metric_names, score_table, status_text
     from storage.runs.metadata import strict_json

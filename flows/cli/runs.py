@@ -22,6 +22,7 @@ from flows.cli.output import (
     cluster_and_progress,
     out_console,
     print_record,
+    print_rows,
     print_run,
     show_progress,
     state,
@@ -289,6 +290,28 @@ def graph(
         as_json,
         f"{stored.uri}: {stored.info['method']}, {stored.info['why']}",
     )
+
+
+def history(
+    folder: Annotated[
+        str, typer.Argument(help="a run's directory, or a folder with runs")
+    ] = "runs",
+    as_json: Json = False,
+) -> None:
+    """List the runs of a folder in order, with what came and went, the gap and the score.
+
+    Of a run that is made again as its source changes, as every night, the earlier results are
+    listed too.
+    """
+    from flows.report import history as past
+
+    records = past.history(folder)
+    if as_json:
+        print_record({"folder": folder, "runs": records}, True, "")
+        return
+    print_rows(past.history_rows(records, folder), n_texts=2)
+    for line in past.change_lines(records):
+        out_console.print(line, highlight=False, soft_wrap=True)
 
 
 SYMBOLS = (

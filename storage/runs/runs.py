@@ -9,6 +9,9 @@
 An unfinished run lies in `.NAME.run-partial`, a folder with the program's marker, and gets its name
 by one rename when it is finished. The folder of a killed run holds its checkpoints, and the same
 command goes on from them. Nothing that the program did not make is deleted or overwritten.
+
+A run that is made again of a source that has changed leaves the earlier result, whole and with the
+program's marker, in `NAME.earlier/DATE`.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from storage import atomic
 from storage.errors import RunError, explain_read_errors
 from storage.format import disk
 from storage.runs.checkpoints import Checkpoint, to_json_types
+from storage.runs.earlier import keep_earlier
 from storage.runs.metadata import VERSION, read_metadata, read_parameters, strict_json
 
 if TYPE_CHECKING:
@@ -278,7 +282,10 @@ class Run:
         return Checkpoint(self.path / "checkpoints", key)
 
     def finish(self) -> Path:
-        """Delete the checkpoints and give the run its name. An earlier run of that name is deleted.
+        """Delete the checkpoints and give the run its name.
+
+        An earlier run of that name is kept in `NAME.earlier` if it answers the same question on
+        other data, and else deleted.
 
         Returns
         -------
@@ -294,6 +301,7 @@ class Run:
             require_out(self.final)
             with atomic.explain_write_errors(self.final):
                 _clear(self.path)
+                keep_earlier(self.final, self.metadata)
                 with atomic.workplace(self.final) as work:
                     atomic.publish(self.path, self.final, work)
                 atomic.unmark(self.final)

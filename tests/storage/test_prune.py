@@ -12,6 +12,7 @@ import storage
 from storage import atomic
 from storage.downloads import downloader
 from storage.runs.runs import Run
+from tests.helpers.commands import fails
 
 
 @pytest.fixture
@@ -117,10 +118,76 @@ def test_the_command_lists_and_deletes_only_when_told(home, bigfs):
     _, stores = home
     status, out, _ = bigfs("prune")
     assert status == 0
-    assert stores[0] in out
+    assert f".bigfs/{os.path.basename(stores[0])}: an earlier state" in out
     assert "can be deleted: repeat the command with --yes" in out
     assert os.path.exists(stores[0])
     status, out, _ = bigfs("prune", "--yes", "--json")
     assert json.loads(out)["deleted"] is True
     assert not os.path.exists(stores[0])
     assert bigfs("prune")[1] == "nothing to delete\n"
+
+
+# --- what is old ----------------------------------------------------------------------------------
+
+
+def test_with_an_age_the_stores_without_a_run_go_and_what_is_younger_stays(home):
+    folder, stores = home
+    day = 86400.0
+    assert [str(item.path) for item in storage.leftovers(older_than=day)] == [
+        *(stores[0], stores[2])  # their record is from 2001; the graph is of now
+    ]
+    everything = [str(item.path) for item in storage.leftovers(older_than=0)]
+    assert sorted(everything) == sorted(
+        [stores[0], stores[0].replace(".zarr", ".graphs"), stores[2], stores[3]]
+    )
+    storage.append(_svm(folder), stores[3])
+    assert stores[3] not in [str(item.path) for item in storage.leftovers(older_than=0)]
+    storage.delete_leftovers(storage.leftovers(older_than=0))
+    assert {path.name for path in (folder / ".bigfs").glob("*.zarr")} == {
+        os.path.basename(stores[1]),
+        os.path.basename(stores[3]),
+    }
+
+
+def _svm(folder):
+    (folder / "more.svm").write_text("1 1:4\n")
+    return folder / "more.svm"
+
+
+def test_earlier_results_of_a_run_go_by_age_and_need_no_store(home):
+    folder, stores = home
+    nights = [(stores[0], 1), (stores[2], 2), (stores[1], 3)]
+    for store, day in nights:
+        parameters = {"store": store, "method": "anova", "features": 1, "parameters": {}}
+        run = Run.begin("runs/nightly", parameters)
+        run.update_metadata(key=str(day), made=f"2026-11-0{day}T03:00:00+01:00")
+        run.finish()
+    kept = [folder / "runs" / "nightly.earlier" / f"2026-11-0{day}T03-00-00" for day in (1, 2)]
+    assert all(path.is_dir() for path in kept)
+    mine = folder / "runs" / "mine.earlier" / "r"
+    shutil.copytree(kept[0], mine)
+    atomic.unmark(mine)  # as if the user had made it
+    assert stores[0] in [str(item.path) for item in storage.leftovers()]  # no run needs it
+    os.utime(kept[0] / "run.json", (1e9, 1e9))
+    found = [item.path for item in storage.leftovers(older_than=86400.0)]
+    assert [path for path in found if "runs" in path.parts] == [kept[0]]
+    storage.delete_leftovers(storage.leftovers(older_than=86400.0))
+    assert not kept[0].exists()
+    assert kept[1].is_dir()
+    assert mine.is_dir()
+    assert (folder / "runs" / "nightly" / "run.json").exists()
+
+
+@pytest.mark.parametrize(("age", "seconds"), [("12h", 43200), ("30d", 2592000), ("1.5w", 907200)])
+def test_an_age_is_read_in_hours_days_or_weeks(age, seconds):
+    from flows.cli.corpus import seconds_of
+
+    assert seconds_of(age) == seconds
+
+
+def test_an_age_without_a_unit_is_refused(bigfs, home):
+    fails(bigfs("prune", "--older-than", "3m"), "12h, 30d or 4w; got '3m'")
+    assert bigfs("prune", "--older-than", "0h", "--dry-run")[0] == 0
+    assert len(list((home[0] / ".bigfs").glob("*.zarr"))) == 4
+    assert json.loads(bigfs("prune", "--older-than", "0h", "--yes", "--json")[1])["deleted"]
+    assert len(list((home[0] / ".bigfs").glob("*.zarr"))) == 1

@@ -1,0 +1,78 @@
+"""`bigfs history`: the runs of a folder in order, with what came and went."""
+
+import json
+import os
+
+from storage.runs.earlier import kept_folder
+from storage.runs.runs import Run
+from tests.helpers.commands import fails
+
+NIGHTS = {  # key: day, chosen names, accuracy, gap
+    "a": (1, ["goal", "bank", "rate"], 0.5, 0.02),
+    "b": (2, ["bank", "goal", "team"], 0.75, 0.01),
+    "c": (3, ["bank", "match", "score"], None, None),
+}
+
+
+def make(out, key, method="anova"):
+    day, names, accuracy, gap = NIGHTS[key]
+    parameters = {"store": f"{key}.zarr", "method": method, "features": 3, "parameters": {}}
+    run = Run.begin(out, parameters)
+    rows = [(i + 1, i, name, 3.0 - i) for i, name in enumerate(names)]
+    run.write_table("selected.csv", ["rank", "index", "name", "score"], rows)
+    curves = [] if accuracy is None else [{"method": method, "n_features": 3, "accuracy": accuracy}]
+    run.update_metadata(
+        key=key,
+        made=f"2026-11-0{day}T03:00:00+01:00",
+        status="converged",
+        curves=curves,
+        stats={} if gap is None else {"objective_gap": gap},
+    )
+    return run.finish()
+
+
+def test_the_nights_of_a_run_are_listed_in_order(bigfs, tmp_path):
+    for key in NIGHTS:
+        make(tmp_path / "runs" / "nightly", key)
+    status, out, err = bigfs("history", "runs/nightly", "--json")
+    assert (status, err) == (0, "")
+    answer = json.loads(out)
+    assert [night["made"][8:10] for night in answer["runs"]] == ["01", "02", "03"]
+    assert [night["came"] for night in answer["runs"]] == [None, ["team"], ["match", "score"]]
+    assert [night["went"] for night in answer["runs"]] == [None, ["rate"], ["goal", "team"]]
+    assert [night["score"] for night in answer["runs"]] == [0.5, 0.75, None]
+    assert [night["gap"] for night in answer["runs"]] == [0.02, 0.01, None]
+    assert answer["runs"][-1]["run"] == "runs/nightly"
+    head, *lines = bigfs("history", "runs/nightly")[1].splitlines()
+    assert head.split() == ["when", "method", "features", "came", "went", "gap", "accuracy"]
+    assert [line.split() for line in lines[1:3]] == [
+        ["2026-11-02", "03:00", "anova", "3", "+1", "−1", "1.00", "%", "0.7500"],
+        ["2026-11-03", "03:00", "anova", "3", "+2", "−2", "–", "–"],
+    ]
+    assert lines[3:] == ["came last: match, score", "went last: goal, team"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_runs_of_a_folder_are_in_order_and_a_copy_is_one_run(bigfs, tmp_path):
+    make(tmp_path / "runs" / "two", "b", "chi2")
+    make(tmp_path / "runs" / "one", "a")
+    kept = kept_folder(tmp_path / "runs" / "one")
+    kept.mkdir()
+    os.system(f"cp -r {tmp_path}/runs/one {kept}/2026-11-01T03-00-00")  # a kill left it so
+    (tmp_path / "runs" / ".three.run-partial").mkdir()
+    (tmp_path / "runs" / ".three.run-partial" / "run.json").write_text("{}")
+    runs = json.loads(bigfs("history", "--json")[1])["runs"]
+    assert [(run["run"], run["method"]) for run in runs] == [
+        ("runs/one", "anova"),
+        ("runs/two", "chi2"),
+    ]
+    lines = bigfs("history")[1].splitlines()
+    assert lines[0].split()[:2] == ["when", "run"]
+    assert "two" in lines[2]
+
+
+def test_a_folder_without_runs_and_a_damaged_run_are_one_line(bigfs, tmp_path):
+    fails(bigfs("history", "nowhere"), "nowhere holds no run")
+    (tmp_path / "runs" / "r").mkdir(parents=True)
+    (tmp_path / "runs" / "r" / "run.json").write_text("{")
+    fails(bigfs("history"), "run.json is damaged")
