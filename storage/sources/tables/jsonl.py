@@ -41,7 +41,8 @@ class JsonFile(Records):
 
     def prepare(self, scratch: Path) -> Self:
         ready = super().prepare(scratch)
-        for role, name in ready.named.items():
+        where = [("where", name) for name in ready.with_condition([])]
+        for role, name in [*ready.named.items(), *where]:
             ready._require_field(role, name)
         return ready
 
@@ -69,8 +70,8 @@ class JsonFile(Records):
     def wanted_fields(self, fields: list[str]) -> list[str]:
         return [*(getattr(self, option) for option in self.required), *self.roles]
 
-    def batches(self, piece: tuple[int, int]) -> Iterator[Batch]:
-        names = self.wanted_fields([])
+    def all_batches(self, piece: tuple[int, int]) -> Iterator[Batch]:
+        names = self.with_condition(self.wanted_fields([]))
         lines = self._lines(piece)
         while some := list(itertools.islice(lines, BATCH_LINES)):
             yield Batch(

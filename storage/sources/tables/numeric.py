@@ -7,6 +7,7 @@ found in one reading of the table before it is staged.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -22,11 +23,11 @@ from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import Label, shorten, shorten_names
+from storage.sources.tables.columns import as_numbers, as_texts
 from storage.sources.tables.records import Batch, MatrixRecords
-from storage.sources.tables.tables import CsvFile, ParquetFile, Table, decoded
+from storage.sources.tables.tables import CsvFile, ParquetFile, Table
 
 MAX_CATEGORIES = 1000  # of a column; more of them are names of samples or numbers
-NO_NUMBER = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")  # a number that is missing in a text
 SURVEY_BYTES = 4 << 20  # of a piece in the reading before
 FILLS = ("mean", "zero")
 
@@ -44,7 +45,8 @@ class Column(NamedTuple):
 class NumericTable(MatrixRecords, Table):
     """A table whose columns are features."""
 
-    columns: str | Sequence[str]  # names or patterns with * and ?; * takes all without a role
+    # names or patterns with * and ?, of which * takes all without a role, and !id leaves id out
+    columns: str | Sequence[str]
     categories: str | Sequence[str] = ()  # those of the columns that hold categories
     # "mean" or "zero" in place of a missing number; the mean is that of the samples that are not
     # for the test. A missing category then has no indicator. None refuses them
@@ -67,6 +69,7 @@ class NumericTable(MatrixRecords, Table):
             identity_of(self.files()),
             *(str(value) for value in (*settings, self.label, self.split, self.name)),
             str(getattr(self, "delimiter", None)),
+            *sorted(self.later_settings().items()),
         )
 
     def wanted_fields(self, columns: list[str]) -> list[str]:
@@ -85,15 +88,22 @@ class NumericTable(MatrixRecords, Table):
 
     def _match(self, option: str, columns: list[str]) -> list[str]:
         """Return the columns that the patterns of an option name, in the order of the table."""
-        matched: set[str] = set()
-        for pattern in getattr(self, option):
-            some = {pattern} & set(columns) or {c for c in columns if fnmatchcase(c, pattern)}
+        patterns = getattr(self, option)
+        excludes = [p for p in patterns if p.startswith("!") and p not in columns]
+        matched = set(columns) if patterns and len(excludes) == len(patterns) else set[str]()
+        for pattern in sorted(patterns, key=excludes.__contains__):
+            name, known = pattern, set(columns)
+            if pattern in excludes:  # a role may be left out, which it is already
+                name, known = pattern[1:], known | set(self.roles)
+            some = {name} & known or {c for c in known if fnmatchcase(c, name)}
             if not some:
                 raise SourceError(
                     f"{self.path}: {option}= names {pattern!r}, but the columns are "
                     f"{shorten_names(columns) or 'none'}"
                 )
-            matched |= some
+            matched = matched - some if pattern in excludes else matched | some
+        if patterns and not matched:
+            raise SourceError(f"{self.path}: {option}= leaves no column")
         return [c for c in columns if c in matched]
 
     # --- the reading before -----------------------------------------------------------------------
@@ -112,15 +122,16 @@ class NumericTable(MatrixRecords, Table):
         for piece in ready.pieces(SURVEY_BYTES) if categories or has_means else []:
             for batch in ready.batches(piece):
                 for name, known in categories.items():
-                    known |= set(_texts(batch.fields[name]).drop_null().unique().to_pylist())
+                    known |= set(as_texts(batch.fields[name]).drop_null().unique().to_pylist())
                     if len(known) > MAX_CATEGORIES:
                         raise SourceError(
                             f"{self.path}: column {name!r} holds more than {MAX_CATEGORIES:,} "
                             f"categories: leave it out of categories= or of columns="
                         )
                 is_train = np.array([split != "test" for split in batch.values(self.roles[1])])
-                for j, name in enumerate(numbers if has_means else ()):
-                    values = _numbers(batch, name)[is_train]
+                table = self._numbers(batch, numbers if has_means else [])
+                for j, column in enumerate(table.values()):
+                    values = column[is_train]
                     sums[j] += np.nansum(values, dtype=np.longdouble)
                     counts[j] += np.count_nonzero(~np.isnan(values))
         means = dict(
@@ -143,29 +154,36 @@ class NumericTable(MatrixRecords, Table):
         from pyarrow import compute
 
         rows, columns, entries = [], [], []
+        lacking: dict[str, int] = {}  # the first row without a value
+        numbers = [column.name for column in self.layout if column.categories is None]
+        table = self._numbers(batch, numbers)
         for column in self.layout:
             if column.categories is None:
-                values = _numbers(batch, column.name)
-                is_missing = np.isnan(values)
-                values = np.where(is_missing, column.fill, values)
+                is_missing = np.isnan(table[column.name])
+                values = np.where(is_missing, column.fill, table[column.name])
                 row = np.flatnonzero(values)
                 position, values = np.full(len(row), column.first), values[row]
             else:
-                texts = _texts(batch.fields[column.name])
+                texts = as_texts(batch.fields[column.name])
                 found = compute.index_in(texts, pa.array(column.categories, pa.string()))
                 codes = np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
                 is_missing = codes < 0
                 row = np.flatnonzero(~is_missing)
                 position, values = column.first + codes[row], np.ones(len(row))
             if self.missing is None and is_missing.any():
-                place = batch.place(int(np.argmax(is_missing)))
-                raise SourceError(
-                    f"{place}: column {column.name!r} is missing: give missing=mean or "
-                    f"missing=zero, or leave the column out of columns="
-                )
+                lacking[column.name] = int(np.argmax(is_missing))
             rows.append(row)
             columns.append(position)
             entries.append(values)
+        if lacking:
+            (name, first), *others = lacking.items()
+            also = (
+                f" ({shorten_names([other for other, _ in others])} further on)" if others else ""
+            )
+            raise SourceError(
+                f"{batch.place(first)}: column {name!r} is missing{also}: give missing=mean or "
+                f"missing=zero, or leave the column out, such as by columns=*,!{name}"
+            )
         coordinates = (np.concatenate(rows), np.concatenate(columns))
         X = sp.csr_array(
             (np.concatenate(entries), coordinates), shape=(batch.length, self.n_features or 0)
@@ -173,6 +191,44 @@ class NumericTable(MatrixRecords, Table):
         X.indices = X.indices.astype(np.int32)
         X.sort_indices()
         return checks.require_values(X, lambda row: str(batch.place(row)))
+
+    def _numbers(self, batch: Batch, names: Sequence[str]) -> dict[str, FloatArray]:
+        """Return columns as numbers, NaN where they are missing, or tell all that hold none."""
+        import pyarrow as pa
+
+        numbers: dict[str, FloatArray] = {}
+        faults: dict[str, str] = {}
+        for name in names:
+            values = batch.fields[name]
+            try:
+                column = as_numbers(values).to_numpy(zero_copy_only=False)
+                numbers[name] = np.asarray(column, dtype=np.float64)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                is_nested = pa.types.is_nested(values.type)
+                text = shorten(str(error).splitlines()[0])
+                faults[name] = f"which holds {values.type}" if is_nested else text
+        if not faults:
+            return numbers
+        if len(faults) > 1:
+            leave = ",".join(f"!{name}" for name in faults)
+            some = ", ".join(
+                f"{name!r} ({why})" for name, why in itertools.islice(faults.items(), 20)
+            )
+            raise SourceError(
+                f"{batch.place(0)} …: {len(faults)} columns do not hold numbers, {some}: name them "
+                f"with categories=, or leave them out, such as by columns=*,{leave}"
+            )
+        [(name, why)] = faults.items()
+        if pa.types.is_nested(batch.fields[name].type):
+            raise SourceError(
+                f"{batch.place(0)} …: column {name!r} holds {batch.fields[name].type}, and a "
+                f"column must hold one number per sample: leave it out of columns=, or write each "
+                f"place of it as a column of its own"
+            )
+        raise SourceError(
+            f"{batch.place(0)} …: column {name!r} does not hold numbers ({why}): name it with "
+            f"categories=, or leave it out, such as by columns=*,!{name}"
+        )
 
     def read_label(self, label: Any, place: object) -> Label:
         if self.target == "real" and isinstance(label, str):
@@ -189,45 +245,6 @@ class NumericTable(MatrixRecords, Table):
 def _split(value: str | Sequence[str]) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
     return tuple(name.strip() for name in names if name.strip())
-
-
-# --- columns of Arrow -----------------------------------------------------------------------------
-
-
-def _numbers(batch: Batch, name: str) -> FloatArray:
-    """Return a column as numbers, NaN where they are missing."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    values = decoded(batch.fields[name])
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        values = compute.utf8_trim_whitespace(values)
-        is_missing = compute.is_in(values, pa.array(NO_NUMBER, values.type))
-        values = compute.if_else(is_missing, None, values)
-    try:
-        numbers = compute.cast(values, pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        if pa.types.is_nested(values.type):
-            raise SourceError(
-                f"{batch.place(0)} …: column {name!r} holds {values.type}, and a column must hold "
-                f"one number per sample: leave it out of columns=, or write each place of it as a "
-                f"column of its own"
-            ) from error
-        raise SourceError(
-            f"{batch.place(0)} …: column {name!r} does not hold numbers "
-            f"({shorten(str(error).splitlines()[0])}): name it with categories=, or leave it out "
-            f"of columns="
-        ) from error
-    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _texts(values: Any) -> Any:
-    """Return a column as texts, null where they are missing."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    texts = compute.cast(decoded(values), pa.string())
-    return compute.if_else(compute.equal(texts, ""), None, texts)
 
 
 # --- formats --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ the entries {column: value} of a row, and `NumericRecords` one feature per field
 
 from __future__ import annotations
 
+import itertools
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,7 @@ from storage.sources.base import (
     shorten,
     shorten_names,
 )
+from storage.sources.tables.where import Condition
 
 ROLES = {"label": "label", "split": "split", "name": "id"}  # their fields, if nobody names others
 
@@ -49,6 +51,25 @@ class Batch(NamedTuple):
         values = self.fields[field]
         return values if isinstance(values, list) else values.to_pylist()
 
+    def array(self, field: str) -> Any:
+        """Return a field as an Arrow array."""
+        import pyarrow as pa
+
+        values = self.fields[field]
+        return pa.array(values) if isinstance(values, list) else values
+
+    def filter(self, condition: Condition) -> Batch:
+        """Return the records for which a condition is true."""
+        truth = condition.truth(self.array, self.place(0))
+        kept = np.flatnonzero(truth.to_numpy(zero_copy_only=False))
+        fields = {
+            name: list(itertools.compress(values, truth.to_pylist()))
+            if isinstance(values, list)
+            else values.filter(truth)
+            for name, values in self.fields.items()
+        }
+        return Batch(fields, len(kept), lambda i: self.place(int(kept[i])))
+
 
 @dataclass(eq=False)
 class Records(PlainFile):
@@ -62,6 +83,7 @@ class Records(PlainFile):
     split: str | None = None
     name: str | None = None
     unlabeled: str | None = None  # a label that also means "none", as null and "" do
+    where: str | None = None  # a condition such as "lang == 'en'" on the records to read
     required: ClassVar[tuple[str, ...]] = ()  # the options whose field every record must have
 
     def __post_init__(self) -> None:
@@ -69,6 +91,7 @@ class Records(PlainFile):
         given = {role: getattr(self, role) for role in ROLES}
         # the fields that must be there, because somebody named them
         self.named = {role: field for role, field in given.items() if field}
+        self.condition = Condition(self.where) if self.where else None
         for role, default in ROLES.items():
             setattr(self, role, default if given[role] is None else given[role])
 
@@ -77,13 +100,22 @@ class Records(PlainFile):
         """The fields of the label, the split and the name."""
         return self.label or "", self.split or "", self.name or ""
 
-    @abstractmethod
     def batches(self, piece: Any) -> Iterator[Batch]:
+        """Yield the records of a piece that `where` keeps, in order."""
+        for batch in self.all_batches(piece):
+            yield batch.filter(self.condition) if self.condition else batch
+
+    @abstractmethod
+    def all_batches(self, piece: Any) -> Iterator[Batch]:
         """Yield the records of a piece in order."""
 
     @abstractmethod
     def wanted_fields(self, fields: list[str]) -> list[str]:
-        """Return the fields to read of those that are there."""
+        """Return the fields to read of those that are there, beside those of `where`."""
+
+    def with_condition(self, fields: list[str]) -> list[str]:
+        """Return fields and those of `where`."""
+        return list(dict.fromkeys([*fields, *(self.condition.fields if self.condition else ())]))
 
     def files(self) -> list[Path]:
         return [Path(self.path)]
@@ -91,7 +123,11 @@ class Records(PlainFile):
     def settings(self) -> dict[str, Any]:
         """Return what the fingerprint depends on, by the names of earlier versions."""
         roles = {role: getattr(self, role) for role in ROLES}
-        return roles | {"unlabelled": self.unlabeled}
+        return roles | {"unlabelled": self.unlabeled} | self.later_settings()
+
+    def later_settings(self) -> dict[str, Any]:
+        """Return the settings that earlier versions lacked, where they are given."""
+        return {"where": str(self.condition)} if self.condition else {}
 
     def fingerprint(self) -> str:
         identity = identity_of(self.files())

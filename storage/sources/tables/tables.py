@@ -23,6 +23,7 @@ from bigfs.engine import format_bytes, require_memory
 from storage import atomic
 from storage.errors import SourceError
 from storage.sources.base import open_decompressed, shorten_names, source_errors
+from storage.sources.tables.columns import decoded
 from storage.sources.tables.records import Batch, Records, TextRecords
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
@@ -69,13 +70,14 @@ class Table(Records):
         if len(set(columns)) < len(columns):
             twice = next(name for name in columns if columns.count(name) > 1)
             raise SourceError(f"{self.path} has two columns called {twice!r}")
-        for role, name in self.named.items():
+        where = [("where", name) for name in self.with_condition([])]
+        for role, name in [*self.named.items(), *where]:
             if name not in columns:
                 raise SourceError(
                     f"{self.path} has no column {name!r}, only {shorten_names(columns) or 'none'}: "
                     f"name one of them with {role}=, or leave {role}= out"
                 )
-        return self.wanted_fields(columns)
+        return self.with_condition(self.wanted_fields(columns))
 
     def prepare(self, scratch: Path) -> Self:
         """Lay the table out on scratch, in a file for each schema that its batches have."""
@@ -127,7 +129,7 @@ class Table(Records):
     def weight(self, piece: list[Part]) -> int:
         return sum(part.size for part in piece)
 
-    def batches(self, piece: list[Part]) -> Iterator[Batch]:
+    def all_batches(self, piece: list[Part]) -> Iterator[Batch]:
         for part in piece:
             yield from self.read_part(part)
 
@@ -143,13 +145,6 @@ def as_batch(batch: pa.RecordBatch, first: int, where: str) -> Batch:
     """Return a batch of Arrow, of whose records the first has a number."""
     fields = dict(zip(batch.schema.names, batch.columns, strict=True))
     return Batch(fields, batch.num_rows, lambda i: f"{where} {first + i} (from 0)")
-
-
-def decoded(values: Any) -> Any:
-    """Return a column without a dictionary, which another batch would replace."""
-    import pyarrow as pa
-
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 # --- CSV ------------------------------------------------------------------------------------------

@@ -197,3 +197,31 @@ def test_columns_far_larger_than_the_others_are_named(frame, tmp_path):
     assert ["income" in hint for hint in run.metadata["hints"]] == [True]
     scaled = storage.stage(path, tmp_path / "b.zarr", scale="standard", **words)
     assert stages.select(scaled, tmp_path / "s", method="anova", features=2).metadata["hints"] == []
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_columns_are_left_out_and_booleans_are_numbers(frame, tmp_path, suffix):
+    frame["is_old"] = frame["age"] > 50
+    frame = frame.drop(columns=["split", "id"]).assign(name="Ann", city="Rome", **{"!odd": 1})
+    path = write(frame, tmp_path / f"table{suffix}")
+    for columns in (
+        "*,!name,!c*,!group",
+        "!name,!color,!city",
+        "gene_*,age,batch,is_old,!odd",
+    ):
+        source = find(path, columns=columns, label="group").prepare(tmp_path / "scratch")
+        names = ["gene_1", "gene_2", "age", "batch", "is_old", "!odd"]
+        assert list(source.feature_names) == names
+    X = np.concatenate([source.read(piece).X.toarray() for piece in source.pieces(1 << 20)])
+    np.testing.assert_array_equal(X, frame[names].astype(float))
+    faults = r"3 columns do not hold numbers, 'color' \(.*'city' .*columns=\*,!color,!name,!city$"
+    refused(path, faults, tmp_path, columns="*", label="group")
+    refused(path, "columns= leaves no column", tmp_path, columns="!*", label="group")
+    refused(path, "columns= names '!nme', but", tmp_path, columns="!nme", label="group")
+
+
+def test_all_columns_with_missing_values_are_told_at_once(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b,c\n1,2,3\n1,,3\n,2,3\n")
+    refused(
+        tmp_path / "a.csv", r"row 2 .*'a' is missing \('b' further on\): ", tmp_path, columns="*"
+    )
