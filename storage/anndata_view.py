@@ -51,8 +51,11 @@ class AnnDataTile:
 class AnnDataCorpus:
     """A corpus of a csr matrix that anndata wrote in chunks of a fit size.
 
-    Graphs, `append`, `check` and `info` need a staged store.
+    Graphs, `append`, `check` and `info` need a staged store, as do groups, batches, weights and
+    times.
     """
+
+    groups = batches = sample_weight = times = None
 
     def __init__(self, uri: str) -> None:
         self.uri, source = uri, AnnData(uri)
@@ -64,7 +67,7 @@ class AnnDataCorpus:
             )
         self.source = source.prepare(Path())
         n, d = len(self.indptr) - 1, int(self.source.n_features or 0)
-        y, self.split, names = self.source.annotations(0, n)
+        y, self.split, names, _ = self.source.annotations(0, n)
         self.target, self.y, self.class_names = _target(y, n)
         self.sample_names = _names_or_numbers(names, n)
         self.feature_names: Any = _names_or_numbers(self.source.feature_names, d)

@@ -30,6 +30,7 @@ from storage.opening import require_staged
 from storage.scaling import scaling_of
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource
+from storage.sources.obs import CATEGORIES
 from storage.staging import build, labels, tables, transpose
 from storage.staging.labels import Target
 from storage.staging.scale_blocks import rewrite
@@ -145,6 +146,11 @@ def _grow(
     old = corpus.manifest
     with engine.limit_memory(memory_limit):
         ready = source.prepare(scratch).with_memory_limit(memory_limit)
+    if (given := set(source.obs_columns)) != (known := set(corpus.roles)):
+        raise SourceError(
+            f"{source.path} is given with {_options(given)}, but the store has {_options(known)}: "
+            f"name a column for each of these, and for no other"
+        )
     blocks = _read_blocks(ready, corpus, scratch, memory_limit)
     if corpus.splits:
         blocks = [s if s.split else s._replace(split=split) for s in blocks]
@@ -156,6 +162,9 @@ def _grow(
     every = (*old.segments, *segments)
     n, d = segments[-1].stop, old.shape[1]
     samples_target = _merged_target(corpus, source, blocks)
+    with engine.limit_memory(memory_limit):
+        stored = {role: _stored_obs(corpus, role) for role in corpus.roles}
+        obs = tables.obs_of(blocks, stored, source.path, stored)
     writer = _clone(corpus, target)
     chunks = max(1, build.entries_for(memory_limit) // writer.chunk)
     transpose.write_rows(writer, blocks, (n, d), chunks, (old.shape[0], old.nnz))
@@ -165,6 +174,7 @@ def _grow(
         every,
         lambda: chain(_stored_targets(corpus, samples_target), tables.y_of(blocks, samples_target)),
         _sample_names(corpus, blocks, n),
+        obs,
     )
     build.write_segments(writer, segments, blocks, d, samples_target, chunks)
     build.require_same(source, fingerprint)
@@ -241,6 +251,22 @@ def _stored_targets(corpus: Corpus, target: Target) -> Iterator[Any]:
             )
         else:
             yield store.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
+
+
+def _stored_obs(corpus: Corpus, role: str) -> tables.ObsColumn:
+    """Return a column of the store that has a role."""
+    n, store = corpus.manifest.shape[0], corpus.store
+    is_categorical = role in CATEGORIES
+    path = f"obs/{role}/codes" if is_categorical else f"obs/{role}"
+    return tables.ObsColumn(
+        lambda: (store.read(path, a, min(a + ROW_CHUNK, n)) for a in range(0, n, ROW_CHUNK)),
+        store.read(path, 0, 1).dtype,
+        corpus.categories(role) if is_categorical else None,
+    )
+
+
+def _options(roles: set[str]) -> str:
+    return ", ".join(f"{role}=" for role in sorted(roles)) or "no group=, batch= or other role"
 
 
 def _sample_names(corpus: Corpus, blocks: Sequence[RowBlock], n: int) -> tables.Parts | None:

@@ -55,6 +55,15 @@ class Corpus:
         Names of the samples. The row numbers if the source has no names.
     split : ndarray of str of shape (n,) or None
         "train" or "test" per sample. None if the source has no split.
+    roles : dict of {str: str}
+        The column of the source that gives each "group", "batch", "sample_weight" or "time".
+    groups, batches : ndarray of int64 of shape (n,) or None
+        Codes of the group and of the batch per sample, whose names `categories` gives. None if no
+        column gives them.
+    sample_weight : ndarray of float64 of shape (n,) or None
+        Weight per sample. None if no column gives it.
+    times : ndarray of float64 or datetime64 of shape (n,) or None
+        Time per sample, as numbers or as dates in UTC. None if no column gives it.
     splits : tuple of str
         The splits that the corpus has.
     has_test_half : bool
@@ -111,6 +120,7 @@ class Corpus:
                 "classes": f"{len(names):,}: {', '.join(names[:SHOWN])}{more}" if names else None,
                 "rows": ", ".join(f"{size:,} {split}" for split, size in rows.items()) or None,
                 "feature names": self.manifest.named[1],
+                **self.roles,
             },
         )
 
@@ -257,6 +267,52 @@ class Corpus:
         return np.repeat(
             [str(s.split) for s in self.segments], [s.stop - s.start for s in self.segments]
         )
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The column of the source that gives each "group", "batch", "sample_weight" or "time"."""
+        return dict(self.manifest.source.get("roles", {}))
+
+    @cached_property
+    def groups(self) -> AnyArray | None:
+        """The codes of the groups of the samples. None if no column gives them."""
+        return self._codes("group")
+
+    @cached_property
+    def batches(self) -> AnyArray | None:
+        """The codes of the batches of the samples. None if no column gives them."""
+        return self._codes("batch")
+
+    @cached_property
+    def sample_weight(self) -> AnyArray | None:
+        """The weights of the samples. None if no column gives them."""
+        return self._rows("obs/sample_weight") if "sample_weight" in self.roles else None
+
+    @cached_property
+    def times(self) -> AnyArray | None:
+        """The times of the samples, as numbers or as dates in UTC. None if no column gives them."""
+        if "time" not in self.roles:
+            return None
+        times = self._rows("obs/time")
+        return times if times.dtype.kind == "f" else times.view("datetime64[us]")
+
+    def categories(self, role: str) -> list[str]:
+        """Return the names of all groups or batches by their codes.
+
+        Parameters
+        ----------
+        role : {"group", "batch"}
+            What to name.
+
+        Returns
+        -------
+        list of str
+            The names. Empty if no column gives them.
+        """
+        return self.store.read(f"obs/{role}/categories").tolist() if role in self.roles else []
+
+    def _codes(self, role: str) -> AnyArray | None:
+        return self._rows(f"obs/{role}/codes").astype(np.int64) if role in self.roles else None
 
     @cached_property
     def sample_names(self) -> AnyArray:

@@ -161,8 +161,8 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        Samples, features, non-zeros, density, target, samples per class and per split, bytes per
-        layout, tiles, source, settings, content hash and version.
+        Samples, features, non-zeros, density, target, samples per class and per split, columns
+        with roles, bytes per layout, tiles, source, settings, content hash and version.
 
     Raises
     ------
@@ -202,6 +202,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
         "splits": {
             s: sum(g.stop - g.start for g in corpus.segments if g.split == s) for s in corpus.splits
         },
+        "roles": corpus.roles,
         "segments": len(manifest.segments),
         "bytes": _sizes(corpus.uri),
         "tiles": {"rows": len(corpus.X.row_tiles), "columns": len(corpus.X.column_tiles)},

@@ -3,7 +3,8 @@ attribute.
 
     zarr.json                   AnnData's root; its attribute "bigfs" is the manifest, written last
     X/                          csr_matrix: data, indices, indptr; all rows, training rows first
-    obs/  var/  obsm/           labels, splits, sample names; feature names and idf; label sets
+    obs/                        labels, splits, names, groups, batches, weights and times
+    var/  obsm/                 feature names and idf; label sets
     uns/columns/<segment>/      csc_matrix of one segment of rows, all columns
     uns/statistics/<segment>/   sums and sums of squares of its columns
     uns/checksums/              a JSON text with the checksum of every document; the manifest holds
@@ -36,6 +37,8 @@ from storage.format.checked import parse
 
 VERSION = 1
 VERSION_OF_UNITS = 2  # of a store in units of its own, which version 1 would append raw values to
+# of a store with groups, batches, weights or times, which version 2 would lose and score without
+VERSION_OF_ROLES = 3
 MANIFEST, CHECKSUMS = "zarr.json", "uns/checksums"
 CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
 # values per chunk of arrays with one value per row, with one per column, and of strings
@@ -233,10 +236,10 @@ def read_root(uri: str) -> dict[str, Any]:
         raise Damaged(
             f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again"
         ) from None
-    if isinstance(version, int) and version > VERSION_OF_UNITS and isinstance(body, dict):
+    if isinstance(version, int) and version > VERSION_OF_ROLES and isinstance(body, dict):
         raise StoreError(
             f"{uri} has store version {version}, but this bigfs reads versions up to "
-            f"{VERSION_OF_UNITS}: upgrade bigfs, or stage again"
+            f"{VERSION_OF_ROLES}: upgrade bigfs, or stage again"
         )
     if digest(canonical(document)) != expected:
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again")

@@ -27,6 +27,7 @@ from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows
 from storage.sources.hdf5 import HDF5, open_hdf5
+from storage.sources.obs import as_obs
 from storage.sources.scratch_matrix import (
     ScratchMatrix,
     check_rows,
@@ -54,6 +55,11 @@ class AnnData(MatrixSource):
     label: str | None = None  # column of obs with the labels, by default "label" if there is one
     split: str | None = None  # column of obs with "train" or "test", by default "split"
     unlabeled: str | None = None  # a label that also means "none"
+    # columns of obs with what else is known of each sample, as `storage.sources.obs` describes it
+    group: str | None = None
+    batch: str | None = None
+    sample_weight: str | None = None
+    time: str | None = None
     matrix: ScratchMatrix | None = field(default=None, init=False, repr=False)
 
     @classmethod
@@ -74,6 +80,7 @@ class AnnData(MatrixSource):
             *(self.format, identity_of(files), self.layer, self.label, self.split),
             *(self.unlabeled, *(("raw",) if self.raw else ())),
             *(() if self.names is None else ("names", self.names)),
+            *self.obs_columns.items(),
         )
 
     def check(self) -> None:
@@ -148,13 +155,23 @@ class AnnData(MatrixSource):
                 rows = read_csr(X, (start, stop), d, self.path)
         return check_rows(rows, self.path, start)
 
-    def annotations(self, start: int, stop: int) -> tuple[Any, AnyArray | None, AnyArray | None]:
-        """Read the labels, splits and names of rows [start, stop), each None if there are none."""
+    def annotations(
+        self, start: int, stop: int
+    ) -> tuple[Any, AnyArray | None, AnyArray | None, dict[str, AnyArray]]:
+        """Read the labels, splits and names of rows [start, stop), each None if there are none, and
+        their columns with other roles."""
         with self._file() as file:
             n = self._matrix(file)[2][0]
             y = self._column(file, "label", n, start, stop)
             split = self._column(file, "split", n, start, stop)
             names = self._names(file, "obs", n, start, stop)
+            listed: dict[str, Any] = {
+                role: self._column(file, role, n, start, stop) for role in self.obs_columns
+            }
+        obs = {
+            role: as_obs(role, values.tolist(), lambda i: f"{self.path}: row {start + i} (from 0)")
+            for role, values in listed.items()
+        }
         if y is not None:
             y = label_rules.as_label_array(y, stop - start, self.unlabeled, self.path)
         if split is not None:
@@ -163,7 +180,7 @@ class AnnData(MatrixSource):
                 raise SourceError(
                     f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"
                 )
-        return y, split, names
+        return y, split, names, obs
 
     def row_layout(self) -> tuple[AnyArray, int]:
         """Return the indptr of a csr matrix, and the bytes of its largest chunk."""

@@ -20,7 +20,7 @@ import shutil
 import sys
 import tarfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any, ClassVar, NamedTuple, Self
@@ -35,6 +35,9 @@ from storage.errors import DAMAGED, SourceError, StoreError
 # a class, a real target, a set of classes, or None if unlabeled
 Label = str | int | float | tuple[str | int, ...] | None
 Labels = AnyArray | Sequence[Label]
+
+# what a column of `Rows.obs` says of its samples, by the names of the options that name it
+OBS_ROLES = ("group", "batch", "sample_weight", "time")
 
 # what the readers of all formats may raise for damaged bytes
 BROKEN = (
@@ -61,6 +64,9 @@ COMPRESSED = {
 class Rows(NamedTuple):
     """Some rows of a matrix, with their labels, splits ("train" or "test") and names, if any.
 
+    obs holds the columns of `Source.obs_columns` by their roles, as `storage.sources.obs.as_obs`
+    returns them.
+
     y holds integers (masked where unlabeled), texts ("" where unlabeled), floats (NaN where
     unlabeled; real targets if any of the source is not whole), or a list where an array would not
     hold the labels exactly: labels with None where unlabeled, or label sets as tuples.
@@ -70,6 +76,7 @@ class Rows(NamedTuple):
     y: Labels | None = None
     split: AnyArray | None = None
     names: AnyArray | None = None
+    obs: Mapping[str, AnyArray] = {}
 
 
 def take_rows(rows: Rows, index: AnyArray) -> Rows:
@@ -77,16 +84,18 @@ def take_rows(rows: Rows, index: AnyArray) -> Rows:
     y = rows.y
     if y is not None:
         y = y[index] if isinstance(y, np.ndarray) else [y[i] for i in index]
-    return Rows(rows.X[index], y, None, None if rows.names is None else rows.names[index])
+    names = None if rows.names is None else rows.names[index]
+    return Rows(rows.X[index], y, None, names, {k: v[index] for k, v in rows.obs.items()})
 
 
 class Document(NamedTuple):
-    """One text. `label` is None if it is unlabeled."""
+    """One text. `label` is None if it is unlabeled. `obs` holds a value of each of `Rows.obs`."""
 
     text: str
     label: Label = None
     split: str | None = None
     name: str = ""
+    obs: Mapping[str, Any] = {}
 
 
 class Source(ABC):
@@ -129,6 +138,11 @@ class Source(ABC):
     @abstractmethod
     def pieces(self, size: int) -> list[Any]:
         """Return the keys of pieces of up to about `size` bytes of input, in row order."""
+
+    @property
+    def obs_columns(self) -> dict[str, str]:
+        """The columns that tell of each sample its group, batch, weight or time, by their roles."""
+        return {role: name for role in OBS_ROLES if (name := getattr(self, role, None))}
 
     def with_memory_limit(self, memory_limit: int) -> Self:
         """Return the source with at most `memory_limit` bytes per process."""

@@ -29,20 +29,20 @@ def label_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def as_label(value: Any, unlabeled: str | None, place: object) -> Label:
+def as_label(value: Any, unlabeled: str | None, place: object, role: str = "label") -> Label:
     """Return the label of one document, None if it is unlabeled. A list is a label set.
 
-    `place` is written out in an error only.
+    `place` and `role` are written out in an error only.
     """
     if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
         return None
     if isinstance(value, (list, tuple)):
         return tuple(
             label
-            for label in (_scalar_label(v, place) for v in value)
+            for label in (_scalar_label(v, place, role) for v in value)
             if not _is_unlabeled(unlabeled, label)
         )
-    value = _scalar_label(value, place)
+    value = _scalar_label(value, place, role)
     return None if _is_unlabeled(unlabeled, value) else value
 
 
@@ -50,28 +50,28 @@ def _is_unlabeled(unlabeled: str | None, value: Any) -> bool:
     return unlabeled is not None and str(unlabeled) in (str(value), label_text(value))
 
 
-def _scalar_label(value: Any, place: object) -> Any:
+def _scalar_label(value: Any, place: object, role: str) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return _require_storable(value, place)
+        return _require_storable(value, place, role)
     if isinstance(value, int) or (isinstance(value, float) and np.isfinite(value)):
         return value
     raise SourceError(
-        f"{place}: a label must be a text, a number or a list of those; got {shorten(value)}"
+        f"{place}: a {role} must be a text, a number or a list of those; got {shorten(value)}"
     )
 
 
-def _require_storable(label: str, place: object) -> str:
+def _require_storable(label: str, place: object, role: str = "label") -> str:
     """Return a text, or refuse it if a store would change it."""
     if "\0" in label:
         raise SourceError(
-            f"{place}: the label {shorten(label)} holds the character "
+            f"{place}: the {role} {shorten(label)} holds the character "
             f"NUL, which a store cannot hold"
         )
     if not label.isascii() and any("\ud800" <= letter <= "\udfff" for letter in label):
         raise SourceError(
-            f"{place}: the label {shorten(label)} holds half of a "
+            f"{place}: the {role} {shorten(label)} holds half of a "
             f"surrogate pair, which is not a character"
         )
     return label

@@ -57,6 +57,10 @@ class Joined(MatrixSource):
 
         return self._with_parts(prepare)
 
+    @property
+    def obs_columns(self) -> dict[str, str]:
+        return self.parts[0][0].obs_columns
+
     def with_memory_limit(self, memory_limit: int) -> Self:
         source = self._with_parts(lambda k, part: part.with_memory_limit(memory_limit))
         source.memory_limit = memory_limit

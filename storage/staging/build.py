@@ -29,6 +29,7 @@ from storage.staging.scratch import (
     open_array,
     row_bounds,
     save_names,
+    save_obs,
     write_block,
 )
 from storage.staging.text.vectorize import vectorize
@@ -115,7 +116,9 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     transpose.write_rows(writer, blocks, (n, d), chunks)
     target = labels.decide_target(blocks, kind=source.target, class_names=source.class_names)
     names = tables.names_of(blocks)
-    tables.write_samples(writer, target, segments, lambda: tables.y_of(blocks, target), names)
+    with engine.limit_memory(memory_limit):
+        obs = tables.obs_of(blocks, source.obs_columns, source.path)
+    tables.write_samples(writer, target, segments, lambda: tables.y_of(blocks, target), names, obs)
     named = tables.write_features(writer, d, source.feature_names, terms, columns)
     write_segments(writer, segments, blocks, d, target, chunks)
     require_same(plan.source, plan.fingerprint)
@@ -132,7 +135,7 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
             named=(names is not None, named),
             source=describe_source(source, plan),
             settings=plan.settings,
-            version=version,
+            version=manifests.VERSION_OF_ROLES if obs else version,
         ),
     )
 
@@ -176,6 +179,8 @@ def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
             for split, index in chosen.items()
             if len(index)
         ]
+    for to, _, part in parts:
+        save_obs(to, part.obs)
     return [
         write_block(to, part.X, split, labels.save_labels(to, part.y), save_names(to, part.names))
         for to, split, part in parts
@@ -228,4 +233,5 @@ def describe_source(source: Source, plan: Plan) -> dict[str, Any]:
         "sample_shape": None if source.sample_shape is None else list(source.sample_shape),
         "planted": None if source.planted is None else [int(i) for i in source.planted],
         **({} if source.label_columns is None else {"label_columns": list(source.label_columns)}),
+        **({"roles": source.obs_columns} if source.obs_columns else {}),
     }

@@ -26,6 +26,7 @@ from storage.scaling import (
     require_counts,
     row_totals,
 )
+from storage.sources.base import OBS_ROLES
 from storage.staging.scratch import (
     RowBlock,
     open_array,
@@ -36,7 +37,11 @@ from storage.staging.scratch import (
 )
 
 GROUP = 64  # blocks whose columns are in the driving process at a time
-BESIDE = ("classes", "codes", "set_sizes", "names")  # files of a block that are not its values
+# files of a block that are not its values
+BESIDE = (
+    *("classes", "codes", "set_sizes", "names"),
+    *(f"{role}{part}" for role in OBS_ROLES for part in ("", "_names", "_codes")),
+)
 
 
 def unit_settings(

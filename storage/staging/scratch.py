@@ -8,7 +8,7 @@ block a few MB.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,16 @@ def save_names(path: str, names: Any) -> bool:
     if names is not None:
         save(path, names=np.asarray(names, dtype=np.str_))
     return names is not None
+
+
+def save_obs(path: str, obs: Mapping[str, AnyArray]) -> None:
+    """Write the columns of a block that have roles: texts as `ROLE_names` and `ROLE_codes`."""
+    for role, values in obs.items():
+        if values.dtype.kind == "U":
+            names, codes = np.unique(values, return_inverse=True)
+            save(path, **{f"{role}_names": names, f"{role}_codes": codes.astype(np.int32)})
+        else:
+            save(path, **{role: values})
 
 
 def open_array(path: str, name: str) -> AnyArray:

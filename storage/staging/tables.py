@@ -4,32 +4,52 @@ row per feature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigfs.engine import require_memory
 from bigfs.types import AnyArray
 from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segment
 from storage.format.writer import Writer
+from storage.sources.obs import CATEGORIES, DATE, mixed_times
 from storage.staging import labels
 from storage.staging.labels import Target
 from storage.staging.scratch import RowBlock, open_array
 
 Parts = Callable[[], Iterable[Any]]  # gives a fresh iterator over the parts of a column
+CATEGORY_BYTES = 200  # of a category beside its text, in the tables that hold it
 
 
 # --- obs ------------------------------------------------------------------------------------------
 
 
+class ObsColumn(NamedTuple):
+    """A column of obs with a role: codes of categories, numbers, or dates as microseconds."""
+
+    parts: Parts
+    dtype: Any = np.int64
+    categories: Sequence[str] | None = None
+
+
 def write_samples(
-    writer: Writer, target: Target, segments: Sequence[Segment], y: Parts, names: Parts | None
+    writer: Writer,
+    target: Target,
+    segments: Sequence[Segment],
+    y: Parts,
+    names: Parts | None,
+    obs: Mapping[str, ObsColumn],
 ) -> None:
-    """Write names, labels and splits of the samples. Label sets go to obsm/labels."""
+    """Write the names of the samples and their columns. Label sets go to obsm/labels."""
     n = segments[-1].stop
-    columns = (["label"] if target.kind in ("class", "real") else []) + (
-        ["split"] if segments[0].split else []
+    columns = (
+        (["label"] if target.kind in ("class", "real") else [])
+        + (["split"] if segments[0].split else [])
+        + list(obs)
     )
     writer.group("obs", "dataframe", "0.2.0", **{"_index": "_index", "column-order": columns})
     writer.stream("obs/_index", n, str, row_numbers(0, n) if names is None else names())
@@ -45,12 +65,79 @@ def write_samples(
             np.full(s.stop - s.start, halves.index(str(s.split)), dtype=np.int8) for s in segments
         )
         write_categories(writer, "obs/split", n, code, halves)
+    for role, column in obs.items():
+        if column.categories is None:
+            writer.stream(f"obs/{role}", n, column.dtype, column.parts(), ROW_CHUNK)
+        else:
+            write_categories(writer, f"obs/{role}", n, column.parts(), column.categories)
 
 
 def y_of(blocks: Sequence[RowBlock], target: Target) -> Iterator[Any]:
     """Yield the targets of the rows, block after block."""
     values = labels.label_sets if target.kind == "multilabel" else labels.target_values
     return (values(s, target) for s in blocks if s.rows)
+
+
+def obs_of(
+    blocks: Sequence[RowBlock],
+    roles: Iterable[str],
+    place: str,
+    stored: Mapping[str, ObsColumn] | None = None,
+) -> dict[str, ObsColumn]:
+    """Return the columns of the blocks by their roles, after the values that are stored already."""
+    blocks, stored = [s for s in blocks if s.rows], stored or {}
+    columns = {}
+    for role in roles:
+        before, parts = stored.get(role), partial(_values_of, blocks, role)
+        if role in CATEGORIES:
+            known = [] if before is None else before.categories
+            names = _merged_categories(blocks, role, known or [], place)
+            column = ObsColumn(partial(_codes_of, blocks, role, names), categories=list(names))
+        else:
+            kinds = {open_array(s.path, role).dtype for s in blocks}
+            dtypes = {np.dtype(np.int64 if dtype == DATE else np.float64) for dtype in kinds}
+            if before is not None:
+                dtypes.add(before.dtype)
+            if len(dtypes) > 1:
+                raise mixed_times(place)
+            column = ObsColumn(parts, dtypes.pop())
+        if before is not None:
+            column = column._replace(parts=partial(_one_after_another, before.parts, column.parts))
+        columns[role] = column
+    return columns
+
+
+def _merged_categories(
+    blocks: Sequence[RowBlock], role: str, known: Sequence[str], place: str
+) -> dict[str, int]:
+    """Return the codes of all categories of a role: those known, then new ones in order."""
+    names, size = set(known), 0
+    for block in blocks:
+        more = set(open_array(block.path, f"{role}_names").tolist()) - names
+        names |= more
+        size += sum(map(sys.getsizeof, more)) + CATEGORY_BYTES * len(more)
+        require_memory(size, f"the table of the {len(names):,} values of {role}= in {place}")
+    new = sorted(names.difference(known))
+    return {name: code for code, name in enumerate([*known, *new])}
+
+
+def _codes_of(
+    blocks: Sequence[RowBlock], role: str, codes: Mapping[str, int]
+) -> Iterator[AnyArray]:
+    for block in blocks:
+        names = open_array(block.path, f"{role}_names").tolist()
+        of_name = np.array([codes[name] for name in names], dtype=np.int64)
+        yield of_name[open_array(block.path, f"{role}_codes")]
+
+
+def _values_of(blocks: Sequence[RowBlock], role: str) -> Iterator[AnyArray]:
+    for block in blocks:
+        values = open_array(block.path, role)
+        yield values.astype(np.int64) if values.dtype == DATE else values
+
+
+def _one_after_another(first: Parts, second: Parts) -> Iterator[AnyArray]:
+    return chain(first(), second())
 
 
 def names_of(blocks: Sequence[RowBlock]) -> Parts | None:

@@ -193,7 +193,7 @@ def test_statistics_of_other_values_are_reported(store):
 def test_a_newer_version_is_refused_with_advice(store):
     path = Path(store) / manifest.MANIFEST
     document = json.loads(path.read_text())
-    document["attributes"]["bigfs"]["manifest"]["version"] = manifest.VERSION_OF_UNITS + 1
+    document["attributes"]["bigfs"]["manifest"]["version"] = manifest.VERSION_OF_ROLES + 1
     path.write_text(json.dumps(document))
     with pytest.raises(StoreError, match="upgrade bigfs"):
         storage.open(store)

@@ -73,7 +73,7 @@ class NumericTable(MatrixRecords, Table):
         )
 
     def wanted_fields(self, columns: list[str]) -> list[str]:
-        """Return the columns of the features, the label, the split and the name."""
+        """Return the columns of the features, and those with a role."""
         roles = [name for name in dict.fromkeys(self.roles) if name in columns]
         return [*self._features(columns), *roles]
 
@@ -81,8 +81,8 @@ class NumericTable(MatrixRecords, Table):
         roles = set(self.roles)
         for name in sorted(roles.intersection(self.columns)):
             raise SourceError(
-                f"{self.path}: columns= names {name!r}, which holds the label, the split or the "
-                f"name of a sample: leave it out, or name another column for that"
+                f"{self.path}: columns= names {name!r}, which holds the label, the split, the "
+                f"name or another role of a sample: leave it out, or name another column for that"
             )
         return self._match("columns", [c for c in columns if c not in roles])
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import checks
@@ -32,6 +33,7 @@ from storage.sources.base import (
     shorten,
     shorten_names,
 )
+from storage.sources.obs import as_obs, join_obs
 from storage.sources.tables.where import Condition
 
 ROLES = {"label": "label", "split": "split", "name": "id"}  # their fields, if nobody names others
@@ -84,21 +86,26 @@ class Records(PlainFile):
     name: str | None = None
     unlabeled: str | None = None  # a label that also means "none", as null and "" do
     where: str | None = None  # a condition such as "lang == 'en'" on the records to read
+    # the fields with what else is known of each sample, as `storage.sources.obs` describes it
+    group: str | None = None
+    batch: str | None = None
+    sample_weight: str | None = None
+    time: str | None = None
     required: ClassVar[tuple[str, ...]] = ()  # the options whose field every record must have
 
     def __post_init__(self) -> None:
         self.plain = self.path
         given = {role: getattr(self, role) for role in ROLES}
         # the fields that must be there, because somebody named them
-        self.named = {role: field for role, field in given.items() if field}
+        self.named = {role: field for role, field in given.items() if field} | self.obs_columns
         self.condition = Condition(self.where) if self.where else None
         for role, default in ROLES.items():
             setattr(self, role, default if given[role] is None else given[role])
 
     @property
-    def roles(self) -> tuple[str, str, str]:
-        """The fields of the label, the split and the name."""
-        return self.label or "", self.split or "", self.name or ""
+    def roles(self) -> tuple[str, ...]:
+        """The fields of the label, the split and the name, and of what else is known."""
+        return self.label or "", self.split or "", self.name or "", *self.obs_columns.values()
 
     def batches(self, piece: Any) -> Iterator[Batch]:
         """Yield the records of a piece that `where` keeps, in order."""
@@ -127,7 +134,8 @@ class Records(PlainFile):
 
     def later_settings(self) -> dict[str, Any]:
         """Return the settings that earlier versions lacked, where they are given."""
-        return {"where": str(self.condition)} if self.condition else {}
+        where = {"where": str(self.condition)} if self.condition else {}
+        return where | self.obs_columns
 
     def fingerprint(self) -> str:
         identity = identity_of(self.files())
@@ -143,13 +151,22 @@ class Records(PlainFile):
 
     def samples(self, batch: Batch) -> Iterator[tuple[Label, str | None, str]]:
         """Yield the label, the split and the name of each record."""
-        for i, (label, split, name) in enumerate(zip(*map(batch.values, self.roles), strict=True)):
+        for i, (label, split, name) in enumerate(
+            zip(*map(batch.values, self.roles[:3]), strict=True)
+        ):
             place = batch.place(i)
             yield (
                 self.read_label(label, place),
                 self.read_split(split, place),
                 "" if name is None else _without_surrogates(str(name)),
             )
+
+    def obs(self, batch: Batch) -> dict[str, AnyArray]:
+        """Return the columns of a batch by their roles."""
+        return {
+            role: as_obs(role, batch.values(field), batch.place)
+            for role, field in self.obs_columns.items()
+        }
 
 
 @dataclass(eq=False, kw_only=True)
@@ -173,13 +190,15 @@ class TextRecords(Records, TextSource):
 
     def read(self, piece: Any) -> Iterator[Document]:
         for batch in self.batches(piece):
+            obs = self.obs(batch)
             samples = zip(batch.values(self.text), self.samples(batch), strict=True)
             for i, (text, sample) in enumerate(samples):
                 if not isinstance(text, str | None):
                     raise SourceError(
                         f"{batch.place(i)}: {self.text} must be a text; got {type(text).__name__}"
                     )
-                yield Document(_without_surrogates(text or ""), *sample)
+                told = {role: values[i] for role, values in obs.items()}
+                yield Document(_without_surrogates(text or ""), *sample, told)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -198,8 +217,11 @@ class MatrixRecords(Records, MatrixSource):
         labels: list[Label] = []
         splits: list[str | None] = []
         names: list[str] = []
+        obs: dict[str, list[AnyArray]] = {role: [] for role in self.obs_columns}
         for batch in self.batches(piece):
             blocks.append(self.block(batch))
+            for role, values in self.obs(batch).items():
+                obs[role].append(values)
             for label, split, name in self.samples(batch):
                 if self.label in batch.fields:
                     labels.append(label)
@@ -213,6 +235,7 @@ class MatrixRecords(Records, MatrixSource):
             label_rules.pack_labels(labels, self.path) if labels else None,
             np.array(splits, dtype=str) if splits and all(splits) else None,
             np.array(names) if any(names) else None,
+            {role: join_obs(role, parts, self.path) for role, parts in obs.items()},
         )
 
 

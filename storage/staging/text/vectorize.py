@@ -26,8 +26,17 @@ from storage.errors import SourceError
 from storage.messages import strip
 from storage.scaling import unit_rows
 from storage.sources.base import Label, TextSource, seen_by_workers
+from storage.sources.obs import as_obs
 from storage.staging.labels import save_labels
-from storage.staging.scratch import LabelKind, RowBlock, open_array, save, save_names, write_block
+from storage.staging.scratch import (
+    LabelKind,
+    RowBlock,
+    open_array,
+    save,
+    save_names,
+    save_obs,
+    write_block,
+)
 from storage.staging.text.terms import Documents
 from storage.staging.text.vocabularies import find_columns, merge_files
 from storage.staging.text.weighting import Weighting
@@ -109,15 +118,16 @@ def count(
 def _count(
     piece: Any, target: str, source: Any, weighting: Weighting, stop_words: tuple[str, ...]
 ) -> list[CountedBlock]:
-    by_split: dict[str | None, tuple[Documents, list[Label], list[Any]]] = {}
+    by_split: dict[str | None, tuple[Documents, list[Label], list[Any], list[Any]]] = {}
     with seen_by_workers(getattr(source, "path", "the source")):
-        for text, label, split, name in source.read(piece):
+        for text, label, split, name, told in source.read(piece):
             if split not in by_split:
-                by_split[split] = Documents(weighting.ngram_range, stop_words), [], []
-            documents, labels, names = by_split[split]
+                by_split[split] = Documents(weighting.ngram_range, stop_words), [], [], []
+            documents, labels, names, obs = by_split[split]
             documents.add(strip(text, weighting.remove or ()))
             labels.append(label)
             names.append(name)
+            obs.append(told)
     return [
         _count_documents(f"{target}-{split}", split, *half, weighting.hashing)
         for split, half in by_split.items()
@@ -130,6 +140,7 @@ def _count_documents(
     documents: Documents,
     labels: list[Label],
     names: list[Any],
+    obs: list[Any],
     hashing: int | None,
 ) -> CountedBlock:
     rows = len(documents)
@@ -148,6 +159,13 @@ def _count_documents(
         Path(f"{path}.terms").write_bytes(lines.data)
     save(path, counts=counts, indices=indices, indptr=indptr, df=df)
     save_names(path, names)
+    save_obs(
+        path,
+        {
+            role: as_obs(role, [told[role] for told in obs], lambda i: f"the document {names[i]!r}")
+            for role in obs[0]
+        },
+    )
     return CountedBlock(path, split, rows, save_labels(path, labels))
 
 
