@@ -53,6 +53,22 @@ def compare(
             "sparge-lda.gamma=[0.5,1] (repeatable)",
         ),
     ] = None,
+    lists: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a list to compare with: a file with a name or an index per line, best first, a "
+            "table, a column of AnnData's var (cells.h5ad?column=highly_variable), a selector of "
+            "scikit-learn in .skops, or a run's folder (repeatable)"
+        ),
+    ] = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            help="a selector of another package to compare with, as package.module:Class or "
+            "file.py:Class; its code is run in a process of its own (repeatable)",
+        ),
+    ] = None,
     keep: Keep = None,
     forbid: Forbid = None,
     timeout: Annotated[
@@ -89,6 +105,8 @@ def compare(
         "at_once": at_once,
         "constraints": with_constraints({}, keep, forbid) or None,
         "grid": parse_grid(grid),
+        "lists": lists,
+        "selectors": with_,
     }
     with show_progress(as_json, "start-up"):
         if uses_prefect(prefect):

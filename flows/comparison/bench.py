@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from collections.abc import Callable
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -25,11 +26,13 @@ from bigfs.evaluation.splits import draw_subsamples, target_kind
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
+from flows.comparison.foreign import Foreign
+from flows.comparison.lists import read_lists
 from flows.comparison.outcomes import Outcome, read_outcome, write_outcome
-from flows.comparison.request import Comparison
+from flows.comparison.request import LIST, Comparison
 from flows.evaluation import plan as evaluation
 from flows.evaluation import selection
-from flows.evaluation.choosing import Chosen, Sets, choose
+from flows.evaluation.choosing import Chosen, Keep, Sets, choose
 from flows.reuse import content_key, digest
 from storage import atomic
 from storage.runs.checkpoints import Checkpoint, to_json_types
@@ -47,6 +50,12 @@ class Bench:
         variants = request.variants()
         self.parameters = {name: given for name, given in variants.items() if given}
         d = self.corpus.X.shape[1]
+        names = self.corpus.X.feature_names
+        self.lists = {
+            LIST.format(name): index
+            for name, index in read_lists(request.lists or [], d, names).items()
+        }
+        self.foreign = {one.name: one for one in map(Foreign, request.selectors or [])}
         if self.sizes[-1] > d:
             raise ValueError(
                 f"sizes must be at most {d}, the number of features in {self.corpus.uri}; "
@@ -85,6 +94,10 @@ class Bench:
             choices.append(self.constraints)
         if method in self.parameters:
             choices.append(self.parameters[method])
+        if method in self.lists:
+            choices.append(self.lists[method].tolist())
+        if method in self.foreign:
+            choices.append(self.foreign[method].identity())
         return content_key(content, self.corpus.uri, method, *choices)
 
     def file(self, method: str) -> Path:
@@ -130,7 +143,8 @@ class Bench:
         else:
             chosen, used = self._measured_choice(name, folder)
         began = time.perf_counter()
-        again = [] if name == ALL else self._choose_in_splits(name, folder)
+        is_given = name == ALL or name in self.lists  # whatever the samples
+        again = [] if is_given else self._choose_in_splits(name, folder)
         sets = [part.sets for part in again] or [chosen.sets] * len(self.splits)
         found = measure(
             self.splits,
@@ -140,7 +154,7 @@ class Bench:
             label=f"folds of {name}",
         )
         redundancy = {} if name == ALL else self._redundancies(chosen.sets)
-        if self.subsamples and name != ALL:
+        if self.subsamples and not is_given:
             again = self._choose_from_subsamples(name, folder)
         figures = {
             **used,
@@ -176,23 +190,24 @@ class Bench:
         Processor time and memory are those of whole processes, so they are missing where methods
         run side by side.
         """
-        prepared = self._prepare(name, "all", self.train.X, self.train.y)
         checkpoints: list[Checkpoint] = []
 
         def keep(fit: int) -> Checkpoint:
             checkpoints.append(self._keep(folder, "all", fit))
             return checkpoints[-1]
 
+        choose_now = self._chooser(name, "all", self.train.X, self.train.y)
         is_alone = self.at_once == 1
         is_reset = is_alone and engine.reset_peak_memory()
         began, used = time.perf_counter(), engine.processor_time()
-        chosen = choose(*prepared, self.sizes, keep)
+        chosen = choose_now(keep)
         figures: dict[str, Any] = {
             "seconds": time.perf_counter() - began,
             "processor_seconds": engine.processor_time_since(used) if is_alone else None,
             "peak_memory": max(engine.peak_memory().values()) if is_reset else None,
             "at_once": self.at_once,
             "resumed": any(checkpoint.resumed for checkpoint in checkpoints),
+            **chosen.used,
         }
         return chosen, figures
 
@@ -216,8 +231,23 @@ class Bench:
 
     def _choose(self, name: str, part: str, X: Matrix, y: Any, folder: Path) -> Chosen:
         """Choose on a part of the training samples, which has a name."""
-        keep = partial(self._keep, folder, part)
-        return choose(*self._prepare(name, part, X, y), self.sizes, keep)
+        return self._chooser(name, part, X, y)(partial(self._keep, folder, part))
+
+    def _chooser(self, name: str, part: str, X: Matrix, y: Any) -> Callable[[Keep], Chosen]:
+        """Return what chooses every number of features from a part of the samples."""
+        if self.constraints and (name in self.lists or name in self.foreign):
+            raise ValueError(f"it takes no features to {' or to '.join(self.constraints)}")
+        if name in self.lists:
+            index = self.lists[name]
+            if len(index) < self.sizes[-1]:
+                raise ValueError(
+                    f"it holds {len(index):,} features, and the sizes go up to {self.sizes[-1]:,}"
+                )
+            return lambda _: Chosen({m: index[:m] for m in self.sizes}, [], 0, 0)
+        if name in self.foreign:
+            return lambda _: self.foreign[name].choose(copy(X), y, self.sizes)
+        prepared = self._prepare(name, part, X, y)
+        return lambda keep: choose(*prepared, self.sizes, keep)
 
     def _keep(self, folder: Path, part: str, fit: int) -> Checkpoint:
         return Checkpoint(folder, digest([part, fit])[:12])

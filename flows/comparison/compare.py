@@ -19,6 +19,7 @@ from bigfs.engine import ClusterLost
 from bigfs.result import ALL
 from flows import steps
 from flows.comparison.bench import Bench
+from flows.comparison.foreign import Foreign
 from flows.comparison.outcomes import Outcome
 from flows.comparison.report import write_comparison
 from flows.comparison.request import Comparison
@@ -72,7 +73,7 @@ def compare(
         with atomic.explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         outcomes, failures, reused = run_methods(request, bench, call)
-        how = evaluation.describe(bench.measured, tuple(request.variants()))
+        how = evaluation.describe(bench.measured, tuple(request.names()))
         write_files(
             folder,
             {
@@ -98,6 +99,9 @@ def prepare(request: Comparison) -> Comparison:
     for name, parameters in request.variants().items():
         method = name.partition(" ")[0]
         selection.require_parameters(method, max(request.sizes), parameters)
+    request.names()
+    for place in request.selectors or []:
+        Foreign(place).identity()
     folder = Path(request.folder)
     require_folder(folder)
     request = request.model_copy(update={"store": store_of(request)})
@@ -113,7 +117,7 @@ def prepare(request: Comparison) -> Comparison:
 
 def require_result(failures: Mapping[str, str], request: Comparison) -> None:
     """Refuse to call a comparison done in which no method finished."""
-    if len(failures) == len(request.variants()):
+    if len(failures) == len(request.names()):
         raise ValueError(
             "no method finished: "
             + "; ".join(f"{name}: {reason}" for name, reason in failures.items())
@@ -131,7 +135,7 @@ def run_methods(
     Returns the outcomes, the reasons of those that failed, and the names of those whose earlier
     results were taken.
     """
-    names = list(request.variants())
+    names = request.names()
     everything = [*names, ALL] if bench.can_take_all() else names
     found: dict[str, Outcome | str] = {}
     for name in [] if request.fresh else everything:

@@ -11,10 +11,13 @@ from sklearn.model_selection import ParameterGrid
 
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.selectors.registry import canonical_name
+from flows.comparison.foreign import Foreign
+from flows.comparison.lists import list_name
 from flows.evaluation import selection
 from flows.job import Request
 from flows.reuse import source_name
 
+LIST = "list {}"  # how a comparison calls a list of a file
 Parameters = dict[str, dict[str, Any]]  # of each variant, by its name
 
 
@@ -60,6 +63,19 @@ class Comparison(Request):
         Field(min_length=1, description="numbers of features on the curves"),
         AfterValidator(lambda sizes: sorted(set(sizes))),
     ]
+    lists: Annotated[
+        list[str] | None,
+        Field(
+            description="files of lists to compare with, such as hvg.txt or a run's selected.csv"
+        ),
+    ] = None
+    selectors: Annotated[
+        list[str] | None,
+        Field(
+            description="selectors of other packages to compare with, as package.module:Class or "
+            "file.py:Class, whose code is run"
+        ),
+    ] = None
     grid: Annotated[
         dict[str, dict[str, list[Any]]] | None,
         Field(
@@ -119,6 +135,14 @@ class Comparison(Request):
         names = ("sizes", "metrics", "folds", "test_size", "subsamples", "constraints")
         question = {name: getattr(self, name) for name in names}
         return self.with_default_out(f"{source_name(self.source)}-comparison", question)
+
+    def names(self) -> list[str]:
+        """Return the names of all that is compared: methods, lists and others' selectors."""
+        lists = [LIST.format(list_name(one)) for one in self.lists or []]
+        names = [*self.variants(), *lists, *(Foreign(place).name for place in self.selectors or [])]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two of the compared are called {twice!r}: rename one")
+        return names
 
     def variants(self) -> Parameters:
         """Return the parameters of each method of the grid, by a name that says them."""

@@ -26,6 +26,7 @@ from bigfs.evaluation.significance import (
 from bigfs.result import ALL
 from flows.comparison.bench import Bench
 from flows.comparison.outcomes import Outcome
+from flows.comparison.request import LIST
 from storage import atomic
 from storage.runs.metadata import with_nan
 
@@ -195,9 +196,15 @@ def explanation(standings: dict[str, Any]) -> list[str]:
         if at_once > 1
         else ""
     )
+    given = (
+        " A list is the same in every fold. If it was chosen with samples that test it here, its "
+        "scores are too high."
+        if any(row["method"].startswith(LIST.format("")) for row in standings["rows"])
+        else ""
+    )
     return [
         f"The methods are ordered by the mean of {METRIC_NAMES[standings['metrics'][0]]} over the "
-        f"sizes. Time and passes are those of choosing at all sizes.{beside}",
+        f"sizes. Time and passes are those of choosing at all sizes.{beside}{given}",
         f"Redundancy is the mean absolute correlation of the chosen features, and overlap their "
         f"Jaccard index with those of {best}, both with {sizes[-1]:,} features.{stability}",
         f"* differs from {best}: {test} has p < {ALPHA} after Holm's adjustment for all tests of "

@@ -7,8 +7,9 @@ again from those of each split.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bigfs.evaluation.metrics import require_metrics
@@ -72,6 +73,7 @@ class Chosen(NamedTuple):
     statuses: list[str]  # of the runs that ended before their tolerance
     fits: int
     passes: int
+    used: Mapping[str, float] = MappingProxyType({})  # where it was measured by another process
 
 
 def choose(

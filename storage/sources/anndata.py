@@ -276,6 +276,20 @@ class AnnData(MatrixSource):
             names[j] = unique
         return np.array(names, dtype=object)
 
+    def var_columns(self) -> list[str]:
+        """Return the names of the columns of var."""
+        with self._file() as file:
+            return self._columns(file, "var")
+
+    def var_column(self, name: str) -> AnyArray:
+        """Read a column of var, masked where a value is missing."""
+        with self._file() as file:
+            if name not in (columns := self._columns(file, "var")):
+                raise SourceError(
+                    f"{self.path} has no var[{name!r}], only {', '.join(columns) or 'no column'}"
+                )
+            return read_column(file["var"][name], f"{self.path}: var[{name!r}]")
+
     def _columns(self, file: Any, frame: str) -> list[str]:
         """Return the names of the columns of a data frame."""
         if frame not in file:

@@ -1,0 +1,98 @@
+"""Selectors of other packages in a comparison, each in a process of its own.
+
+The process gets the samples as files, and never more memory than a worker. It is killed when the
+method is late. So a foreign selector cannot end a comparison, whatever it does.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.evaluation.splits import labeled_rows, target_kind
+from bigfs.matrix import Matrix
+from flows.evaluation.choosing import Chosen
+from flows.reuse import digest
+
+BYTES_PER_VALUE = 12 + 12  # of the samples as float64 with their columns, gathered and written
+POLL = 0.05  # seconds between two looks at the process, in which a time limit can end the wait
+
+
+class Foreign(NamedTuple):
+    """A class or function without arguments that makes a selector in scikit-learn's style."""
+
+    place: str  # of the form package.module:Name or file.py:Name
+
+    @property
+    def name(self) -> str:
+        return self.place.partition(":")[2]
+
+    def identity(self) -> str:
+        """Return a hash of the code, as far as its file and its package's version tell."""
+        module, colon, name = self.place.partition(":")
+        is_file = module.endswith(".py")
+        if not (colon and name and (Path(module).is_file() or not is_file)):
+            raise ValueError(
+                f"--with takes package.module:Class or file.py:Class; got {self.place!r}"
+            )
+        try:
+            found = None if is_file else importlib.util.find_spec(module)
+        except ModuleNotFoundError:
+            found = None
+        if not is_file and found is None:
+            raise ValueError(f"--with {self.place}: there is no module {module}")
+        file = module if found is None else found.origin
+        code = Path(file).read_bytes() if file and Path(file).is_file() else b""
+        packages = packages_distributions().get(module.partition(".")[0], [])
+        return digest([self.place, code.hex(), [version(package) for package in packages]])
+
+    def choose(self, X: Matrix, y: Any, sizes: Sequence[int]) -> Chosen:
+        """Choose each number of features."""
+        engine.require_memory(X.nnz * BYTES_PER_VALUE, f"handing the samples to {self.name}")
+        before, keep = X.passes, labeled_rows(y)
+        if not keep.any():
+            keep[:], y = True, None
+        Z = sp.csr_matrix(X.columns(slice(None)).tocsr(), dtype=np.float64)
+        if not keep.all():
+            Z, y = Z[keep], y[keep]
+        with tempfile.TemporaryDirectory(prefix="bigfs-") as folder:
+            sp.save_npz(Path(folder) / "X.npz", Z, compressed=False)
+            if y is not None:
+                target = y.toarray() if target_kind(y) == "multilabel" else np.asarray(y)
+                np.save(Path(folder) / "y.npy", target, allow_pickle=False)
+            del Z
+            answer = self._ask(folder, [self.place, str(engine.memory_limit()), *map(str, sizes)])
+        sets = {int(m): np.array(index, dtype=np.int64) for m, index in answer["sets"].items()}
+        used = {name: answer[name] for name in ("processor_seconds", "peak_memory")}
+        return Chosen(sets, [], answer["fits"], X.passes - before, used)
+
+    def _ask(self, folder: str, arguments: list[str]) -> dict[str, Any]:
+        """Run the selector, and return what it wrote."""
+        command = [sys.executable, "-m", "flows.comparison.chooser", folder, *arguments]
+        printed = Path(folder) / "printed.txt"
+        with printed.open("wb") as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            try:
+                while process.poll() is None:
+                    time.sleep(POLL)
+            finally:
+                process.kill()
+                process.wait()
+        if process.returncode:
+            lines = printed.read_text(encoding="utf-8", errors="replace").split("\n")
+            last = next((line for line in reversed(lines) if line.strip()), "")
+            raise ValueError(last or f"its process ended with status {process.returncode}")
+        answer: dict[str, Any] = json.loads((Path(folder) / "answer.json").read_text("utf-8"))
+        return answer
