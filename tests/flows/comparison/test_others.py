@@ -256,24 +256,13 @@ def test_a_column_of_var_and_a_selector_of_scikit_learn(home):
         read("dict.skops")
 
 
-def test_the_command_compares_them_all(store, home, capsys):
-    from flows.cli import comparisons
-    from flows.job import Request
-    from flows.options import Engine, Scoring
-
+def test_the_command_compares_them_all(bigfs, store, home):
     (home / "mine.txt").write_text("\n".join(map(str, range(8))))
-    comparisons.compare.__wrapped__(
-        methods="anova",
-        sizes="3,6",
-        request=Request(source=store, out="out", engine=Engine(workers=0)),
-        scoring=Scoring(),
-        lists=["mine.txt"],
-        with_=[KBEST, "own.py:Killed"],
-        prefect=False,
-        as_json=True,
-    )
-    about = json.loads(capsys.readouterr().out)
-    rows = {row["method"]: row for row in about["rows"]}
+    words = ("--methods", "anova", "--sizes", "3,6", "--workers", 0, "--no-prefect", "--json")
+    others = ("--lists", "mine.txt", "--with", KBEST, "--with", "own.py:Killed")
+    status, out, _ = bigfs("compare", store, "out", *words, *others)
+    assert status == 0
+    rows = {row["method"]: row for row in json.loads(out)["rows"]}
     assert set(rows) == {"anova", "list mine", "SelectKBest", "Killed"}
     assert rows["Killed"]["error"] == "its process ended with status -9"
     assert rows["SelectKBest"]["points"][0]["accuracy"] == rows["anova"]["points"][0]["accuracy"]
