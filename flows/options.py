@@ -207,7 +207,7 @@ class Scoring(BaseModel):
         str | None,
         Field(
             description="methods to compare with, separated by commas (default: anova and, "
-            "without negative features, chi2)"
+            "without negative features, chi2; f-regression for real targets)"
         ),
         AfterValidator(_methods),
     ] = None

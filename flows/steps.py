@@ -17,8 +17,10 @@ import numpy as np
 
 import storage
 from bigfs.evaluation.curves import Point
-from bigfs.evaluation.quality import class_profile
+from bigfs.evaluation.quality import class_profile, class_t
+from bigfs.evaluation.splits import labeled_rows
 from bigfs.result import NotConverged, observed
+from bigfs.types import FloatArray, IntArray
 from flows import reuse
 from flows.evaluation import choosing, curves, selection
 from flows.evaluation import plan as evaluation
@@ -29,6 +31,8 @@ from flows.use import predict
 from storage.runs.runs import Run, RunError
 
 log = logging.getLogger("bigfs.flows")
+PROFILED = 300  # chosen features whose columns are in memory at a time, and in the report
+CLASS_HEADER = ["class", "rank", "index", "name", "t"]
 
 
 # --- graph ----------------------------------------------------------------------------------------
@@ -115,7 +119,7 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
                     )
         assert isinstance(m, int)
         with run.transaction():
-            _write_selection(run, selector, method, m, corpus)
+            _write_selection(run, selector, method, m, corpus, train)
             run.update_metadata(
                 **figures,
                 stages=[*earlier, record],
@@ -134,13 +138,59 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
     return job.folder
 
 
-def _write_selection(run: Run, selector: Any, method: str, features: int, corpus: Any) -> None:
+def _write_selection(
+    run: Run, selector: Any, method: str, features: int, corpus: Any, train: Any
+) -> None:
+    """Write the scores, the chosen features, and the chosen features of each class."""
     scores = getattr(selector, selection.get_method(method).scores)
     index = selection.ranking(selector, method, features)
-    ranks, names = range(1, features + 1), corpus.feature_names[index]
-    rows = zip(ranks, index.tolist(), names, scores[index].tolist(), strict=True)
-    run.write_table("selected.csv", ["rank", "index", "name", "score"], rows)
+    names = list(corpus.feature_names[index])
+    columns: dict[str, Any] = {
+        "rank": range(1, features + 1),
+        "index": index.tolist(),
+        "name": names,
+        "score": scores[index].tolist(),
+    }
+    if corpus.class_names and labeled_rows(train.y).any():
+        sizes, profile = (
+            _class_sizes(train.y, len(corpus.class_names)),
+            _profile(train, index, corpus),
+        )
+        owners = np.where(sizes > 0, profile, -np.inf).argmax(axis=1)
+        columns["class"] = [corpus.class_names[c] for c in owners]
+        run.update_metadata(profile=np.round(profile[:PROFILED], 3).tolist())
+        rows = _class_rows(profile, sizes, labeled_rows(train.y).sum())
+        named = ((corpus.class_names[c], k, index[j], names[j], t) for c, k, j, t in rows)
+        run.write_table("classes.csv", CLASS_HEADER, named)
+    if hasattr(selector, "pvalues_"):
+        columns["p_value"] = selector.pvalues_[index].tolist()
+    run.write_table("selected.csv", list(columns), zip(*columns.values(), strict=True))
     run.write_scores(scores)
+
+
+def _class_sizes(y: Any, n_classes: int) -> IntArray:
+    """Return the number of samples of each class, or of each label."""
+    if y.ndim == 2:
+        return np.asarray(y.astype(bool).sum(axis=0)).ravel()
+    return np.bincount(y[labeled_rows(y)], minlength=n_classes)
+
+
+def _profile(train: Any, index: IntArray, corpus: Any) -> FloatArray:
+    """Return how far the mean of each class stands out in each chosen feature, a part at a time."""
+    n_classes = len(corpus.class_names)
+    parts = np.split(index, range(PROFILED, len(index), PROFILED))
+    return np.vstack([class_profile(train.X, train.y, part, n_classes) for part in parts])
+
+
+def _class_rows(
+    profile: FloatArray, sizes: IntArray, n: int
+) -> Iterator[tuple[int, int, int, float]]:
+    """Yield class, rank, position and t of the features that are larger in a class than outside."""
+    for c in np.flatnonzero((sizes > 0) & (sizes < n)):
+        t = class_t(profile[:, c], sizes[c] / n) * np.sqrt(n - 2)
+        order = np.argsort(-t, kind="stable")
+        for rank, j in enumerate(order[t[order] > 0], 1):
+            yield int(c), rank, int(j), float(t[j])
 
 
 # --- evaluate -------------------------------------------------------------------------------------
@@ -201,7 +251,6 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
                 with predict.fitting_model(corpus, train, run.selected) as fitted:
                     points = curves.points(run, corpus, train, plan, names, choices, fitted)
                 model = fitted()
-            profile = _profile(run, corpus) if points and corpus.class_names else []
         measured = plan.measured.get("metrics", ["accuracy"])
         rows = [
             {"method": p.method, "n_features": p.n_features, **{k: p.scores[k] for k in measured}}
@@ -218,15 +267,8 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
                 scoring=dict(choices),
                 measured=plan.measured,
                 evaluation=evaluation.describe(plan.measured, tuple(names)),
-                profile=profile,
             )
     return points
-
-
-def _profile(run: Run, corpus: Any, top: int = 300) -> list[list[float]]:
-    """Return how far the mean of each class stands out in the best features, for the report."""
-    train, index = selection.training_part(corpus), run.selected[:top]
-    return np.round(class_profile(train.X, train.y, index, len(corpus.class_names)), 3).tolist()
 
 
 def evaluate_again(path: str, choices: Mapping[str, Any]) -> str:

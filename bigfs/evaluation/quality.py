@@ -34,6 +34,14 @@ def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatAr
     )
 
 
+def class_t(profile: FloatArray, share: float) -> FloatArray:
+    """Return Student's t of a class against the rest, over √(n − 2), from its `class_profile` and
+    its share of the n samples.
+    """
+    r = profile * np.sqrt(share / (1 - share))  # correlation with the indicator of the class
+    return r / np.sqrt(np.maximum(1 - r**2, np.finfo(float).eps))
+
+
 def class_strength(scores: FloatArray, profile: FloatArray) -> FloatArray:
     """Return how typical features are of each class: score × distance above the mean."""
     is_finite = np.isfinite(scores)

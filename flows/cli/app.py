@@ -155,7 +155,7 @@ def common(
 
 def _register(command: Callable[..., None], group: str, examples: str) -> None:
     """Make a function a command. The first sentence of its docstring stands in the list."""
-    paragraphs = [" ".join(text.split()) for text in inspect.getdoc(command).split("\n\n")]
+    paragraphs = [" ".join(text.split()) for text in str(inspect.getdoc(command)).split("\n\n")]
     lines = inspect.cleandoc(examples).splitlines()
     app.command(
         help="\n\n".join(paragraphs),

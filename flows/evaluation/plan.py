@@ -55,7 +55,7 @@ AGAIN = {
     "nested folds": "in each fold without its test samples",
     "held-out share": "without the held-out samples",
 }
-SIMPLE = ("anova", "chi2")
+SIMPLE = {"class": ("anova", "chi2"), "multilabel": ("anova",), "real": ("f-regression",)}
 # figures of a plan that say which samples train and test its models
 OF_SPLITS = ("how", "train", "test", "share", "folds", "untested", "trained_on")
 
@@ -166,14 +166,13 @@ def selection_work(X: Any, method: Method) -> float:
 def default_baselines(train: Any, method: str) -> tuple[str, ...]:
     """Return the simple scores to compare with: ANOVA and, of non-negative features, χ².
 
-    They need classes.
-
+    Several labels per sample have ANOVA only, and real targets the F statistic of a regression.
     ANOVA and Fisher rank alike, so Fisher's rival is χ² only.
     """
-    if target_kind(train.y) != "class":
-        return ()
     names = [
-        name for name in SIMPLE if name != method and not (name == "anova" and method == "fisher")
+        name
+        for name in SIMPLE[target_kind(train.y)]
+        if name != method and not (name == "anova" and method == "fisher")
     ]
     return tuple(name for name in names if name != "chi2" or is_non_negative(train.X))
 
@@ -223,8 +222,6 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
             )
         elif again is not None:
             parts.append(f"It was made again {again}.")
-    if not baselines and measured["model"] != MODELS["class"]:
-        parts.append("There are no baselines by default, because χ² needs one class per sample.")
     return " ".join(parts)
 
 

@@ -63,7 +63,9 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         features=len(terms),
         terms=terms[:30],
         largest=max((float(t["score"]) for t in terms), default=0.0) or 1.0,
-        classes=terms_by_class(terms, about.get("profile", []), facts.get("class_names") or []),
+        classes=[]  # a pixel says nothing by its number
+        if facts.get("sample_shape")
+        else terms_by_class(terms, about.get("profile", []), facts.get("class_names") or []),
         curve=svgs["scores"],
         objective=svgs["objective"],
         mask=_svg(lambda axes: _mask(axes, run, facts), size=(7.2, 3.9), columns=2)
@@ -138,7 +140,7 @@ def terms_by_class(
         return []
     scores = np.array([float(t["score"]) for t in terms[: len(profile)]])
     strength = class_strength(scores, np.asarray(profile))
-    owner = strength.argmax(axis=1)
+    owner = np.asarray(profile).argmax(axis=1)
     classes = []
     for c, name in enumerate(class_names):
         members = np.flatnonzero(owner == c)

@@ -1,6 +1,8 @@
 """Run directories: the parameters of a run, its results, and its checkpoints. No pickles.
 
-    selected.csv   rank, index, name, score
+    selected.csv   rank, index, name, score; class, for which the feature stands out most, where
+                   samples have classes; p_value, where the method has them
+    classes.csv    the selected features of each class by t against the other classes
     scores.npy     every feature's score, float64
     run.json       everything needed to repeat the run, its status, history and figures
     curves.csv     method, n_features, and a column for each metric
@@ -42,7 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out", "write_csv"]
 
-FILES = {"selected.csv", "scores.npy", "run.json", "curves.csv", "report.html", "model.npz"}
+FILES = {
+    *("selected.csv", "classes.csv", "scores.npy", "run.json", "curves.csv"),
+    *("report.html", "model.npz"),
+}
 OTHER = {"checkpoints", atomic.MARKER}
 # the apostrophe that version 2 put before a text that a spreadsheet takes for a formula
 MARK = re.compile(r"(?<![^;\t\r\n])'")

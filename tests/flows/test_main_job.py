@@ -84,7 +84,7 @@ def test_the_stages_make_a_whole_run(home, method, monkeypatch):
     assert [s["stage"] for s in about["stages"]][-2:] == ["select", "evaluate"]
     assert all(s["seconds"] >= 0 and s["peak_memory"]["driver"] > 0 for s in about["stages"])
     page = (path / "report.html").read_text()
-    assert "informative terms among" in page
+    assert "informative features among" in page
     assert page.count("<svg") == (1 if method == "fisher" else 2)
     loaded = re.findall(r"""(?:src|href)=["']?([^"' >]+)|url\(["']?([^"')]+)|@import""", page)
     assert all("".join(address).startswith("#") for address in loaded)  # self-contained
