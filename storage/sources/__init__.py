@@ -19,7 +19,8 @@ from storage.sources.matrixmarket import MatrixMarket
 from storage.sources.rcv1 import Joined, Topics
 from storage.sources.svmlight.source import Svmlight
 from storage.sources.synthetic.source import CORPORA, PREFIX, Synthetic
-from storage.sources.tables.jsonl import JsonFeatures, JsonLines
+from storage.sources.tables.entries import ParquetLists, ParquetMaps
+from storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
 from storage.sources.tables.numeric import CsvFeatures, ParquetFeatures
 from storage.sources.tables.tables import Csv, Parquet
 from storage.sources.text import Text
@@ -39,6 +40,9 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     Svmlight,
     CsvFeatures,
     ParquetFeatures,
+    JsonLists,
+    ParquetLists,
+    ParquetMaps,
 ]
 FORMATS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
 # what other files become, by their suffix
@@ -54,7 +58,8 @@ ADVICE = {
 # options that say what the records of a format hold: numbers
 BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
     "columns": {Csv: CsvFeatures, Parquet: ParquetFeatures},
-    "features": {JsonLines: JsonFeatures},
+    "features": {JsonLines: JsonFeatures, Parquet: ParquetMaps},
+    "indices": {JsonLines: JsonLists, JsonFeatures: JsonLists, Parquet: ParquetLists},
 }
 
 

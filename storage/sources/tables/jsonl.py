@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 from storage.errors import SourceError
 from storage.sources.base import line_number, shorten_names
-from storage.sources.tables.records import Batch, EntryRecords, Records, TextRecords
+from storage.sources.tables.entries import ListRecords, MapRecords
+from storage.sources.tables.records import Batch, Records, TextRecords
 
 LINE_LIMIT = 1 << 28  # bytes of a line in which a field is looked for
 BATCH_LINES = 256
@@ -68,7 +69,7 @@ class JsonFile(Records):
         )
 
     def wanted_fields(self, fields: list[str]) -> list[str]:
-        return [*(getattr(self, option) for option in self.required), *self.roles]
+        return [*filter(None, (getattr(self, option) for option in self.required)), *self.roles]
 
     def all_batches(self, piece: tuple[int, int]) -> Iterator[Batch]:
         names = self.with_condition(self.wanted_fields([]))
@@ -102,7 +103,7 @@ class JsonFile(Records):
         if not isinstance(record, dict):
             raise SourceError(f"{place} holds {type(record).__name__}, not an object with fields")
         for option in self.required:
-            if (name := getattr(self, option)) not in record:
+            if (name := getattr(self, option)) and name not in record:
                 raise SourceError(
                     f"{place} has no field {name!r}, only "
                     f"{', '.join(map(repr, record)) or 'none'}: name it with {option}="
@@ -135,7 +136,7 @@ class JsonLines(JsonFile, TextRecords):
 
 
 @dataclass(eq=False, kw_only=True)
-class JsonFeatures(JsonFile, EntryRecords):
+class JsonFeatures(JsonFile, MapRecords):
     """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` per line, columns from 0."""
 
     format = "jsonl-features"
@@ -143,6 +144,13 @@ class JsonFeatures(JsonFile, EntryRecords):
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
         return (first := _first(head)) is not None and isinstance(first.get("features"), dict)
+
+
+@dataclass(eq=False, kw_only=True)
+class JsonLists(JsonFile, ListRecords):
+    """Rows: ``{"indices": [3, 17], "values": [0.5, 1], "label": …}`` per line, columns from 0."""
+
+    format = "jsonl-lists"
 
 
 def _first(head: bytes) -> dict[str, Any] | None:

@@ -222,8 +222,8 @@ class NumericTable(MatrixRecords, Table):
         if pa.types.is_nested(batch.fields[name].type):
             raise SourceError(
                 f"{batch.place(0)} …: column {name!r} holds {batch.fields[name].type}, and a "
-                f"column must hold one number per sample: leave it out of columns=, or write each "
-                f"place of it as a column of its own"
+                f"column must hold one number per sample: leave it out of columns=, or name "
+                f"lists of columns and values with indices= and values="
             )
         raise SourceError(
             f"{batch.place(0)} …: column {name!r} does not hold numbers ({why}): name it with "

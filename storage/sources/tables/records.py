@@ -1,14 +1,13 @@
 """Records with named fields, in batches of Arrow: what CSV, Parquet and JSON Lines share.
 
 A container (`CsvFile`, `ParquetFile`, `JsonFile`) gives `Batch`es. What the fields mean is decided
-here and in `storage.sources.tables.numeric`: `TextRecords` reads a text per record, `EntryRecords`
-the entries {column: value} of a row, and `NumericRecords` one feature per field.
+here and beside: `TextRecords` reads a text per record, `entries.EntryRecords` the entries of a row,
+and `numeric.NumericTable` one feature per field.
 """
 
 from __future__ import annotations
 
 import itertools
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -21,7 +20,6 @@ import scipy.sparse as sp
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import (
     Document,
@@ -91,7 +89,7 @@ class Records(PlainFile):
     batch: str | None = None
     sample_weight: str | None = None
     time: str | None = None
-    required: ClassVar[tuple[str, ...]] = ()  # the options whose field every record must have
+    required: ClassVar[tuple[str, ...]] = ()  # options whose field every record must have
 
     def __post_init__(self) -> None:
         self.plain = self.path
@@ -158,7 +156,7 @@ class Records(PlainFile):
             yield (
                 self.read_label(label, place),
                 self.read_split(split, place),
-                "" if name is None else _without_surrogates(str(name)),
+                "" if name is None else without_surrogates(str(name)),
             )
 
     def obs(self, batch: Batch) -> dict[str, AnyArray]:
@@ -198,7 +196,7 @@ class TextRecords(Records, TextSource):
                         f"{batch.place(i)}: {self.text} must be a text; got {type(text).__name__}"
                     )
                 told = {role: values[i] for role, values in obs.items()}
-                yield Document(_without_surrogates(text or ""), *sample, told)
+                yield Document(without_surrogates(text or ""), *sample, told)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -239,49 +237,6 @@ class MatrixRecords(Records, MatrixSource):
         )
 
 
-@dataclass(eq=False, kw_only=True)
-class EntryRecords(MatrixRecords):
-    """Records with a row {column: value}, columns from 0."""
-
-    features: str = "features"  # the field with the row, which every record must have
-    n_features: int | None = None  # d, by default one more than the largest column
-    required = ("features",)
-
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"text": self.features, "n_features": self.n_features}
-
-    def block(self, batch: Batch) -> sp.csr_array:
-        columns: list[int] = []
-        values: list[float] = []
-        indptr = [0]
-        for i, row in enumerate(batch.values(self.features)):
-            place = batch.place(i)
-            if not isinstance(row, dict):
-                raise SourceError(
-                    f"{place}: {self.features} is {type(row).__name__}, but must be "
-                    f"{{column: value}}"
-                )
-            for column, value in row.items():
-                if not (column.isascii() and column.isdigit() and len(column) < 19):
-                    raise SourceError(f"{place}: {column!r} is not a column number (from 0)")
-                if isinstance(value, bool) or not isinstance(value, int | float):
-                    raise SourceError(
-                        f"{place}: the value of column {column} is {shorten(value)}, not a finite "
-                        f"number"
-                    )
-                columns.append(checks.require_index(int(column), place, self.n_features))
-                values.append(float(value) if abs(value) <= sys.float_info.max else np.inf)
-            if len(set(columns[indptr[-1] :])) < len(row):
-                raise SourceError(f"{place}: two names mean the same column, such as '1' and '01'")
-            indptr.append(len(columns))
-        width = max(self.n_features or 0, max(columns, default=-1) + 1)
-        X = sp.csr_array(
-            (values, np.array(columns, dtype=np.int32), indptr), shape=(batch.length, width)
-        )
-        X.sort_indices()
-        return checks.require_values(X, lambda row: str(batch.place(row)))
-
-
-def _without_surrogates(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Replace each lone half of a surrogate pair by a ?, as it has no bytes in UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,0 +1,282 @@
+"""Rows as entries, a column and a value each: a map per record, or two lists.
+
+A batch becomes three arrays, whose lists and maps are taken from Arrow by their children and from
+JSON by C loops. Then both are checked and assembled by the same code.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs.types import AnyArray, FloatArray, IntArray
+from storage.errors import SourceError
+from storage.sources import checks
+from storage.sources.base import shorten, shorten_names
+from storage.sources.tables.records import Batch, MatrixRecords, without_surrogates
+from storage.sources.tables.tables import ParquetFile, decoded
+
+Place = Callable[[int], object]  # of the record with an entry
+
+
+class Entries(NamedTuple):
+    """The entries of some records, one after the other."""
+
+    lengths: IntArray  # entries per record
+    keys: Any  # numbers of columns (integers of any size), or an Arrow array of texts
+    values: FloatArray
+
+
+@dataclass(eq=False, kw_only=True)
+class EntryRecords(MatrixRecords):
+    """Records with the entries of a row, columns from 0."""
+
+    n_features: int | None = None  # d, by default one more than the largest column
+    repeats: ClassVar[bool]  # whether a row may name a column again, to be added
+
+    @abstractmethod
+    def entries(self, batch: Batch) -> Entries:
+        """Return the entries of a batch. The keys are not checked yet."""
+
+    def wanted_fields(self, fields: list[str]) -> list[str]:
+        wanted = {option: getattr(self, option) for option in self.required}
+        for option, name in wanted.items():
+            if name and name not in fields:
+                raise SourceError(
+                    f"{self.path} has no column {name!r}, only {shorten_names(fields)}: name one "
+                    f"of them with {option}="
+                )
+        names = dict.fromkeys([*wanted.values(), *self.roles])
+        return [name for name in names if name in fields]
+
+    def block(self, batch: Batch) -> sp.csr_array:
+        lengths, keys, values = self.entries(batch)
+        place = _places(batch, lengths)
+        columns = self._columns(keys, place)
+        width = max(self.n_features or 0, int(columns.max(initial=-1)) + 1)
+        indptr = np.append(0, np.cumsum(lengths))
+        X = sp.csr_array((values, columns, indptr), shape=(batch.length, width))
+        X.sum_duplicates()
+        if not self.repeats and X.nnz < len(values):
+            twice = batch.place(int(np.argmax(np.diff(X.indptr) < lengths)))
+            raise SourceError(f"{twice}: two names mean the same column, such as '1' and '01'")
+        return checks.require_values(X, lambda row: str(batch.place(row)))
+
+    def _columns(self, keys: Any, place: Place) -> IntArray:
+        """Return keys as numbers of columns, or refuse one by its place."""
+        if not isinstance(keys, np.ndarray):
+            keys = _parsed(keys, place)
+        limit = checks.MAX_SIDE if self.n_features is None else self.n_features
+        wrong = np.flatnonzero((keys < 0) | (keys >= limit))
+        if len(wrong):
+            column, where = int(keys[wrong[0]]), place(wrong[0])
+            if column < 0:
+                raise SourceError(f"{where}: column {column} is negative: columns count from 0")
+            checks.require_index(column, where, self.n_features)
+        return keys.astype(np.int32)
+
+
+@dataclass(eq=False, kw_only=True)
+class MapRecords(EntryRecords):
+    """Records with a row {column: value}."""
+
+    features: str = "features"  # the field with the row, which every record must have
+    required = ("features",)
+    repeats = False
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"text": self.features, "n_features": self.n_features}
+
+    def entries(self, batch: Batch) -> Entries:
+        import pyarrow as pa
+
+        rows = batch.fields[self.features]
+        if isinstance(rows, list):
+            if wrong := _first_other(rows, {dict}):
+                raise SourceError(
+                    f"{batch.place(wrong[0])}: {self.features} is {wrong[1]}, but must be "
+                    f"{{column: value}}"
+                )
+            lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+            keys = _texts(list(chain.from_iterable(rows)))
+            numbers: Any = list(chain.from_iterable(row.values() for row in rows))
+        else:
+            if not pa.types.is_map(rows.type):
+                raise SourceError(
+                    f"{batch.place(0)} …: column {self.features!r} holds {rows.type}, but must "
+                    f"hold maps of columns to values"
+                )
+            _require_no_null(rows, self.features, batch.place)
+            ends = rows.offsets.to_numpy()
+            lengths, cut = np.diff(ends).astype(np.int64), slice(int(ends[0]), int(ends[-1]))
+            keys, numbers = decoded(rows.keys[cut]), rows.items[cut]
+            if pa.types.is_integer(keys.type):
+                keys = keys.to_numpy()
+        place = _places(batch, lengths)
+        return Entries(lengths, keys, _numbers(numbers, keys, place))
+
+
+@dataclass(eq=False, kw_only=True)
+class ListRecords(EntryRecords):
+    """Records with a list of columns and one of values."""
+
+    indices: str  # the field with the columns of a row. One that comes again is added
+    values: str | None = None  # the field with their values. None takes ones
+    required = ("indices", "values")
+    repeats = True
+
+    def settings(self) -> dict[str, Any]:
+        more = {"indices": self.indices, "values": self.values, "n_features": self.n_features}
+        return super().settings() | more
+
+    def entries(self, batch: Batch) -> Entries:
+        lengths, indices = _flat(batch, self.indices)
+        place = _places(batch, lengths)
+        keys = _keys(indices, self.indices, place)
+        if not self.values:
+            return Entries(lengths, keys, np.ones(len(keys)))
+        others, values = _flat(batch, self.values)
+        if len(wrong := np.flatnonzero(lengths != others)):
+            i = int(wrong[0])
+            raise SourceError(
+                f"{batch.place(i)}: {self.indices} has {lengths[i]} entries and {self.values} has "
+                f"{others[i]}"
+            )
+        return Entries(lengths, keys, _numbers(values, keys, place))
+
+
+# --- lists and numbers of Arrow and of JSON -------------------------------------------------------
+
+
+def _places(batch: Batch, lengths: IntArray) -> Place:
+    ends = np.cumsum(lengths)
+    return lambda entry: batch.place(int(np.searchsorted(ends, entry, side="right")))
+
+
+def _first_other(values: list[Any], kinds: set[type]) -> tuple[int, str] | None:
+    """Return the place and the type of the first value of another type."""
+    if not set(map(type, values)) - kinds:
+        return None
+    i = next(i for i, value in enumerate(values) if type(value) not in kinds)
+    return i, type(values[i]).__name__
+
+
+def _require_no_null(values: Any, name: str, place: Place) -> None:
+    if values.null_count:
+        i = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        raise SourceError(f"{place(i)}: {name} is or holds null: write an empty list or a number")
+
+
+def _flat(batch: Batch, name: str) -> tuple[IntArray, Any]:
+    """Return the lengths of the lists of a field, and their values one after the other."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    rows = batch.fields[name]
+    if isinstance(rows, list):
+        if wrong := _first_other(rows, {list}):
+            raise SourceError(f"{batch.place(wrong[0])}: {name} is {wrong[1]}, but must be a list")
+        return np.fromiter(map(len, rows), np.int64, len(rows)), list(chain.from_iterable(rows))
+    kind, types = rows.type, pa.types
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        raise SourceError(f"{batch.place(0)} …: column {name!r} holds {kind}, but must hold lists")
+    _require_no_null(rows, name, batch.place)
+    lengths = compute.list_value_length(rows).to_numpy().astype(np.int64)
+    return lengths, decoded(rows.flatten())
+
+
+def _keys(keys: Any, name: str, place: Place) -> Any:
+    """Return keys as an array of integers, or as an Arrow array of texts."""
+    import pyarrow as pa
+
+    if isinstance(keys, list):
+        kind: set[type] = {str} if keys and isinstance(keys[0], str) else {int}
+        if wrong := _first_other(keys, kind):
+            raise SourceError(
+                f"{place(wrong[0])}: {name} holds {shorten(keys[wrong[0]])}, but must hold "
+                f"{'texts' if kind == {str} else 'whole numbers'}, as others do"
+            )
+        if kind == {str}:
+            return _texts(keys)
+        try:
+            return np.array(keys, dtype=np.int64)
+        except OverflowError:
+            return np.array(keys, dtype=object)
+    _require_no_null(keys, name, place)
+    if pa.types.is_integer(keys.type) or pa.types.is_null(keys.type):
+        return keys.to_numpy(zero_copy_only=False)
+    if pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type):
+        return keys
+    raise SourceError(f"{place(0)} …: column {name!r} holds {keys.type}, not numbers of columns")
+
+
+def _texts(texts: list[str]) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(texts, pa.large_string())
+    except UnicodeEncodeError:
+        return pa.array(map(without_surrogates, texts), pa.large_string())
+
+
+def _numbers(values: Any, keys: Any, place: Place) -> FloatArray:
+    """Return values as floats, or refuse one by its place and its key."""
+    import pyarrow as pa
+
+    if isinstance(values, list):
+        if wrong := _first_other(values, {int, float}):
+            i = wrong[0]
+            raise SourceError(
+                f"{place(i)}: the value of column {keys[i]} is {shorten(values[i])}, not a finite "
+                f"number"
+            )
+        try:
+            return np.array(values, dtype=np.float64)
+        except OverflowError:
+            most = sys.float_info.max
+            return np.array([float(v) if abs(v) <= most else np.inf for v in values])
+    kind = values.type
+    if values.null_count:
+        i = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
+        raise SourceError(f"{place(i)}: the value of column {keys[i]} is null, not a finite number")
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise SourceError(f"{place(0)} …: the values are {kind}, not numbers")
+    return values.to_numpy(zero_copy_only=False).astype(np.float64)  # not read-only
+
+
+def _parsed(keys: Any, place: Place) -> AnyArray:
+    """Return texts as numbers of columns."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    are_numbers = compute.and_(
+        compute.ascii_is_decimal(keys), compute.less(compute.binary_length(keys), 19)
+    )
+    if not compute.all(are_numbers, min_count=0).as_py():
+        i = int(np.argmin(are_numbers.to_numpy(zero_copy_only=False)))
+        raise SourceError(f"{place(i)}: {keys[i].as_py()!r} is not a column number (from 0)")
+    return compute.cast(keys, pa.int64()).to_numpy(zero_copy_only=False)
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, kw_only=True)
+class ParquetMaps(MapRecords, ParquetFile):
+    """Rows in Parquet as maps."""
+
+    format = "parquet-maps"
+
+
+@dataclass(eq=False, kw_only=True)
+class ParquetLists(ListRecords, ParquetFile):
+    """Rows in Parquet as lists."""
+
+    format = "parquet-lists"

@@ -1,0 +1,181 @@
+"""Rows as people have them: lists of columns and values, against svmlight and SciPy."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+
+import storage
+from storage import sources
+from tests.helpers.sources import SIZES, refused, rows_of
+
+PIECES = [1, 900, 10**7]  # bytes
+
+
+@pytest.fixture
+def table(rng):
+    """Rows 300 × 40 with empty rows, and their label, as lists in an order of their own."""
+    X = sp.random_array((300, 40), density=0.1, format="csr", rng=rng)
+    X.data = X.data.round(2).astype(np.float32) + 1
+    orders = [rng.permutation(len(X[[i]].indices)) for i in range(300)]
+    rows = [(X[[i]].indices[order], X[[i]].data[order]) for i, order in enumerate(orders)]
+    return X, [{"cols": c, "vals": v, "y": i % 3} for i, (c, v) in enumerate(rows)]
+
+
+def content_of(uri):
+    return storage.open(uri).spec["content"]
+
+
+LISTS = {
+    "list": (pa.list_(pa.int64()), pa.list_(pa.float64())),
+    "large": (pa.large_list(pa.uint16()), pa.large_list(pa.float32())),
+    "small": (pa.list_(pa.int8()), pa.list_(pa.float32())),
+    "unsigned": (pa.list_(pa.uint64()), pa.list_(pa.float32())),
+}
+
+
+def write(rows, path, kind="list"):
+    if path.suffix == ".jsonl":
+        lines = ({k: np.asarray(v).tolist() for k, v in row.items()} for row in rows)
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return path
+    cols, vals = LISTS[kind]
+    columns = {
+        "cols": pa.array([row["cols"] for row in rows], cols),
+        "vals": pa.array([row["vals"] for row in rows], vals),
+        "y": [row["y"] for row in rows],
+    }
+    pq.write_table(pa.table(columns), path, row_group_size=50)
+    return path
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", [*LISTS, "jsonl"])
+def test_lists_are_the_rows_of_scipy(tmp_path, table, kind, size):
+    X, rows = table
+    path = write(rows, tmp_path / ("x.jsonl" if kind == "jsonl" else "x.parquet"), kind)
+    source = sources.find(f"{path}?indices=cols&values=vals&label=y&n_features=40")
+    found, y, _, _ = rows_of(source, tmp_path, size)
+    np.testing.assert_array_equal(found, X.toarray())
+    assert y.tolist() == [i % 3 for i in range(300)]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_a_store_of_lists_is_that_of_svmlight(tmp_path, table, suffix, monkeypatch):
+    X, rows = table
+    dump_svmlight_file(X, [row["y"] for row in rows], str(tmp_path / "x.svm"))
+    want = storage.stage(tmp_path / "x.svm", tmp_path / "want.zarr", n_features=40)
+    path = write(rows, tmp_path / f"x{suffix}")
+    question = f"{path}?indices=cols&values=vals&label=y&n_features=40"
+    for size in PIECES:
+        monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)
+        uri = storage.stage(question, tmp_path / f"{size}.zarr")
+        assert content_of(uri) == content_of(want)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_columns_that_come_again_are_added_and_no_values_are_ones(tmp_path, suffix):
+    rows = [{"cols": [7, 2, 7, 7], "vals": [1, 2, 3, -4], "y": 0}, {"cols": [], "vals": [], "y": 1}]
+    path = write(rows, tmp_path / f"x{suffix}", "small")
+    X = rows_of(sources.find(path, indices="cols"), tmp_path)[0]
+    assert X.tolist() == [[0, 0, 1, 0, 0, 0, 0, 3], [0] * 8]
+    source = sources.find(path, indices="cols", values="vals").prepare(tmp_path)
+    X = source.read(source.pieces(10**9)[0]).X
+    assert X.toarray()[0].tolist() == [0, 0, 2, 0, 0, 0, 0, 0]
+
+
+def test_lists_of_one_length_and_half_floats(tmp_path):
+    columns = {
+        "i": pa.array([[3, 0], [1, 2]], pa.list_(pa.int32(), 2)),
+        "v": pa.array([np.float16([0.5, 2]), np.float16([4, 1])], pa.list_(pa.float16(), 2)),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    X = rows_of(sources.find(f"{tmp_path}/x.parquet?indices=i&values=v"), tmp_path)[0]
+    assert X.tolist() == [[2, 0, 0, 0.5], [0, 4, 1, 0]]
+
+
+INT, FLOAT = pa.list_(pa.int64()), pa.list_(pa.float64())
+BAD = {
+    "null list": ([[1], None], [[1.0], [1.0]], r"row 1 \(from 0\): i is or holds null"),
+    "null column": ([[1], [None]], [[1.0], [1.0]], r"row 1 \(from 0\): i is or holds null"),
+    "null value": ([[1], [2]], [[1.0], [None]], "row 1 .*: the value of column 2 is null"),
+    "unequal": ([[1], [2, 3]], [[1.0], [1.0]], "row 1 .*: i has 2 entries and v has 1"),
+    "negative": ([[1], [-2]], [[1.0], [1.0]], "row 1 .*: column -2 is negative: columns count"),
+    "outside": ([[1], [50]], [[1.0], [1.0]], r"row 1 .*: column 50 \(from 0\) lies outside 50"),
+    "huge": ([[1], [2**40]], [[1.0], [1.0]], rf"row 1 .*: column {2**40} \(from 0\)"),
+    "infinite": ([[1], [2]], [[1.0], [np.inf]], "row 1 .*, column 2 .* is inf: values must be"),
+}
+
+
+@pytest.mark.parametrize(("indices", "values", "message"), BAD.values(), ids=list(BAD))
+def test_bad_lists_of_parquet(tmp_path, indices, values, message):
+    columns = {"i": pa.array(indices, INT), "v": pa.array(values, FLOAT)}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    refused(tmp_path / "x.parquet", message, tmp_path, indices="i", values="v", n_features=50)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"i": [1], "v": [[1.0]]}, "column 'i' holds int64, but must hold lists"),
+        ({"i": [[1.5]], "v": [[1.0]]}, "column 'i' holds double, not numbers of columns"),
+        ({"i": [[1]], "v": [["a"]]}, "the values are string, not numbers"),
+        ({"i": [[1]], "v": [[True]]}, "the values are bool, not numbers"),
+        ({"i": [[1]]}, "has no column 'v', only 'i': name one of them with values="),
+        ({"v": [[1]]}, "has no column 'i', only 'v': name one of them with indices="),
+    ],
+)
+def test_columns_of_other_types_are_refused(tmp_path, columns, message):
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    refused(tmp_path / "x.parquet", message, tmp_path, indices="i", values="v")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"i": [1, null], "v": [1, 2]}', "i holds None, but must hold whole numbers"),
+        ('{"i": [1, "a"], "v": [1, 2]}', "i holds 'a', but must hold whole numbers"),
+        ('{"i": [true], "v": [1]}', "i holds True, but must hold whole numbers"),
+        ('{"i": [1.0], "v": [1]}', "i holds 1.0, but must hold whole numbers"),
+        ('{"i": 1, "v": [1]}', "i is int, but must be a list"),
+        ('{"i": [1], "v": null}', "v is NoneType, but must be a list"),
+        ('{"i": [1, 4], "v": [1, "2"]}', "the value of column 4 is '2', not a finite number"),
+        ('{"i": [1], "v": [null]}', "the value of column 1 is None"),
+        ('{"i": [1], "v": [1, 2]}', "i has 1 entries and v has 2"),
+        ('{"i": [99], "v": [1]}', r"column 99 \(from 0\) lies outside 50 columns"),
+        ('{"i": [-1], "v": [1]}', "column -1 is negative: columns count from 0"),
+        (
+            '{"i": [%d], "v": [1]}'.replace("%d", f"1{'0' * 30}"),
+            r"column 10* \(from 0\) lies outside 50 columns",
+        ),
+        (
+            '{"i": [1], "v": [1%s]}'.replace("%s", "0" * 400),
+            "column 1 .* is inf: values must be finite",
+        ),
+        ('{"i": [1]}', "has no field 'v', only 'i': name it with values="),
+    ],
+)
+def test_bad_lists_of_json(tmp_path, line, message):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"i": [1], "v": [1]}\n' + line + "\n")
+    refused(path, f"line 2.* {message}", tmp_path, indices="i", values="v", n_features=50)
+
+
+@pytest.mark.parametrize("key", [pa.int32(), pa.string()])
+def test_maps_of_parquet_are_rows(tmp_path, key):
+    rows = [[(3, 0.5), (1, 2.0)], [], [(0, 4.0)]]
+    rows = [[(str(k) if key == pa.string() else k, v) for k, v in row] for row in rows]
+    column = pa.array(rows, pa.map_(key, pa.float32()))
+    pq.write_table(pa.table({"vector": column, "label": ["a", "b", "a"]}), tmp_path / "x.parquet")
+    source = sources.find(f"{tmp_path}/x.parquet?features=vector")
+    X, y, _, _ = rows_of(source, tmp_path)
+    assert X.tolist() == [[0, 2, 0, 0.5], [0] * 4, [4, 0, 0, 0]]
+    assert y.tolist() == ["a", "b", "a"]
+    column = pa.array([[(1, 1.0)], [(2, None)]], pa.map_(pa.int32(), pa.float32()))
+    pq.write_table(pa.table({"features": column}), tmp_path / "x.parquet")
+    match = "row 1 .*: the value of column 2 is null"
+    refused(tmp_path / "x.parquet", match, tmp_path, features="features")
