@@ -44,6 +44,10 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
             bigfs compare 20newsgroups out --methods sparge-lda,anova,chi2 --sizes 50,100,500
             bigfs compare a.zarr out --methods mrmr --sizes 9 --grid 'mrmr.relevance=["f"]'
             """,
+        comparisons.audit: """
+            bigfs audit news.zarr --list experts.txt --list runs/news-anova-100
+            bigfs audit cells.zarr --list 'cells.h5ad?column=highly_variable' --set gamma=0.5
+            """,
         runs.select: """
             bigfs select news.zarr --out chosen --features 100
             bigfs select cells.zarr --out chosen --method anova --into cells.h5ad

@@ -1,4 +1,4 @@
-"""The command that compares methods."""
+"""The commands that judge choices: compare and audit."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from flows.cli.options import (
     Forbid,
     Json,
     Keep,
+    Set,
     WithPrefect,
     parse_parameters,
     with_constraints,
@@ -24,6 +25,14 @@ from flows.job import Request
 from flows.options import Scoring
 
 COSTS = 5  # columns of the table of costs
+LISTS = typer.Option(
+    "--list",
+    "--lists",
+    metavar="FILE",
+    help="a list of features: a file with a name or an index per line, best first, a table, a "
+    "column of AnnData's var (cells.h5ad?column=highly_variable), a selector of scikit-learn in "
+    ".skops, or a run's folder (repeatable)",
+)
 
 
 def compare(
@@ -53,18 +62,12 @@ def compare(
             "sparge-lda.gamma=[0.5,1] (repeatable)",
         ),
     ] = None,
-    lists: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="a list to compare with: a file with a name or an index per line, best first, a "
-            "table, a column of AnnData's var (cells.h5ad?column=highly_variable), a selector of "
-            "scikit-learn in .skops, or a run's folder (repeatable)"
-        ),
-    ] = None,
+    lists: Annotated[list[str] | None, LISTS] = None,
     with_: Annotated[
         list[str] | None,
         typer.Option(
             "--with",
+            metavar="PLACE",
             help="a selector of another package to compare with, as package.module:Class or "
             "file.py:Class; its code is run in a process of its own (repeatable)",
         ),
@@ -121,6 +124,38 @@ def compare(
             asked = Comparison(**given)
             comparison.require_result(comparison.compare(asked)[1], asked)
     print_comparison(request.folder, as_json)
+
+
+def audit(
+    *,
+    request: Annotated[Request, Fields(without="overlap timeout")],
+    lists: Annotated[list[str], LISTS],
+    method: Annotated[
+        str | None,
+        typer.Option(help="SparGE's embedding that judges (default: by the kind of the target)"),
+    ] = None,
+    set_: Set = None,
+    scoring: Annotated[Scoring, Fields("metric cv test_size")],
+    as_json: Json = False,
+) -> None:
+    """Certify lists of features that anybody chose: how much better a list can be at most."""
+    require_flows("bigfs audit")
+    from flows.comparison import audit as audits
+
+    given = {"lists": lists, "method": method, "parameters": parse_parameters(set_)}
+    asked = audits.Audit(**dict(request), **given, scoring=scoring)
+    with show_progress(as_json, "start-up"):
+        about = audits.audit(asked)
+    if as_json:
+        from storage.runs.metadata import strict_json
+
+        print(strict_json(about))
+        return
+    print_rows(list(audits.table_rows(about)))
+    out_console.print()
+    for line in (about["evaluation"], *audits.explanation(about)):
+        out_console.print(line, highlight=False, markup=False, soft_wrap=True)
+    out_console.print(f"report: {about['out']}/report.html", highlight=False, soft_wrap=True)
 
 
 def parse_grid(pairs: list[str] | None) -> dict[str, dict[str, list[Any]]] | None:

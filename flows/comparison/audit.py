@@ -1,0 +1,253 @@
+"""An audit: what is certain about lists of features, and how well models on them predict.
+
+The certificate is that of `bigfs.audit`. The scores are those of a run: a linear model on samples
+that trained none, in the same folds for all lists. SparGE's own choices of the lists' lengths stand
+beside them, chosen again in each fold. A list is the same in all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from pydantic import AfterValidator, Field
+
+import bigfs
+import storage
+from bigfs.evaluation.curves import measure
+from bigfs.evaluation.metrics import METRIC_NAMES
+from bigfs.evaluation.splits import Split
+from bigfs.plot.axes import ACCENT, FILL
+from bigfs.types import IntArray
+from flows import steps
+from flows.comparison.compare import facts_of
+from flows.comparison.lists import read_lists
+from flows.evaluation import plan as evaluation
+from flows.evaluation import selection
+from flows.job import Method, Request
+from flows.locks import exclusive
+from flows.options import Scoring
+from flows.report.page import STYLE, render, svg_of
+from flows.report.provenance import provenance
+from flows.reuse import source_name
+from flows.run import is_store, store_of, try_again
+from storage import atomic
+from storage.runs.checkpoints import to_json_types
+from storage.runs.metadata import strict_json
+from storage.runs.runs import write_csv
+
+FORMAT = "bigfs audit 1"  # the first words of audit.json
+BEST = "SparGE"  # its own choice, in tables and pictures
+# the methods whose objective judges, by the kind of target
+BY_TARGET = {"class": "sparge-lda", "multilabel": "sparge-cca", "real": "sparge-cca"}
+UNSUPERVISED = "sparge-pca"
+# width (in inches), and share of it for the names
+DESKTOP, PHONE = (9.6, 0.24), (4.6, 0.4)
+
+
+def _require_sparge(method: str | None) -> str | None:
+    if method is not None and not method.startswith("sparge-"):
+        raise ValueError(f"an audit is by SparGE's objective: name a sparge- method; got {method}")
+    return method
+
+
+class Audit(Request):
+    """Which lists are audited, and by which objective."""
+
+    order = "source lists out method store settings parameters"
+
+    lists: Annotated[list[str], Field(min_length=1, description="files of lists")]
+    method: Annotated[
+        Method | None,
+        AfterValidator(_require_sparge),
+        Field(description="SparGE's embedding that judges (default: by the kind of the target)"),
+    ] = None
+    parameters: Annotated[
+        dict[str, Any], Field(description="parameters of the method, such as gamma")
+    ] = {}  # noqa: RUF012, pydantic copies it
+    scoring: Annotated[Scoring, Field(description="how the lists are scored")] = Scoring()
+
+    def with_out(self) -> Self:
+        """Return the audit with the directory of its results."""
+        question = {name: getattr(self, name) for name in ("lists", "method", "parameters")}
+        return self.with_default_out(f"{source_name(self.source)}-audit", question)
+
+
+def audit(request: Audit) -> dict[str, Any]:
+    """Stage the source, audit the lists and write the files. Returns what audit.json holds."""
+    reads_store, request = is_store(request), request.with_out()
+    folder = Path(request.folder)
+    require_folder(folder)
+    request = request.model_copy(update={"store": store_of(request)})
+    with exclusive([request.folder], wait=request.waits), request.engine.cluster():
+        began = time.perf_counter()
+        if not reads_store:
+            try_again(steps.stage, request)
+        about = examine(request)
+        about |= {"out": request.folder, "seconds": time.perf_counter() - began, **provenance()}
+        write_files(folder, about)
+    return about
+
+
+def examine(request: Audit) -> dict[str, Any]:
+    """Certify and score the lists."""
+    corpus = storage.open(str(request.store))
+    train = selection.training_part(corpus)
+    method = request.method or BY_TARGET.get(corpus.spec["target"] or "", UNSUPERVISED)
+    lists = read_lists(request.lists, train.X.shape[1], train.X.feature_names)
+    selector = selection.selector_for(corpus, method, 1, request.parameters)
+    choices = request.scoring.choices()
+    evaluation.require_choices(corpus, train.X.shape[1], **choices)
+    plan = evaluation.make_plan(
+        corpus,
+        train,
+        selection.get_method(method),
+        choices.get("folds"),
+        choices.get("metrics", ()),
+        test_size=choices.get("test_size"),
+    )
+    samples = selection.usable(selector, method, train.X, train.y)
+    found = bigfs.audit(*samples, lists, estimator=selector)
+    chosen = {m: best.selected_ for m, best in sorted(found.best.items())}
+
+    def rank(number: int, split: Split) -> dict[str, dict[int, IntArray]]:
+        own = chosen
+        if plan.measured["how"] != "test half":
+            samples = selection.usable(selector, method, split.X_train, split.y_train)
+            own = {m: best.selected_ for m, best in selector.fit_path(*samples, [*chosen]).items()}
+        return {BEST: own} | {name: {len(index): index} for name, index in lists.items()}
+
+    metrics = plan.measured.get("metrics", [])
+    scores: dict[tuple[str, int], dict[str, float]] = {}
+    if plan.splits:
+        points = measure(plan.splits, rank, with_all=False, with_auc="auc" in metrics).points
+        scores = {
+            (p.method, p.n_features): {name: p.scores[name] for name in metrics} for p in points
+        }
+    rows = [
+        {
+            "list": name,
+            "n_features": len(one.features),
+            "objective": one.objective,
+            "most_better": one.most_better,
+            "least_worse": one.least_worse,
+            "redundancy": one.redundancy,
+            **scores.get((name, len(one.features)), {}),
+            "exchanges": [
+                {
+                    "leaves": str(corpus.feature_names[e.leaves]),
+                    "enters": str(corpus.feature_names[e.enters]),
+                    "gain": e.gain,
+                }
+                for e in one.exchanges
+            ],
+        }
+        for name, one in found.lists.items()
+    ]
+    own = [
+        {
+            "list": BEST,
+            "n_features": m,
+            "objective": best.result_.stats["objective"],
+            "most_better": best.result_.stats["objective_gap"],
+            "least_worse": 0.0,
+            **scores.get((BEST, m), {}),
+        }
+        for m, best in sorted(found.best.items())
+        if "objective_gap" in best.result_.stats
+    ]
+    return {
+        "format": FORMAT,
+        "corpus": facts_of(corpus),
+        "method": method,
+        "parameters": request.parameters,
+        "metrics": list(metrics),
+        "evaluation": evaluation.describe(plan.measured, (BEST,)),
+        "rows": [*rows, *own],
+    }
+
+
+# --- tables, picture, files -----------------------------------------------------------------------
+
+
+def table_rows(about: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Yield the header and a row per list, as text."""
+    names = [METRIC_NAMES[metric] for metric in about["metrics"]]
+    yield ["list", "features", "at most better", "at least worse", "redundancy", *names]
+    for row in about["rows"]:
+        scores = [f"{row[metric]:.3f}" for metric in about["metrics"]]
+        worse = f"{row['least_worse']:.2%}" if row["least_worse"] else "–"
+        redundancy = f"{row['redundancy']:.3f}" if "redundancy" in row else "–"
+        numbers = [f"{row['n_features']:,}", f"{row['most_better']:.2%}", worse, redundancy]
+        yield [row["list"], *numbers, *scores]
+
+
+def explanation(about: Mapping[str, Any]) -> list[str]:
+    """Return the sentences that say how to read the table."""
+    return [
+        "At most better: no list of the same length has an objective that is lower by more than "
+        "this share. At least worse: SparGE found one that is lower by this share.",
+        f"The objective is that of {about['method']}: how well the features explain the target "
+        "together, on the training samples. It is no accuracy.",
+        "A list is the same in every fold, and SparGE chooses again in each. If a list was chosen "
+        "with samples that test it here, its scores are too high.",
+    ]
+
+
+def picture(about: Mapping[str, Any], layout: tuple[float, float]) -> str:
+    """Draw for each list the share that is lost for certain, and what is left open, as SVG."""
+    width, share = layout
+    rows = about["rows"]
+    with mpl.rc_context(STYLE):
+        height = 0.42 * len(rows) + 1.1
+        figure = Figure(figsize=(width, height))
+        figure.subplots_adjust(left=share, right=0.97, top=1 - 0.4 / height, bottom=0.6 / height)
+        axes = figure.subplots()
+        worse = np.array([100 * row["least_worse"] for row in rows])
+        better = np.array([100 * row["most_better"] for row in rows])
+        places = np.arange(len(rows))[::-1]
+        axes.barh(places, worse, color=ACCENT, height=0.6, label="at least worse")
+        axes.barh(places, better - worse, left=worse, color=FILL, height=0.6, label="left open")
+        axes.set_yticks(places, [f"{row['list']} ({row['n_features']:,})" for row in rows])
+        axes.set(xlabel="% of the objective", xlim=(0, max(better.max() * 1.05, 1e-9)))
+        axes.grid(False, axis="y")
+        axes.set_axisbelow(True)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=10, borderpad=0.2)
+        return svg_of(figure)
+
+
+def write_files(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write audit.csv, report.html and audit.json, each whole or not at all."""
+    about = to_json_types(dict(about))
+    with atomic.explain_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    header = ["list", "n_features", "objective", "most_better", "least_worse", "redundancy"]
+    header += about["metrics"]
+    with atomic.write(folder / "audit.csv") as part:
+        write_csv(part, header, [[row.get(name, "") for name in header] for row in about["rows"]])
+    page = render(
+        "audit.html.j2",
+        about=about,
+        facts=about["corpus"],
+        table=list(table_rows(about)),
+        explanation=explanation(about),
+        desktop=picture(about, DESKTOP),
+        phone=picture(about, PHONE),
+    )
+    with atomic.write(folder / "report.html") as part:
+        part.write_text(page, encoding="utf-8")
+    with atomic.write(folder / "audit.json") as part:
+        part.write_text(strict_json(about, indent=True), encoding="utf-8")
+
+
+def require_folder(folder: Path) -> None:
+    """Refuse a folder that holds something and that no audit wrote."""
+    file = folder / "audit.json"
+    is_ours = file.is_file() and FORMAT in file.read_text(encoding="utf-8", errors="replace")[:200]
+    if folder.exists() and not is_ours and (not folder.is_dir() or any(folder.iterdir())):
+        raise atomic.name_taken(folder)
