@@ -6,25 +6,34 @@ Files, arrays, Dask arrays and stores pass through the same functions.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, BoolArray
 
-# What is larger than memory, and what a user can give instead. The first part of the module's name,
-# and the name of the class where others of the module are fine.
+# What a selector cannot read, and what to give instead. The first part of the module's name, and
+# the name of the class where others of the module are fine.
+STAGED = "stage its file with storage.stage(path, store) and give storage.open(store).X"
+STREAM = "storage.open(storage.stage(X, store)).X"
 UNREAD = {
-    ("zarr", ""): "give dask.array.from_zarr(X), or",
-    ("h5py", ""): "give dask.array.from_array(X), or",
-    ("anndata", ""): "give the X of an AnnData object in memory, or",
-    ("polars", "LazyFrame"): "give X.collect(), or",
-    ("duckdb", ""): "give X.df(), or",
-    ("_duckdb", ""): "give X.df(), or",
-    ("dask", "Delayed"): "give dask.array.from_delayed(X, shape, dtype), or",
-    ("dask", "Bag"): "give X.to_dataframe(), or",
+    ("zarr", ""): f"one array of it, or {STAGED}",
+    ("anndata", ""): f'its X and its labels, as fit(adata.X, adata.obs["cell_type"]), or {STAGED}',
+    ("polars", "LazyFrame"): f"X.collect(), or {STAGED}",
+    ("duckdb", ""): f"X.df(), or {STAGED}",
+    ("_duckdb", ""): f"X.df(), or {STAGED}",
+    ("pyarrow", "RecordBatchReader"): f"X.read_all(), or {STREAM}",
+    ("dask", "Delayed"): f"dask.array.from_delayed(X, shape, dtype), or {STAGED}",
+    ("dask", "Bag"): f"X.to_dataframe(), or {STAGED}",
+    ("pathlib", ""): STREAM,
+    ("builtins", "str"): STREAM,
+    ("builtins", "generator"): STREAM,
+    ("builtins", "list of dict"): "sklearn.feature_extraction.DictVectorizer().fit_transform(X)",
+    ("builtins", "list of str"): (
+        "sklearn.feature_extraction.text.TfidfVectorizer().fit_transform(X)"
+    ),
 }
 
 
@@ -33,15 +42,16 @@ def require_readable(X: Any) -> None:
     if isinstance(X, np.ndarray) or sp.issparse(X) or hasattr(type(X), "iloc"):
         return  # anndata has views of its own of what is in memory
     kind = type(X)
-    room = kind.__module__.partition(".")[0]
-    advice = UNREAD.get((room, "")) or UNREAD.get((room, kind.__name__))
+    room, name = kind.__module__.partition(".")[0], kind.__name__
+    if isinstance(X, list) and X:
+        name = f"list of {type(X[0]).__name__}"
+    advice = UNREAD.get((room, "")) or UNREAD.get((room, name))
     if advice is None and room.startswith("xarray") and getattr(X, "chunks", None):
-        advice = "give X.data, or"
+        advice = f"X.data, or {STAGED}"
     if advice:
+        got = name if room in ("builtins", "pathlib") else f"{room}'s {name}"
         raise TypeError(
-            f"X must be an array, a data frame, a Dask array or a Matrix; got {room}'s "
-            f"{kind.__name__}, which would be loaded whole: {advice} stage its file with "
-            "storage.stage(path, store) and give storage.open(store).X"
+            f"X must be an array, a data frame, a Dask array or a Matrix; got {got}: give {advice}"
         )
 
 
@@ -59,27 +69,37 @@ def canonical(X: Any) -> Any:
     return Z
 
 
-def require_finite(values: Any, name: str) -> None:
-    """Refuse NaN and infinity."""
+FAULTS = {"NaN": (np.isnan, "missing"), "infinity": (np.isinf, "infinite")}
+
+
+def require_finite(values: Any, name: str, place: Callable[[BoolArray], str] | None = None) -> None:
+    """Refuse NaN and infinity. `place` says where the mask of the faults has the first one."""
     values = np.asarray(values)
     # a finite sum has finite terms, and needs no mask
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype.kind != "f" or np.isfinite(values.sum(dtype=np.float64)):
             return
-    if np.isnan(values).any():
-        raise ValueError(f"{name} contains NaN: replace missing values first")
-    if np.isinf(values).any():
-        raise ValueError(f"{name} contains infinity: replace infinite values first")
+    for fault, (is_fault, kind) in FAULTS.items():
+        if (mask := is_fault(values)).any():
+            where = "" if place is None else place(mask)
+            raise ValueError(f"{name} contains {fault}{where}: replace {kind} values first")
 
 
-def check_block(block: Any) -> Any:
-    """Check a block of X and return it in canonical form, in single or double precision."""
+def check_block(block: Any, first_column: int = 0, names: Any = None) -> Any:
+    """Check a block of X and return it in canonical form, in single or double precision. An error
+    names the column, by its number in X or by its name in the block."""
     block = canonical(block) if sp.issparse(block) else np.asarray(block)
     if block.dtype.kind not in "biuf":
         raise ValueError(f"X must hold real numbers; got {block.dtype}: convert X first")
     if block.dtype not in (np.float32, np.float64):
         block = block.astype(np.float64)
-    require_finite(block.data if sp.issparse(block) else block, "X")
+
+    def place(mask: BoolArray) -> str:
+        columns = sp.coo_array(block).coords[1][mask] if sp.issparse(block) else mask.nonzero()[-1]
+        column = int(columns[0])
+        return f" in column {column + first_column if names is None else repr(str(names[column]))}"
+
+    require_finite(block.data if sp.issparse(block) else block, "X", place)
     return block
 
 

@@ -28,7 +28,7 @@ from bigfs.engine.clusters import (
     quiet_dask,
 )
 from bigfs.engine.kept import KeptOperands, while_lost
-from bigfs.engine.lazy_blocks import LazyBlock, lazy_blocks, lazy_inputs
+from bigfs.engine.lazy_blocks import LazyBlock, is_lazy, lazy_blocks, lazy_inputs
 from bigfs.engine.measure import (
     peak_memory,
     processor_time,
@@ -52,6 +52,7 @@ from bigfs.engine.tasks import (
     beside,
     compute,
     dask_array,
+    dask_slices,
     dask_vector,
     in_this_process,
     lazy_tiles,
@@ -92,11 +93,13 @@ __all__ = [
     "cluster",
     "compute",
     "dask_array",
+    "dask_slices",
     "dask_vector",
     "format_bytes",
     "get_cached",
     "in_this_process",
     "is_cached",
+    "is_lazy",
     "lazy_blocks",
     "lazy_inputs",
     "lazy_tiles",

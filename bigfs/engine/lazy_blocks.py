@@ -7,8 +7,14 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import dask
+from dask.base import is_dask_collection
 from dask.core import get_dependencies
 from dask.delayed import Delayed
+
+
+def is_lazy(X: Any) -> bool:
+    """Return whether X is an array or data frame of Dask, whatever library makes its graph."""
+    return bool(is_dask_collection(X)) and hasattr(X, "to_delayed") and hasattr(X, "shape")
 
 
 class OwnTasks:

@@ -146,6 +146,13 @@ def dask_array(sizes: Sequence[int], tasks: Sequence[tuple[Any, ...]], meta: Any
     )
 
 
+def dask_slices(X: Any, chunks: tuple[int, int]) -> Any:
+    """Return an array that is read by slices, such as one in a file, as a lazy Dask array."""
+    import dask.array as da
+
+    return da.from_array(X, chunks=chunks, inline_array=True)
+
+
 def dask_vector(values: Any, sizes: Sequence[int]) -> Any:
     """Return an array (n,) as a Dask array in blocks of these sizes."""
     import dask.array as da

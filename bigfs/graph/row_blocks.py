@@ -63,7 +63,7 @@ def row_blocks(X: Matrix, size: int) -> list[RowBlock]:
     if not X.row_tiles:
         raise ValueError(
             "neighbors need rows, but the matrix has only the layout by columns: "
-            "stage it with the layout by rows"
+            "stage it with the layout by rows, or give a Dask array in chunks of rows"
         )
     bounds = [t.start for t in X.row_tiles] + [X.shape[0]]
     cuts = {*range(0, X.shape[0], size), X.shape[0]}

@@ -11,15 +11,61 @@ from bigfs import engine
 from bigfs.matrix import tiles
 from bigfs.matrix.tiles import Block, DaskTile
 from bigfs.types import AnyArray
-from bigfs.validation import check_block
+from bigfs.validation import check_block, require_readable
+
+TILE_VALUES = 1 << 21  # values of a tile of a file that others wrote: 16 MB of float64
+LARGEST_CHUNK = 8  # tiles of that size, to which a tile grows where the file has such chunks
 
 
-def array_layouts(X: Any, tile_rows: int | None, tile_columns: int | None) -> dict[str, Any]:
+def readable(X: Any) -> Any:
+    """Return what the selectors can read: X, or a lazy Dask array of X where X lies in a file.
+
+    Arrays of Zarr and of HDF5 and the matrices of a backed AnnData object lie in files. Refuse
+    what would be loaded whole.
+    """
+    room, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if room == "anndata" and hasattr(X, "group") and hasattr(X, "format"):
+        return _lazy_cells(X)
+    if (room, kind) in (("zarr", "Array"), ("h5py", "Dataset")):
+        return _lazy_slices(X)
+    require_readable(X)
+    return X
+
+
+def _lazy_cells(X: Any) -> Any:
+    """Return a backed sparse matrix of AnnData as a Dask array of rows, or of columns if it is
+    csc."""
+    from anndata.experimental import read_elem_lazy  # X is of this library
+
+    axis = 1 if X.format == "csc" else 0
+    per_line = X.group["indices"].shape[0] / max(X.shape[axis], 1)
+    chunks = [-1, -1]
+    chunks[axis] = int(TILE_VALUES / max(per_line, 1)) + 1
+    return read_elem_lazy(X.group, chunks=tuple(chunks))
+
+
+def _lazy_slices(X: Any) -> Any:
+    """Return an array in a file as a Dask array of rows, or of columns if its chunks are."""
+    if len(X.shape) != 2:
+        raise ValueError(f"X must have two dimensions, samples and features; got {len(X.shape)}")
+    chunks = X.chunks or (1, 1)
+    axis = 1 if chunks[0] >= X.shape[0] and chunks[1] < X.shape[1] else 0
+    wanted, stored = max(TILE_VALUES // max(X.shape[1 - axis], 1), 1), chunks[axis]
+    if stored <= LARGEST_CHUNK * wanted:  # else a chunk is read for more than one tile
+        wanted = max(wanted // stored, 1) * stored
+    sizes = list(X.shape)
+    sizes[axis] = min(wanted, max(sizes[axis], 1))
+    return engine.dask_slices(X, tuple(sizes))
+
+
+def array_layouts(
+    X: Any, tile_rows: int | None, tile_columns: int | None, feature_names: Any
+) -> dict[str, Any]:
     """Return the parts of a `Matrix` for an array in memory. A sparse one gets both layouts."""
     for name, size in (("tile_rows", tile_rows), ("tile_columns", tile_columns)):
         if size is not None and size < 1:
             raise ValueError(f"{name} must be at least 1, or None for one tile; got {size}")
-    X = check_block(X)
+    X = check_block(X, names=feature_names)
     if sp.issparse(X):
         engine.require_memory(
             (X.dtype.itemsize + X.indices.itemsize) * X.nnz, "X by rows and by columns"
@@ -30,6 +76,7 @@ def array_layouts(X: Any, tile_rows: int | None, tile_columns: int | None) -> di
         "rows": tiles.block_tiles(by_rows, 0, tile_rows),
         "columns": tiles.block_tiles(by_columns, 1, tile_columns),
         "local": True,
+        "feature_names": feature_names,
         "meta": by_rows[:0],
     }
 
@@ -44,30 +91,32 @@ def dask_layout(X: Any) -> dict[str, Any]:
         raise ValueError(
             f"X must have two dimensions, samples and features; the Dask array has {X.ndim}"
         )
-    if len(X.chunks[1]) > 1:
-        if np.isnan(X.shape[1]):
-            raise ValueError(
-                "X has several chunks of columns of unknown sizes: call "
-                "X.compute_chunk_sizes() first"
-            )
+    of_columns = X.numblocks[0] == 1 < X.numblocks[1]
+    if X.numblocks[1] > 1 and np.isnan(X.shape[1]):
+        raise ValueError(
+            "X has several chunks of columns of unknown sizes: call X.compute_chunk_sizes() first"
+        )
+    if X.numblocks[1] > 1 and not of_columns:
         X = X.rechunk({1: -1})
-    parts = engine.lazy_blocks(list(X.to_delayed()[:, 0]))
-    sizes, width = X.chunks[0], X.shape[1]
-    if np.isnan([*sizes, width]).any():
+    axis = int(of_columns)
+    parts = engine.lazy_blocks(X.to_delayed().ravel().tolist())
+    sizes, other = X.chunks[axis], X.shape[1 - axis]
+    if np.isnan([*sizes, other]).any():
         shapes = engine.map_tiles(_shape, parts)
-        sizes, width = [rows for rows, _ in shapes], shapes[0][1]
+        sizes, other = [shape[axis] for shape in shapes], shapes[0][1 - axis]
     bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    if not bounds[-1]:
+    shape = (int(other), int(bounds[-1])) if of_columns else (int(bounds[-1]), int(other))
+    if not shape[0]:
         raise ValueError("X has no rows: a Dask array or data frame needs at least one")
     return {
-        "shape": (int(bounds[-1]), int(width)),
-        "rows": [
-            DaskTile(int(a), int(b), part)
+        "shape": shape,
+        "columns" if of_columns else "rows": [
+            DaskTile(int(a), int(b), part, int(a) * axis)
             for a, b, part in zip(bounds, bounds[1:], parts, strict=False)
             if b > a
         ],
         "feature_names": names,
-        "meta": _empty_block(X._meta, int(width)),
+        "meta": _empty_block(X._meta, shape[1]),
     }
 
 

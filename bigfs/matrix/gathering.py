@@ -56,7 +56,7 @@ def gather_columns(X: Any, index: IntArray) -> sp.csc_array:
 def hold_if_small(X: Any) -> Any:
     """Return a sparse X whose columns this process holds, or X itself if that takes more than its
     share of the memory. On a cluster each pass over a small matrix would wait for its tasks."""
-    if X.local or not X.column_tiles or not sp.issparse(X.meta):
+    if X.local or not X.column_tiles or not sp.issparse(X.meta) or X._source is not None:
         return X
     largest = engine.SHARES.small_matrix * engine.memory_limit() / ENTRY_BYTES
     if not MIN_NNZ <= X.nnz <= largest:

@@ -140,7 +140,12 @@ class Matrix:
 
     @classmethod
     def from_array(
-        cls, X: Any, *, tile_rows: int | None = None, tile_columns: int | None = None
+        cls,
+        X: Any,
+        *,
+        tile_rows: int | None = None,
+        tile_columns: int | None = None,
+        feature_names: Any = None,
     ) -> Matrix:
         """Tile an array in memory.
 
@@ -152,6 +157,8 @@ class Matrix:
             Rows per tile of rows. None makes one tile.
         tile_columns : int or None, default=None
             Columns per tile of columns. None makes one tile.
+        feature_names : sequence of str or None, default=None
+            The d names of the columns. None leaves them without names.
 
         Returns
         -------
@@ -161,15 +168,17 @@ class Matrix:
         Raises
         ------
         ValueError
-            X holds NaN, infinity, or something that is not a real number.
+            X holds NaN, infinity, or something that is not a real number. The message names the
+            column.
         """
-        return cls(**construction.array_layouts(X, tile_rows, tile_columns))
+        return cls(**construction.array_layouts(X, tile_rows, tile_columns, feature_names))
 
     @classmethod
     def from_dask(cls, X: Any) -> Matrix:
         """Tile a Dask array by its chunks of rows, or a Dask data frame by its partitions.
 
-        The columns are brought into one chunk. A block is checked each time it is computed, so NaN
+        An array of one chunk of rows and several chunks of columns gives tiles of columns. Else the
+        columns are brought into one chunk. A block is checked each time it is computed, so NaN
         and infinity raise a ValueError only then. Blocks that a cluster holds already (`persist`)
         stay on their workers. The tasks on them run there.
 
@@ -183,7 +192,7 @@ class Matrix:
         Returns
         -------
         Matrix
-            The matrix, by rows. Its tiles stay lazy.
+            The matrix, by rows or by columns alone. Its tiles stay lazy.
 
         Raises
         ------
@@ -191,7 +200,7 @@ class Matrix:
             X does not have two dimensions, or has several chunks of columns of unknown sizes.
         """
         matrix = cls(**construction.dask_layout(X))
-        if engine.lazy_inputs(matrix.row_tiles):
+        if engine.lazy_inputs(matrix.row_tiles, matrix.column_tiles):
             matrix._source = X
         return matrix
 
@@ -258,7 +267,7 @@ class Matrix:
             noun, other = (("rows", "columns"), ("columns", "rows"))[axis]
             raise ValueError(
                 f"this step reads {noun}, but the matrix has only the layout by {other}: "
-                f"stage it with the layout by {noun}"
+                f"stage it with the layout by {noun}, or give a Dask array in chunks of {noun}"
             )
         return here
 

@@ -45,9 +45,11 @@ class DaskTile:
     start: int
     stop: int
     block: engine.LazyBlock
+    first_column: int = 0  # of the block, for the errors
+    verified: ClassVar[bool] = True
 
     def load(self) -> Block:
-        return self.block.load()
+        return check_block(self.block.load(), self.first_column)
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ from bigfs import engine
 from bigfs.cards import card, table
 from bigfs.constraints import NO_CONSTRAINTS, Constraints, resolve
 from bigfs.matrix import Matrix
+from bigfs.matrix.construction import readable
 from bigfs.matrix.statistics import scale_hint
 from bigfs.result import Result, Status
-from bigfs.selectors.base.labels import Labels, labels_of
+from bigfs.selectors.base.labels import Labels, labels_of, require_no_missing
 from bigfs.selectors.base.parameters import fill_in
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
-from bigfs.validation import require_readable
 
 MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
@@ -104,8 +104,10 @@ class MatrixInput:
     def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
         """Return X as a `Matrix` and the checked y, or None where the method ignores y."""
         y = None if self._ignores_y else y
-        require_readable(X)
-        if isinstance(X, Matrix) or is_dask(X):
+        y = engine.compute(y) if engine.is_lazy(y) else y
+        require_no_missing(y)
+        X = readable(X)
+        if isinstance(X, Matrix) or engine.is_lazy(X):
             matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
             self.n_features_in_ = matrix.shape[1]
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a data frame
@@ -117,17 +119,14 @@ class MatrixInput:
                     f"{matrix.shape[0]} × {matrix.shape[1]}"
                 )
             if y is not None:
-                y = engine.compute(y) if is_dask(y) else y
                 y = y if sp.issparse(y) else check_array(np.asarray(y), ensure_2d=False, dtype=None)
                 y = self._check_y(y)
         elif y is None:
             X = validate_data(self, X, **ARRAY_CHECKS)
-            matrix = Matrix.from_array(X)
+            matrix = self._from_array(X)
         else:
             X, y = validate_data(self, X, y, multi_output=True, **ARRAY_CHECKS)
-            matrix, y = Matrix.from_array(X), self._check_y(y)
-        if matrix.feature_names is None:
-            matrix.feature_names = getattr(self, "feature_names_in_", None)
+            matrix, y = self._from_array(X), self._check_y(y)
         self._lazy_names = matrix.feature_names
         self._constraints = resolve(self.keep, self.forbid, matrix.shape[1], self._lazy_names)
         if y is None and self._supervised:
@@ -150,7 +149,12 @@ class MatrixInput:
     def _check_width(self, X: Any) -> None:
         """Refuse X with other features than those seen during `fit`."""
         seen, given = getattr(self, "feature_names_in_", None), getattr(X, "columns", None)
-        if seen is not None and is_dask(X) and given is not None and list(seen) != list(given):
+        if (
+            seen is not None
+            and engine.is_lazy(X)
+            and given is not None
+            and list(seen) != list(given)
+        ):
             raise ValueError(
                 f"the columns of X should match those that {type(self).__name__} was fitted on, "
                 "in the same order"
@@ -164,12 +168,16 @@ class MatrixInput:
     def _samples(self, X: Any) -> Matrix:
         """Return samples to code or to predict."""
         check_is_fitted(self)
-        require_readable(X)
-        if isinstance(X, Matrix) or is_dask(X):
+        X = readable(X)
+        if isinstance(X, Matrix) or engine.is_lazy(X):
             self._check_width(X)
             return X if isinstance(X, Matrix) else Matrix.from_dask(X)
         checks = ARRAY_CHECKS | {"ensure_min_samples": 1}
-        return Matrix.from_array(validate_data(self, X, reset=False, **checks))
+        return self._from_array(validate_data(self, X, reset=False, **checks))
+
+    def _from_array(self, X: Any) -> Matrix:
+        """Return a checked array as a `Matrix` with the names seen during `fit`."""
+        return Matrix.from_array(X, feature_names=getattr(self, "feature_names_in_", None))
 
     def _check_y(self, y: Any) -> Any:
         """Return the class labels, one per sample. A method for other targets overrides this."""
@@ -205,8 +213,9 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
-            Samples, also as a data frame of pandas or Dask. The matrix of a store is
-            `storage.open(uri).X`. X is never changed.
+            Samples, also as a data frame of pandas, polars, Arrow or Dask, or as a matrix in a
+            file, which is read by tiles: an array of Zarr or HDF5, or `adata.X` of a backed
+            AnnData object. The matrix of a store is `storage.open(uri).X`. X is never changed.
         y : array-like of shape (n_samples,), default=None
             Class labels, as numbers or strings. −1 (or "-1") is unlabeled, unless y holds −1 and 1
             and nothing else. Semi-supervised methods use unlabeled samples, the other supervised
@@ -280,21 +289,28 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         -------
         ndarray, csr_matrix, csr_array, csc_array or Dask array of shape (n_samples, n_selected)
             The chosen columns. An array gives what scikit-learn's selectors give. A Dask array or
-            data frame stays lazy. A `Matrix` gives a csc array in memory, or after
-            ``set_output(transform="pandas")`` a data frame of sparse columns.
+            data frame stays lazy, and a matrix in a file gives a lazy Dask array. A `Matrix` gives
+            a csc array in memory, or after ``set_output(transform="pandas")`` a data frame of
+            sparse columns.
 
         Raises
         ------
         ValueError
-            X does not have the number of features seen during `fit`.
+            X does not have the number of features seen during `fit`, or `set_output` asks for a
+            data frame of what stays sparse or lazy.
         """
         check_is_fitted(self)
-        require_readable(X)
-        if isinstance(X, Matrix) or is_dask(X):
+        X = readable(X)
+        if isinstance(X, Matrix) or engine.is_lazy(X):
             self._check_width(X)
             index = np.flatnonzero(self.support_)
             if isinstance(X, Matrix):
                 return self._with_container(X.columns(index))
+            if (frame := _get_output_config("transform", self)["dense"]) != "default":
+                raise ValueError(
+                    f"X stays lazy and is no data frame of {frame}: set "
+                    'set_output(transform="default"), or give X.compute()'
+                )
             return X.iloc[:, index.tolist()] if hasattr(X, "iloc") else X[:, index]
         return super().transform(X)
 
@@ -384,9 +400,3 @@ def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str)
         fn(X.columns(np.arange(start, stop)), start, stop, *shared)
         for start, stop in itertools.pairwise(bounds)
     ]
-
-
-def is_dask(X: Any) -> bool:
-    """Return whether X is an array or data frame of Dask, whatever library makes its graph."""
-    parts = ("__dask_graph__", "to_delayed", "shape")
-    return all(hasattr(type(X), part) for part in parts) and X.__dask_graph__() is not None

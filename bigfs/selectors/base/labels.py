@@ -31,6 +31,26 @@ class Labels(NamedTuple):
         return self.codes >= 0
 
 
+def require_no_missing(y: Any) -> None:
+    """Refuse a target with missing values, and say how a sample is marked as unlabeled."""
+    if y is None or hasattr(y, "toarray"):
+        return
+    values = np.asarray(y)
+    if values.dtype.kind == "f":
+        is_missing = bool(np.isnan(values).any())
+    elif values.dtype.kind == "O":
+        from pandas import isna  # loaded only where such a y can come from it
+
+        is_missing = bool(np.any(isna(values)))
+    else:
+        return
+    if is_missing:
+        raise ValueError(
+            f"y holds missing values (NaN): mark samples without a label by {UNLABELED} "
+            f'("{UNLABELED}" among texts), or leave them out'
+        )
+
+
 def labels_of(y: AnyArray) -> Labels:
     """Return the classes of y. −1, or "-1" among strings, is unlabeled.
 
@@ -64,9 +84,8 @@ def at_least_two(labels: Labels) -> Labels:
     """Return the labels, or refuse them if they hold fewer than two classes."""
     if len(labels.classes) < 2:
         advice = "" if labels.is_labeled.all() else " beside -1, which means unlabeled"
-        raise ValueError(
-            f"y must hold at least two classes; got {len(labels.classes)} class{advice}"
-        )
+        found = "1 class" if len(labels.classes) else "0 classes"
+        raise ValueError(f"y must hold at least two classes; got {found}{advice}")
     return labels
 
 

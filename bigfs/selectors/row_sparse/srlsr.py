@@ -47,8 +47,9 @@ from bigfs.linalg.prox import norm_2p, row_norms
 from bigfs.linalg.ridge import centering
 from bigfs.linalg.ridge.cg import STRIP, subtract_product
 from bigfs.matrix import Matrix
+from bigfs.matrix.construction import readable
 from bigfs.matrix.kernels import gram_times
-from bigfs.selectors.base.estimator import Cost, is_dask
+from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import at_least_two
 from bigfs.selectors.base.parameters import POSITIVE, SHARE
 from bigfs.selectors.row_sparse.label_sums import LabelSums, complete_labels, sum_samples
@@ -59,7 +60,6 @@ from bigfs.selectors.row_sparse.rows import (
     without_negligible,
 )
 from bigfs.types import AnyArray, FloatArray, IntArray
-from bigfs.validation import require_readable
 
 NEGLIGIBLE = 1e-10  # a feature whose θ is below this share of the largest leaves the working set
 RETURN_SHARE = 1e-3  # of θ's mass: what the features that return to the working set get
@@ -427,9 +427,9 @@ class SRLSR(RowSparseSelector):
             The predicted class labels.
         """
         check_is_fitted(self)
-        require_readable(X)
+        X = readable(X)
         active = np.flatnonzero(self.theta_)
-        if isinstance(X, Matrix) or is_dask(X):
+        if isinstance(X, Matrix) or engine.is_lazy(X):
             self._check_width(X)
             Z = (X if isinstance(X, Matrix) else Matrix.from_dask(X)).columns(active)
         else:

@@ -15,8 +15,9 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from bigfs import engine
 from bigfs.linalg.rounding import far_from_zero, unless_rounding, variance_or_zero
 from bigfs.matrix import Matrix
+from bigfs.matrix.construction import readable
 from bigfs.result import Result, Status
-from bigfs.selectors.base.estimator import MANY, Selector, is_dask
+from bigfs.selectors.base.estimator import MANY, Selector
 from bigfs.selectors.base.labels import UNLABELED, Labels, is_minus_one, with_minus_one
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_magnitude
@@ -148,8 +149,9 @@ class WeightedSelector(Selector):
         """
         self._validate_params()
         earlier = self._totals
+        X = readable(X)
         if earlier is not None:
-            if isinstance(X, Matrix) or is_dask(X):
+            if isinstance(X, Matrix) or engine.is_lazy(X):
                 self._check_width(X)
             else:
                 validate_data(self, X, reset=False, skip_check_array=True)
