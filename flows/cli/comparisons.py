@@ -142,8 +142,8 @@ def audit(
     require_flows("bigfs audit")
     from flows.comparison import audit as audits
 
-    given = {"lists": lists, "method": method, "parameters": parse_parameters(set_)}
-    asked = audits.Audit(**dict(request), **given, scoring=scoring)
+    given: dict[str, Any] = {"lists": lists, "method": method, "scoring": scoring}
+    asked = audits.Audit(**dict(request), **given, parameters=parse_parameters(set_))
     with show_progress(as_json, "start-up"):
         about = audits.audit(asked)
     if as_json:

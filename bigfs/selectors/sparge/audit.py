@@ -73,7 +73,7 @@ class Audit:
 def audit(
     X: Any,
     y: Any,
-    lists: Mapping[str, Sequence[int] | Sequence[str]],
+    lists: Mapping[str, Sequence[int] | Sequence[str] | IntArray],
     *,
     estimator: SparGE | None = None,
 ) -> Audit:
@@ -85,7 +85,7 @@ def audit(
         Samples, as in `SparGE.fit`.
     y : array-like of shape (n_samples,) or (n_samples, n_targets), or None
         Labels or targets, as in `SparGE.fit`.
-    lists : mapping of str to sequence of int or str
+    lists : mapping of str to array-like of int or str
         Lists of features by the name of each, as indices or as names. They may differ in length.
     estimator : SparGE, default=None
         What the objective is: the embedding and `gamma`, with `loss="squared"`. It is not fitted
