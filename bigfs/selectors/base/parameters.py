@@ -348,10 +348,11 @@ target : {"auto", "classes", "real"}, default=
     Kind of y for "cca" and "hsl". "auto" takes fractions for real, and whole numbers or
     strings for classes. Say "real" for ages, counts and prices.
     `result_.stats["target"]` says which kind was taken.
-class_weight : {"balanced", "root"}, None or dict, default=
+class_weight : {"root", "balanced"}, None or dict, default=
     Weights of the classes for "lda". "balanced" gives every class the same weight whatever its
     size, as [1]_ does. None gives every sample the same weight. "root" lies between them: a
-    class weighs as the root of its number of samples. A dict gives each class its
+    class weighs as the root of its number of samples. On unbalanced text it has the accuracy
+    of None, and nearly the balanced accuracy of "balanced". A dict gives each class its
     weight by its label, or by its number where X is a `Matrix`. A class that is not in the
     dict has weight 1.
 loss : {"squared", "squared_hinge"}, default=

@@ -35,7 +35,7 @@ from bigfs.selectors.svm.elimination import eliminate_by_svm, elimination_sizes
 from bigfs.types import IntArray
 
 GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may have
-    "class_weight": ("balanced",),
+    "class_weight": ("root", "balanced"),
     "loss": ("squared",),
     "ranking": ("elimination", "weights"),
 }
@@ -114,7 +114,7 @@ class SparGE(GraphEmbedding, Selector):
 
     embedding: str = "lda"
     target: str = "auto"
-    class_weight: Any = "balanced"
+    class_weight: Any = "root"
     loss: str = "squared"
     n_features_to_select: int | float | None = None
     keep: Any = None

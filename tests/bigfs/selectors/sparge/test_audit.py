@@ -21,7 +21,8 @@ def small():
 
 
 def objective(X, y, gamma, features):
-    T, Z = lda(y, 3), X[:, list(features)] - X[:, list(features)].mean(axis=0)
+    T = lda(y, 3, np.ones(3))  # the classes are of equal size
+    Z = X[:, list(features)] - X[:, list(features)].mean(axis=0)
     W = np.linalg.solve(Z.T @ Z + gamma * np.eye(Z.shape[1]), Z.T @ T)
     return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
 

@@ -151,10 +151,14 @@ def test_all_features_give_the_objective_of_linear_svc(data, class_weight):
 
 
 @pytest.mark.parametrize("data", [2, 4], indirect=True)
-def test_the_objective_of_the_choice_is_that_of_a_dense_svm(data):
+@pytest.mark.parametrize("class_weight", ["root", "balanced"])
+def test_the_objective_of_the_choice_is_that_of_a_dense_svm(data, class_weight):
     X, Y, y = data
-    selector = SparGE(n_features_to_select=6, loss="squared_hinge", gamma=0.3).fit(X, y)
+    weighted = {"loss": "squared_hinge", "class_weight": class_weight}
+    selector = SparGE(n_features_to_select=6, gamma=0.3, **weighted).fit(X, y)
     stats, v = selector.result_.stats, compute_sample_weight("balanced", y)
+    if class_weight == "root":
+        v = np.sqrt(v) * (len(y) / np.sqrt(v).sum())
     dense = X.toarray().astype(float)[:, selector.selected_]
     exact, _, _ = dense_svm(dense, Y, np.full(6, stats["gamma"]), v)
     assert stats["objective"] == pytest.approx(exact, rel=1e-5)
