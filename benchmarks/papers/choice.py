@@ -139,7 +139,8 @@ def descending(scores: np.ndarray) -> Order:
 
 def sparge(split: Split, **settings: object) -> Order:
     m = min(max(SIZES), split.X.shape[1])
-    return SparGE(n_features_to_select=m, **settings).fit(split.X, split.y).selected_
+    paper = {"class_weight": "balanced"}  # where nothing else is said
+    return SparGE(n_features_to_select=m, **paper | settings).fit(split.X, split.y).selected_
 
 
 def sparge_by_unit(split: Split, share: float | None) -> Order:
@@ -148,7 +149,8 @@ def sparge_by_unit(split: Split, share: float | None) -> Order:
     s = X.stats.sums_of_squares - X.shape[0] * X.means**2
     gamma = float(s.sum() / X.shape[0] if share is None else share * (s @ s) / s.sum())
     m = min(max(SIZES), X.shape[1])
-    return SparGE(n_features_to_select=m, gamma=gamma / column_scale(X)).fit(X, split.y).selected_
+    unit = {"gamma": gamma / column_scale(X), "class_weight": "balanced"}
+    return SparGE(n_features_to_select=m, **unit).fit(X, split.y).selected_
 
 
 def norms(X: Rows, y: np.ndarray, C: float) -> np.ndarray:

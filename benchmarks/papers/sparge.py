@@ -192,7 +192,7 @@ def classifiers(m: int) -> dict[str, Any]:
         "mRMR": MRMR(n_features_to_select=m),
         "SVM-RFE": SVMRFE(n_features_to_select=m, step=0.2, tol=1e-3),
         "trace ratio": TraceRatio(n_features_to_select=m),
-        "SparGE-LDA": SparGE(n_features_to_select=m),
+        "SparGE-LDA": SparGE(n_features_to_select=m, class_weight="balanced"),
     }
 
 

@@ -16,84 +16,80 @@ the paper; splicing does the same for linear models [Zhu and others, PNAS 2020].
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import blas
 
 from bigfs.cutting_plane.elimination import Elimination, eliminate, inverse
 from bigfs.types import FloatArray, IntArray
 
 LEAST_FALL = 1e-6  # of J: an exchange that gains less is not made
-MOST_GAINING = 200  # columns outside that are weighed against all inside, those that gain most
-EXCHANGES_PER_FEATURE = 10  # at most; a fifth of one is usual
-REFRESH = 100  # exchanges after which rounding is taken out of P, W and H
+MOST_GAINING = 200  # columns outside that a round weighs against all inside, those that gain most
+ROUND = 100  # exchanges after which rounding is taken out of P, W and H, and others are weighed
+ROUNDS_PER_FEATURE = 0.1  # at most, and one more; two in all are usual
 
 
 class Exchanges:
-    """The chosen features and the others, with P, W, H, C and σ."""
+    """The chosen features and those others that gain most, with P, W, H, C and σ."""
 
     def __init__(
         self, G: FloatArray, B: FloatArray, gamma: float, chosen: IntArray, fixed: IntArray
     ) -> None:
-        self.G, self.B, self.gamma = G, B, gamma
-        self.inside = np.array(chosen)
-        self.outside = np.setdiff1d(np.arange(len(B)), chosen)
-        self.fixed = fixed
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Compute everything anew from the features inside."""
-        S, N = self.inside, self.outside
-        G_NS = self.G[np.ix_(N, S)].astype(np.float64, copy=False)
-        self.P = inverse(self.G[np.ix_(S, S)], self.gamma)
-        self.W = self.P @ self.B[S]
+        self.G, self.B, self.gamma, self.fixed = G, B, gamma, fixed
+        self.inside = S = np.array(chosen)
+        self.P = inverse(G[np.ix_(S, S)], gamma)
+        self.W = self.P @ B[S]
+        N = np.setdiff1d(np.arange(len(B)), S)
+        C = B[N] - G[np.ix_(N, S)] @ self.W
+        diagonal = G[N, N].astype(np.float64) + gamma
+        gains = np.einsum("jr,jr->j", C, C) / diagonal  # as if the chosen explained no feature
+        most = np.sort(np.argsort(-gains, kind="stable")[:MOST_GAINING])
+        self.outside, self.C = N[most], C[most]
+        G_NS = G[np.ix_(self.outside, S)].astype(np.float64, copy=False)
         self.H = G_NS @ self.P
-        self.C = self.B[N] - G_NS @ self.W
-        explained = np.einsum("ji,ji->j", self.H, G_NS)
-        self.sigma = self.G[N, N].astype(np.float64) + self.gamma - explained
+        self.sigma = diagonal[most] - np.einsum("ji,ji->j", self.H, G_NS)
 
     def objective(self, T_norm2: float) -> float:
         """Return J of the features inside."""
         return float(0.5 * (T_norm2 - np.vdot(self.B[self.inside], self.W)))
 
-    def changes(self) -> tuple[FloatArray, IntArray]:
-        """Return Δ_ij by j and i, for the j at these positions outside and all i inside."""
-        gains = np.einsum("jr,jr->j", self.C, self.C) / (2 * self.sigma)
-        weighed = np.sort(np.argsort(-gains, kind="stable")[:MOST_GAINING])
-        H, C, pivots = self.H[weighed], self.C[weighed], self.P.diagonal()
+    def changes(self) -> FloatArray:
+        """Return Δ_ij by j and i, for all j outside and i inside."""
+        H, C, pivots = self.H, self.C, self.P.diagonal()
         share = H / pivots
         squares = np.einsum("ir,ir->i", self.W, self.W)
         # ‖c_j + h_ji w_i/P_ii‖², j × i
         norms2 = np.einsum("jr,jr->j", C, C)[:, None] + 2 * share * (C @ self.W.T)
         norms2 += share**2 * squares
-        changes = squares / (2 * pivots) - norms2 / (2 * (self.sigma[weighed, None] + H * share))
+        changes = squares / (2 * pivots) - norms2 / (2 * (self.sigma[:, None] + H * share))
         changes[:, np.isin(self.inside, self.fixed)] = np.inf
-        return changes, weighed
+        return np.asarray(changes)
 
     def best(self) -> tuple[float, int, int]:
         """Return the least Δ_ij, with the positions of i inside and of j outside."""
-        changes, weighed = self.changes()
+        changes = self.changes()
         # of equal changes the one of the first columns
         j, i = np.nonzero(changes == changes.min())
-        first = np.lexsort((self.outside[weighed[j]], self.inside[i]))[0]
-        return float(changes.min()), int(i[first]), int(weighed[j[first]])
+        first = np.lexsort((self.outside[j], self.inside[i]))[0]
+        return float(changes.min()), int(i[first]), int(j[first])
 
     def swap(self, i: int, j: int) -> None:
         """Put the feature at position j outside in the place of the one at position i inside."""
         P, W, H, C, sigma = self.P, self.W, self.H, self.C, self.sigma
         p, h = P[i].copy(), H[:, i].copy()  # without i: its row and column become zero
         w = W[i] / p[i]
-        C += np.outer(h, w)
+        subtract_outer(C, h, -w)
         sigma += h**2 / p[i]
-        W -= np.outer(p, w)
-        H -= np.outer(h, p / p[i])
-        P -= np.outer(p, p / p[i])
+        subtract_outer(W, p, w)
+        subtract_outer(H, h, p / p[i])
+        subtract_outer(P, p, p / p[i])
         P[i], P[:, i], W[i], H[:, i] = 0, 0, 0, 0  # but for rounding
         new, h = self.outside[j], H[j].copy()  # with j
         e = self.G[self.outside, new] - self.G[np.ix_(self.outside, self.inside)] @ h
         pivot, w = sigma[j], C[j] / sigma[j]
-        C -= np.outer(e, w)
+        subtract_outer(C, e, w)
         sigma -= e**2 / pivot
-        W -= np.outer(h, w)
-        H -= np.outer(e, h / pivot)
-        P += np.outer(h, h / pivot)
+        subtract_outer(W, h, w)
+        subtract_outer(H, e, h / pivot)
+        subtract_outer(P, h, -h / pivot)
         P[i] = P[:, i] = -h / pivot
         P[i, i], W[i], H[:, i] = 1 / pivot, w, e / pivot
         old, self.inside[i] = self.inside[i], new  # which is outside now
@@ -102,6 +98,22 @@ class Exchanges:
         H[j] = row @ P
         C[j] = self.B[old] - row @ W
         sigma[j] = float(self.G[old, old]) + self.gamma - H[j] @ row
+
+    def improve(self, T_norm2: float) -> int:
+        """Make the exchange that gains most, and so on while one gains; return how many."""
+        objective = self.objective(T_norm2)
+        for count in range(ROUND):
+            change, i, j = self.best()
+            if not change < -LEAST_FALL * objective:
+                return count
+            self.swap(i, j)
+            objective += change
+        return ROUND
+
+
+def subtract_outer(A: FloatArray, x: FloatArray, y: FloatArray) -> None:
+    """Take xyᵀ from A, in place and without an array of its size."""
+    blas.dger(-1.0, y, x, a=A.T, overwrite_a=1)
 
 
 def exchange(
@@ -123,15 +135,11 @@ def exchange(
         return elimination
     exchanges = Exchanges(G, B, gamma, order[:m], kept)
     # that of the elimination has the rounding of all removals
-    objective = first = exchanges.objective(T_norm2)
-    for count in range(1, EXCHANGES_PER_FEATURE * m + 1):
-        change, i, j = exchanges.best()
-        if not change < -LEAST_FALL * objective:
+    first = exchanges.objective(T_norm2)
+    for _ in range(1 + int(ROUNDS_PER_FEATURE * m)):
+        if not exchanges.improve(T_norm2):
             break
-        exchanges.swap(i, j)
-        objective += change
-        if count % REFRESH == 0:
-            exchanges.refresh()
+        exchanges = Exchanges(G, B, gamma, exchanges.inside, kept)
     if np.array_equal(exchanges.inside, order[:m]):
         return elimination
     S = np.sort(exchanges.inside)

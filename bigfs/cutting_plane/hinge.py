@@ -225,6 +225,12 @@ class SquaredHinge(Loss):
         B = self.fit(Z, W).C + G @ W
         return eliminate(G, B, 0.0, gamma, pauses=(m,), follow=follow, removed_last=kept)
 
+    def exchange(
+        self, features: IntArray, elimination: Elimination, gamma: float, m: int, kept: IntArray
+    ) -> Elimination:
+        """Return the order as it is: the targets would follow every exchange."""
+        return elimination
+
 
 def _solver(factor: Factor) -> Solve:
     """Return P⁻¹ = R K⁻¹ R as a function of the right-hand side, from a factor of K = I + RGR."""

@@ -18,6 +18,7 @@ from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.cutting_plane.columns import LARGE_SIZE, Columns, Residual
 from bigfs.cutting_plane.elimination import Elimination, eliminate
+from bigfs.cutting_plane.exchanges import exchange
 from bigfs.cutting_plane.newton import MasterSolution, newton
 from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster, times
 from bigfs.linalg.prox import row_norms
@@ -106,6 +107,12 @@ class Loss:
         """
         G, B = self.data.gram(features)
         return eliminate(G, B, self.data.T_norm2, gamma, pauses=(m,), removed_last=kept)
+
+    def exchange(
+        self, features: IntArray, elimination: Elimination, gamma: float, m: int, kept: IntArray
+    ) -> Elimination:
+        """Return the order after exchanges of chosen features for others, while J at m falls."""
+        return exchange(*self.data.gram(features), self.data.T_norm2, gamma, elimination, m, kept)
 
 
 class Relaxation:
@@ -196,13 +203,21 @@ class Relaxation:
             self.last_factor = None
             engine.trim_memory()  # what the master's arrays have left
 
-    def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
-        """Return the features of largest weight in the union, and their order of elimination."""
+    def eliminate_to_m(
+        self, state: CuttingPlaneState, exchanges: bool = True
+    ) -> tuple[IntArray, Elimination]:
+        """Return the features of largest weight in the union, and their order of elimination.
+
+        With `exchanges` the m best are improved by exchanges for others of the union.
+        """
         order = self.constraints.within(state.features).order(row_norms(state.W))
         heaviest = np.sort(order[: CANDIDATES * self.m])
         features, W = state.features[heaviest], state.W[heaviest]
         kept = self.constraints.within(features).kept
-        return features, self.loss.eliminate(features, W, self.gamma, self.m, kept)
+        elimination = self.loss.eliminate(features, W, self.gamma, self.m, kept)
+        if exchanges:
+            elimination = self.loss.exchange(features, elimination, self.gamma, self.m, kept)
+        return features, elimination
 
     def lower_bound(self, residual: Residual, s: FloatArray) -> float:
         """Return a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ s_j)/γ over the set of largest Σ s_j."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS, indices_of
-from bigfs.cutting_plane.exchanges import Exchanges, exchange
+from bigfs.cutting_plane.exchanges import Exchanges
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.evaluation.quality import redundancy_rate
 from bigfs.matrix import Matrix
@@ -159,11 +159,10 @@ def _features(name: str, given: Any, X: Matrix) -> IntArray:
 
 def _least_found(best: SparGE, problem: Relaxation) -> float:
     """Return the objective of SparGE's m features after exchanges."""
-    features, elimination = problem.eliminate_to_m(best.result_.value)
-    G, B = problem.data.gram(features)
-    none = NO_CONSTRAINTS.kept
-    after = exchange(G, B, problem.data.T_norm2, problem.gamma, elimination, problem.m, none)
-    return after.objectives[problem.m]
+    found = best.result_.stats.get("objective")  # with ranking="elimination"
+    if found is None:
+        found = problem.eliminate_to_m(best.result_.value)[1].objectives[problem.m]
+    return float(found)
 
 
 def _audited(features: IntArray, best: SparGE, problem: Relaxation, least: float) -> AuditedList:
@@ -192,12 +191,12 @@ def _most_helpful(
     """Yield the exchanges that lower the objective most, each of other features."""
     if not len(exchanges.outside):
         return
-    changes, weighed = exchanges.changes()
+    changes = exchanges.changes()
     for _ in range(EXCHANGES):
         j, i = np.unravel_index(np.argmin(changes), changes.shape)
         gain = -float(changes[j, i]) / objective
         if gain <= ROUNDING:
             return
-        leaves, enters = exchanges.inside[i], exchanges.outside[weighed[j]]
+        leaves, enters = exchanges.inside[i], exchanges.outside[j]
         yield NamedExchange(int(union[leaves]), int(union[enters]), gain)
         changes[j], changes[:, i] = np.inf, np.inf

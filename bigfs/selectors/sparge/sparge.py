@@ -298,8 +298,9 @@ class SparGE(GraphEmbedding, Selector):
         if self.ranking == "weights":
             self.scores_[state.features] = row_norms(state.W)
             return
-        features, elimination = problem.eliminate_to_m(state)
-        if self.ranking == "svm":
+        by_svm = self.ranking == "svm"
+        features, elimination = problem.eliminate_to_m(state, exchanges=not by_svm)
+        if by_svm:
             self._rank_by_svm(problem, features[elimination.order[: problem.m]], y)
             return
         # A feature may have cost more than one removed after it, but must not score more. The kept

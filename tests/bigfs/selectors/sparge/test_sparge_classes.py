@@ -7,6 +7,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import compute_class_weight, compute_sample_weight
 
 from bigfs import Matrix, SparGE, SparGECV
+from bigfs.cutting_plane import exchanges
 from bigfs.embedding.responses import lda, one_hot
 
 WEIGHTS = ["balanced", "root", None, {0: 3.0, 2: 0.5}]
@@ -101,10 +102,14 @@ def rfe(X, y, features, m, C, sample_weight=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 4])
-def test_ranking_by_svm_is_recursive_elimination_from_four_times_as_many(text, classes):
+def test_ranking_by_svm_is_recursive_elimination_from_four_times_as_many(
+    text, classes, monkeypatch
+):
     X, y = text
     X, y = X[y < classes], y[y < classes]
-    wide = SparGE(n_features_to_select=20, gamma=0.5).fit(X, y)
+    with monkeypatch.context() as patch:  # it starts from the elimination, without exchanges
+        patch.setattr(exchanges, "LEAST_FALL", np.inf)
+        wide = SparGE(n_features_to_select=20, gamma=0.5).fit(X, y)
     selector = SparGE(n_features_to_select=5, gamma=0.5, ranking="svm").fit(X, y)
     assert selector.result_.history == wide.result_.history
     expected = rfe(X.toarray(), y, wide.selected_, 5, 1 / (2 * wide.result_.stats["gamma"]))

@@ -77,7 +77,7 @@ def test_a_path_keeps_the_names_and_refuses_what_fit_refuses(text):
 
 def test_the_largest_gamma_within_a_standard_error_of_the_best_is_chosen(text):
     X, y = text
-    gammas = (30.0, 0.1, 3.0, 1.0)
+    gammas = (30.0, 0.01, 1.0, 0.1)
     selector = SparGECV(n_features_to_select=8, gammas=gammas, cv=4).fit(X, y)
     mean, error = selector.losses_.mean(axis=1), selector.losses_.std(axis=1, ddof=1) / np.sqrt(4)
     near = [
@@ -161,7 +161,7 @@ def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_
 
 def test_large_folds_end_at_a_penalty_that_is_worse_than_a_larger_one(text, monkeypatch):
     X, y = text
-    gammas = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+    gammas = (1e-5, 1e-4, 0.001, 0.1, 10.0, 100.0)
     selector = SparGECV(gammas=gammas, n_features_to_select=12)
     every = clone(selector).fit(X, y)
     monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 0)
