@@ -299,13 +299,7 @@ def building(
 ) -> Iterator[tuple[str, Path]]:
     """Hold the name of a store while it is built, and publish the store if the block ends well."""
     local = "://" not in uri
-    if local:
-        target = Path(os.path.realpath(uri))
-    else:
-        target = Path(scratch or ".bigfs").absolute() / fingerprint_of(uri)
-    spilled = target
-    if local and scratch:  # stores of one name may share the folder
-        spilled = Path(scratch).absolute() / f"{target.name}-{fingerprint_of(uri)[:8]}"
+    target, spilled = _places(uri, scratch)
     make_folder(target.parent)
     spilled.parent.mkdir(parents=True, exist_ok=True)
     with naming_full_disk(target.parent, spilled.parent), lock(target, wait, uri):
@@ -322,6 +316,27 @@ def building(
                 if os.path.lexists(target) and not exists(str(target)):
                     raise name_taken(target)
                 publish(new, target, work)
+
+
+@contextlib.contextmanager
+def spooling(uri: str, scratch: Place | None = None) -> Iterator[Path]:
+    """Make a workplace beside what a store spills, before its name is held or even known."""
+    _, spilled = _places(uri, scratch)
+    make_folder(spilled.parent)
+    with naming_full_disk(spilled.parent), workplace(spilled) as work:
+        yield work
+
+
+def _places(uri: str, scratch: Place | None) -> tuple[Path, Path]:
+    """Return where a store is built, and beside what it spills."""
+    if "://" in uri:
+        target = Path(scratch or ".bigfs").absolute() / fingerprint_of(uri)
+        return target, target
+    target = Path(os.path.realpath(uri))
+    if not scratch:
+        return target, target
+    # stores of one name may share the folder
+    return target, Path(scratch).absolute() / f"{target.name}-{fingerprint_of(uri)[:8]}"
 
 
 @contextlib.contextmanager

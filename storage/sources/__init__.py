@@ -1,8 +1,9 @@
-"""The formats of sources, and `find`, which returns the source behind a path."""
+"""The formats of sources, and `find`, which returns the source behind a path or an object."""
 
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,17 @@ from storage.downloads import catalog, remote
 from storage.errors import SourceError, redacted
 from storage.sources.anndata import AnnData
 from storage.sources.arrays import Npy, Npz
-from storage.sources.base import MatrixSource, Source, head
+from storage.sources.base import MatrixSource, Source, head, shorten
 from storage.sources.matlab import Mat
 from storage.sources.matrixmarket import MatrixMarket
+from storage.sources.objects import recognize
 from storage.sources.rcv1 import Joined, Topics
 from storage.sources.svmlight.source import Svmlight
 from storage.sources.synthetic.source import CORPORA, PREFIX, Synthetic
 from storage.sources.tables.entries import ParquetLists, ParquetMaps
 from storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
 from storage.sources.tables.numeric import CsvFeatures, ParquetFeatures
+from storage.sources.tables.streams import StreamFeatures, StreamLists, StreamMaps, StreamText
 from storage.sources.tables.tables import Csv, Parquet
 from storage.sources.text import Text
 
@@ -57,14 +60,17 @@ ADVICE = {
 }
 # options that say what the records of a format hold: numbers
 BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
-    "columns": {Csv: CsvFeatures, Parquet: ParquetFeatures},
-    "features": {JsonLines: JsonFeatures, Parquet: ParquetMaps},
-    "indices": {JsonLines: JsonLists, JsonFeatures: JsonLists, Parquet: ParquetLists},
+    "columns": {Csv: CsvFeatures, Parquet: ParquetFeatures, StreamText: StreamFeatures},
+    "features": {JsonLines: JsonFeatures, Parquet: ParquetMaps, StreamText: StreamMaps},
+    "indices": {
+        **{JsonLines: JsonLists, JsonFeatures: JsonLists},
+        **{Parquet: ParquetLists, StreamText: StreamLists},
+    },
 }
 
 
-def find(source: str | Path, *, format: str | None = None, **options: Any) -> Source:
-    """Return the source behind a path, whose content is not read yet.
+def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
+    """Return the source behind a path or an object, whose content is not read yet.
 
     It is a file or a folder, ``synthetic:NAME`` for a generated corpus, the URL of a file or, where
     fsspec can list it, of a folder (``https://``, ``s3://``, ``gs://``, ``hf://`` …), or a name of
@@ -74,6 +80,11 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     """
     if format is not None and format not in FORMATS:
         raise SourceError(f"unknown format {format!r}; the formats are {', '.join(FORMATS)}")
+    if not isinstance(source, str | os.PathLike):
+        if format is not None:
+            raise SourceError(f"format= is for files, and {type(source).__name__} is none")
+        kind, data = recognize(source)
+        return _construct(_by_options(kind, options), data, options)
     name = str(source)
     if name.startswith(PREFIX):
         return _construct(Synthetic, name, options)
@@ -82,18 +93,19 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
         source = remote.fetch(url)
         options = _parse_options(query) | options
         format = options.pop("format", format)
-    elif "://" in name and not Path(source).exists():
+    elif "://" in name and not os.path.exists(source):
         raise SourceError(
             f"{redacted(name)} is neither a file nor the URL of a server: give a path, or a URL of "
             f"{', '.join(sorted(remote.SERVERS))}"
         )
-    if not Path(source).exists():
+    if not os.path.exists(source):  # also where a text is no path at all
         name, _, query = name.partition("?")
         if query:
             return find(name, **{"format": format, **_parse_options(query), **options})
         if name in catalog.ENTRIES:
             return _from_catalogue(name, format, options)
         meant = closest(name, [*catalog.ENTRIES, *(PREFIX + corpus for corpus in CORPORA)])
+        name = name if len(name) < 500 else shorten(name)
         raise SourceError(
             f"{name} does not exist{meant}"
             if meant
@@ -105,17 +117,22 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
             f"{name} is an empty folder: give a folder with one subfolder of text files per class"
         )
     kind = FORMATS[format] if format else _guess(Path(source))
+    return _construct(_by_options(kind, options), str(source), options)
+
+
+def _by_options(kind: type[Source], options: dict[str, Any]) -> type[Source]:
+    """Return the kind of source that the options ask for."""
     for option, kinds in BY_OPTION.items():
         if option in options:
             kind = kinds.get(kind, kind)
-    return _construct(kind, str(source), options)
+    return kind
 
 
 def _parse_options(query: str) -> dict[str, Any]:
     return dict(parse_qsl(query, keep_blank_values=True))
 
 
-def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
+def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
     if "unlabelled" in options:
         warnings.warn(
             "unlabelled= is now spelled unlabeled=; the next version knows this spelling only",

@@ -7,14 +7,16 @@ until then.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from bigfs import engine
 from storage import atomic
 from storage import fingerprint as identities
 from storage.errors import SourceError, StoreError
@@ -23,6 +25,7 @@ from storage.format import manifest as manifests
 from storage.scaling import TFIDF
 from storage.sources import find
 from storage.sources.base import Source, TextSource
+from storage.sources.tables.streams import Stream
 from storage.staging.build import Plan, build, working_memory
 from storage.staging.scale_blocks import unit_settings
 from storage.staging.text.weighting import Weighting, make_weighting
@@ -142,32 +145,34 @@ def stage(
     >>> storage.open(uri).X.shape[0]
     100
     """
-    plan = make_plan(
-        source,
-        store,
-        format=format,
-        min_df=min_df,
-        max_df=max_df,
-        ngram_range=ngram_range,
-        stop_words=stop_words,
-        remove=remove,
-        sublinear_tf=sublinear_tf,
-        hashing=hashing,
-        tile_rows=tile_rows,
-        weight=weight,
-        target_sum=target_sum,
-        scale=scale,
-        **options,
-    )
-    if is_staged(plan):
-        log.info("%s: the store is there already", plan.uri)
+    with contextlib.ExitStack() as spool:
+        plan = make_plan(
+            source,
+            store,
+            format=format,
+            min_df=min_df,
+            max_df=max_df,
+            ngram_range=ngram_range,
+            stop_words=stop_words,
+            remove=remove,
+            sublinear_tf=sublinear_tf,
+            hashing=hashing,
+            tile_rows=tile_rows,
+            weight=weight,
+            target_sum=target_sum,
+            scale=scale,
+            spooled=lambda s: spool.enter_context(spooled(s, store, scratch, memory_limit)),
+            **options,
+        )
+        if is_staged(plan):
+            log.info("%s: the store is there already", plan.uri)
+            return plan.uri
+        memory_limit = working_memory("staging", plan.source, memory_limit)
+        with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, folder):
+            if not is_staged(plan):
+                made = build(plan, target, folder, memory_limit)
+                log.info("%s: %d × %d, %d non-zeros", plan.uri, *made.shape, made.nnz)
         return plan.uri
-    memory_limit = working_memory("staging", plan.source, memory_limit)
-    with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, folder):
-        if not is_staged(plan):
-            made = build(plan, target, folder, memory_limit)
-            log.info("%s: %d × %d, %d non-zeros", plan.uri, *made.shape, made.nnz)
-    return plan.uri
 
 
 def staged(
@@ -219,6 +224,21 @@ def staged(
 # --- what to stage, and under which name ----------------------------------------------------------
 
 
+@contextlib.contextmanager
+def spooled(
+    source: Stream, store: Any, scratch: Any, memory_limit: int | str | None
+) -> Iterator[Source]:
+    """Read a stream to its end, and yield the source of what was read for the block."""
+    uri = manifests.normalize_uri(store or Path(".bigfs") / source.path)
+    if store is not None:
+        require_free(uri)
+    limit = working_memory("staging", source, memory_limit)
+    with atomic.spooling(uri, scratch) as folder:
+        with engine.limit_memory(limit):
+            ready = source.spool(folder)
+        yield ready
+
+
 def make_plan(
     source: str | os.PathLike[str] | Source,
     store: str | os.PathLike[str] | None,
@@ -229,15 +249,16 @@ def make_plan(
     target_sum: float | None = None,
     scale: str | None = None,
     sublinear_tf: bool = True,
+    spooled: Callable[[Stream], Source] | None = None,
     **options: Any,
 ) -> Plan:
-    """Return the plan for the parameters of `storage.stage`."""
+    """Return the plan for the parameters of `storage.stage`. A stream is spooled before."""
     terms = {field.name for field in fields(Weighting)} & set(options)
     text = {name: options.pop(name) for name in terms}
     if isinstance(source, Source):
         source = source.absolute()
     else:
-        source = find(str(source), format=format, **options)
+        source = find(source, format=format, **options)
     weighting = make_weighting(sublinear_tf=sublinear_tf, **text)
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(source, TextSource):
@@ -248,6 +269,8 @@ def make_plan(
         )
     is_text = isinstance(source, TextSource)
     settings |= unit_settings(weight, scale, sublinear_tf, target_sum, is_text, source.path)
+    if isinstance(source, Stream) and spooled is not None:
+        source = spooled(source)
     fingerprint = source.fingerprint()
     key = key_of(source, fingerprint, settings)
     uri = manifests.normalize_uri(store or default_store(source, key))
@@ -278,10 +301,7 @@ def default_store(source: Source, key: str) -> Path:
 def is_staged(plan: Plan) -> bool:
     """Return whether the store of a plan is there already."""
     if not manifests.exists(plan.uri):
-        if "://" not in plan.uri and os.path.exists(plan.uri):
-            raise StoreError(
-                f"{plan.uri} exists and is not a store: give another name or remove it"
-            )
+        require_free(plan.uri)
         return False
     manifest = manifests.manifest_of(plan.uri)
     by_rule_1 = "identity" not in manifest.source
@@ -292,3 +312,9 @@ def is_staged(plan: Plan) -> bool:
         )
     manifests.checksums_of(plan.uri, manifest.content)
     return True
+
+
+def require_free(uri: str) -> None:
+    """Refuse the name of a file or folder that is no store."""
+    if "://" not in uri and os.path.exists(uri) and not manifests.exists(uri):
+        raise StoreError(f"{uri} exists and is not a store: give another name or remove it")

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 NO_NUMBER = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")  # a number that is missing in a text
 TRUTH = {"true": "1", "false": "0"}  # Booleans of a text, in any case
 
 
 def decoded(values: Any) -> Any:
-    """Return a column without a dictionary, which another batch would replace, and no view."""
+    """Return a column without dictionaries, which another batch would replace, and without views,
+    of which a slice holds the whole.
+    """
     import pyarrow as pa
-    from pyarrow import compute
+    from pyarrow import compute, types
 
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    return compute.cast(values, pa.large_string()) if values.type == pa.string_view() else values
+    kind = values.type
+    if types.is_dictionary(kind):
+        plain = decoded(values.dictionary)  # some kinds of dictionaries cannot be decoded
+        return pa.DictionaryArray.from_arrays(values.indices, plain).dictionary_decode()
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return values.cast(pa.large_string() if types.is_string_view(kind) else pa.large_binary())
+    if types.is_list(kind) or types.is_large_list(kind):
+        inside = decoded(values.flatten())
+        if inside.type != kind.value_type:
+            lengths = compute.fill_null(compute.list_value_length(values), 0)
+            offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(), dtype=np.int64)])
+            return pa.LargeListArray.from_arrays(offsets, inside, mask=values.is_null())
+    return values
 
 
 def as_numbers(values: Any) -> Any:

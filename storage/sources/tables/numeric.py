@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from bigfs.types import FloatArray
 from storage.errors import SourceError
-from storage.fingerprint import fingerprint_of, identity_of
+from storage.fingerprint import fingerprint_of
 from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import Label, shorten, shorten_names
@@ -66,7 +66,7 @@ class NumericTable(MatrixRecords, Table):
         settings = [self.columns, self.categories, self.missing, self.target, self.unlabeled]
         return fingerprint_of(
             self.format,
-            identity_of(self.files()),
+            self.identity(),
             *(str(value) for value in (*settings, self.label, self.split, self.name)),
             str(getattr(self, "delimiter", None)),
             *sorted(self.later_settings().items()),

@@ -135,9 +135,12 @@ class Records(PlainFile):
         where = {"where": str(self.condition)} if self.condition else {}
         return where | self.obs_columns
 
+    def identity(self) -> Any:
+        """Return what stands for the content."""
+        return identity_of(self.files())
+
     def fingerprint(self) -> str:
-        identity = identity_of(self.files())
-        return fingerprint_of(self.format, identity, sorted(self.settings().items()))
+        return fingerprint_of(self.format, self.identity(), sorted(self.settings().items()))
 
     def read_label(self, label: Any, place: object) -> Label:
         return label_rules.as_label(label, self.unlabeled, place)

@@ -80,17 +80,24 @@ class Table(Records):
         return self.with_condition(self.wanted_fields(columns))
 
     def prepare(self, scratch: Path) -> Self:
-        """Lay the table out on scratch, in a file for each schema that its batches have."""
-        import pyarrow as pa
-
+        """Lay the table out on scratch."""
         scratch.mkdir(parents=True, exist_ok=True)
         ready = super().prepare(scratch)
-        ready.on_scratch = []
+        ready.lay_out(scratch)
+        if ready.plain != self.plain:
+            Path(ready.plain).unlink()  # what was decompressed
+        return ready
+
+    def lay_out(self, scratch: Path) -> None:
+        """Write the stream to scratch, in a file for each schema that its batches have."""
+        import pyarrow as pa
+
+        self.on_scratch = []
         out: Any = None
         schema, number, first = None, 0, 0
         size = min(BATCH_BYTES, engine.memory_limit() // self.memory_per_byte)
         with contextlib.ExitStack() as files:
-            for batch in filter(None, ready.stream()):
+            for batch in filter(None, self.stream()):
                 batch = pa.RecordBatch.from_arrays(
                     [decoded(column) for column in batch.columns], batch.schema.names
                 )
@@ -102,11 +109,8 @@ class Table(Records):
                 for start in range(0, batch.num_rows, rows):
                     part = batch.slice(start, rows)
                     out.write_batch(part)
-                    ready.on_scratch.append(Part(str(path), number, part.nbytes, first))
+                    self.on_scratch.append(Part(str(path), number, part.nbytes, first))
                     number, first = number + 1, first + part.num_rows
-        if ready.plain != self.plain:
-            Path(ready.plain).unlink()  # what was decompressed
-        return ready
 
     def parts(self) -> list[Part]:
         """Return the parts of the table in order, of which there must be some."""

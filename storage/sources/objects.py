@@ -1,0 +1,373 @@
+"""Objects of Python as sources: tables that speak Arrow, matrices, and iterators over either.
+
+`recognize` says which source takes an object. Rows of a matrix become a table with the columns
+indices, values and label, so that whatever is read only once is spooled and hashed in one way.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.matrix.matrix import Matrix
+from storage.errors import SourceError
+from storage.sources import checks
+from storage.sources.base import Source
+from storage.sources.scratch_matrix import (
+    COMPRESSED,
+    ScratchMatrix,
+    Triplets,
+    check_rows,
+    flatten_rows,
+    read_csr,
+    transpose_csc,
+    write_csr,
+)
+from storage.sources.tables.entries import ListRecords
+from storage.sources.tables.streams import Stream, StreamText
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ENTRIES = 1 << 18  # of the rows that are converted at a time
+FRAME_ROWS = 1 << 14  # of a frame that are converted at a time
+READ_BYTES = 16 << 20  # of what is read at a time from a matrix that does not lie in memory
+ANNDATA = ("X", "obs", "var", "obs_names", "var_names")
+ADVICE = (
+    "give a path, a matrix of two dimensions, a table that speaks Arrow (polars, DuckDB, pandas, "
+    "pyarrow), or an iterator over such tables, over blocks of rows, or over pairs (block, labels)"
+)
+
+
+def recognize(data: Any) -> tuple[type[Source], Any]:
+    """Return the class of the source that takes an object, and what it is made of."""
+    kind = type(data).__name__
+    if all(hasattr(data, name) for name in ANNDATA):
+        return Cells, data
+    if _is_frame(data):
+        return StreamText, _slices(data)
+    if hasattr(data, "partitions") and hasattr(data, "columns"):  # Dask's frame
+        return StreamText, (part.compute() for part in data.partitions)
+    if hasattr(data, "collect_batches"):  # polars' LazyFrame
+        return StreamText, data.collect_batches(maintain_order=True)
+    if hasattr(data, "with_format") and hasattr(data, "iter"):  # a data set of Hugging Face
+        return StreamText, data.with_format("arrow").iter(FRAME_ROWS)
+    if _is_table(data):
+        return StreamText, iter([data])
+    if _is_array(data):
+        if len(data.shape) != 2:
+            raise SourceError(
+                f"{kind} has the shape {tuple(data.shape)}: a matrix must have two dimensions, "
+                f"samples and features"
+            )
+        return Blocks, data
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes | dict):
+        raise SourceError(f"{kind} is no source: {ADVICE}")
+    items = iter(data)
+    for first in items:
+        items = itertools.chain([first], items)
+        if _is_frame(first):
+            return StreamText, itertools.chain.from_iterable(map(_slices, items))
+        return (StreamText if _is_table(first) else Blocks), items
+    raise SourceError(f"{kind} yields nothing: {ADVICE}")
+
+
+def _is_table(data: Any) -> bool:
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def _is_frame(data: Any) -> bool:
+    """Return whether an object is a data frame of pandas, whose conversion takes memory."""
+    return hasattr(data, "iloc") and hasattr(data, "columns") and not hasattr(data, "partitions")
+
+
+def _slices(frame: Any) -> Iterator[Any]:
+    starts = range(0, max(len(frame), 1), FRAME_ROWS)
+    return (frame.iloc[start : start + FRAME_ROWS] for start in starts)
+
+
+def _is_array(data: Any) -> bool:
+    return isinstance(data, Matrix) or all(
+        hasattr(data, name) for name in ("shape", "dtype", "__getitem__")
+    )
+
+
+# --- matrices -------------------------------------------------------------------------------------
+
+
+class Blocks(ListRecords, Stream):
+    """A matrix, or an iterator over blocks of its rows or over pairs (block, labels)."""
+
+    format = "blocks"
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        y: Any = None,
+        sample_names: Iterable[str] | None = None,
+        feature_names: Iterable[str] | None = None,
+        unlabeled: str | None = None,
+        group: Any = None,
+        batch: Any = None,
+        sample_weight: Any = None,
+        time: Any = None,
+    ) -> None:
+        obs = {"group": group, "batch": batch, "sample_weight": sample_weight, "time": time}
+        fields = {role: role for role, values in obs.items() if values is not None}
+        fields |= {"indices": "indices", "values": "values"}
+        super().__init__((), unlabeled=unlabeled, **fields)  # type: ignore[arg-type]  # tables follow
+        self.data = data
+        self.path = self.plain = "array" if _is_array(data) else "stream"
+        given = {"label": y, "id": sample_names, **obs}
+        self.of_samples = {
+            role: as_column(values, f"{self.path}, {role}")
+            for role, values in given.items()
+            if values is not None
+        }
+        if feature_names is None:
+            feature_names = getattr(data, "feature_names", None)
+        self.feature_names = None if feature_names is None else [str(v) for v in feature_names]
+
+    def column_names(self) -> list[str]:
+        return []
+
+    def wanted_fields(self, fields: list[str]) -> list[str]:
+        return fields
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"d": self.n_features, "names": self.feature_names}
+
+    def spool(self, scratch: Path) -> Self:
+        self.tables = self._tables(row_blocks(self.data, self.path, scratch))
+        ready = super().spool(scratch)
+        ready.n_features, ready.data, ready.of_samples = self.n_features, None, {}
+        return ready
+
+    def _tables(self, blocks: Iterable[Any]) -> Iterator[pa.RecordBatchReader]:
+        """Yield the rows as tables of their indices and values, and of what belongs to samples."""
+        import pyarrow as pa
+
+        start, fields = 0, None
+        for number, item in enumerate(blocks):
+            is_pair = isinstance(item, tuple | list) and len(item) == 2 and _is_array(item[0])
+            X, y = item if is_pair else (item, None)
+            place = f"block {number} (from 0) of the {self.path}"
+            n = self._require_block(X, place)
+            columns = {name: values.slice(start, n) for name, values in self.of_samples.items()}
+            if y is not None:
+                if "label" in columns:
+                    raise SourceError(f"{place} has labels: leave y= out")
+                columns["label"] = as_column(y, f"{place}, label")
+            for name, values in columns.items():
+                if len(values) != n:
+                    raise SourceError(f"{place} has {n} rows, and for them {len(values)} {name}s")
+            if fields not in (None, set(columns)):
+                raise SourceError(f"{place}: either all blocks or none must have labels")
+            fields = set(columns)
+            for first, rows in cut_rows(X, self.path, start):
+                lists = {"indices": rows.indices, "values": rows.data.astype(np.float32)}
+                table = {k: pa.ListArray.from_arrays(rows.indptr, v) for k, v in lists.items()}
+                table |= {k: v.slice(first, rows.shape[0]) for k, v in columns.items()}
+                batch = pa.RecordBatch.from_pydict(table)
+                yield pa.RecordBatchReader.from_batches(batch.schema, [batch])
+            start += n
+        for name, values in self.of_samples.items():
+            if len(values) != start:
+                raise SourceError(f"the {self.path} has {start} rows and {len(values)} {name}s")
+
+    def _require_block(self, X: Any, place: str) -> int:
+        """Return the number of rows of a block, which must be as wide as those before it."""
+        if not _is_array(X) or len(X.shape) != 2:
+            shape = f" of the shape {tuple(X.shape)}" if _is_array(X) else ""
+            raise SourceError(
+                f"{place} is {type(X).__name__}{shape}: it must be rows of SciPy or NumPy, of two "
+                f"dimensions, or a pair (rows, labels). Texts and records go into a table, such as "
+                f"pyarrow.Table.from_pylist(…)"
+            )
+        n, d = X.shape
+        checks.require_shape(n, d, place)
+        if self.n_features is None:
+            self.n_features = d
+        if d != self.n_features:
+            raise SourceError(f"{place} has {d} columns, and those before it {self.n_features}")
+        if self.feature_names is not None and len(self.feature_names) != d:
+            raise SourceError(f"{place} has {d} columns, and {len(self.feature_names)} names")
+        return int(n)
+
+
+class Cells(Blocks):
+    """An AnnData object in memory, backed by a file, or lazy. The options are those of files."""
+
+    format = "anndata-object"
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        layer: str | None = None,
+        label: str | None = None,
+        split: str | None = None,
+        unlabeled: str | None = None,
+        group: str | None = None,
+        batch: str | None = None,
+        sample_weight: str | None = None,
+        time: str | None = None,
+    ) -> None:
+        if layer is not None and layer not in data.layers:
+            raise SourceError(
+                f"the AnnData object has no layers[{layer!r}]; its layers are: "
+                f"{', '.join(data.layers) or 'none'}"
+            )
+        if data.isbacked and data.is_view:
+            raise SourceError(
+                "a view of a backed AnnData object would be loaded whole: stage the whole object, "
+                "or write the view to a file"
+            )
+        columns = [str(name) for name in data.obs.columns]
+        roles = {"y": label, "split": split, "group": group, "batch": batch}
+        roles |= {"sample_weight": sample_weight, "time": time}
+        for role, default in (("y", "label"), ("split", "split")):
+            roles[role] = roles[role] or (default if default in columns else None)
+        if missing := [name for name in roles.values() if name and name not in columns]:
+            raise SourceError(
+                f"the AnnData object has no obs[{missing[0]!r}], only "
+                f"{', '.join(columns) or 'no column'}: name one of them"
+            )
+        known: dict[str, Any] = {role: data.obs[name] for role, name in roles.items() if name}
+        halves = known.pop("split", None)
+        super().__init__(
+            data.X if layer is None else data.layers[layer],
+            sample_names=data.obs_names,
+            feature_names=data.var_names,
+            unlabeled=unlabeled,
+            **known,
+        )
+        if halves is not None:
+            self.of_samples["split"] = as_column(halves, "obs, split")
+        self.label_columns = None if "y" in known else columns
+        self.path = self.plain = "anndata"
+
+
+def row_blocks(X: Any, origin: str, scratch: Path) -> Iterable[Any]:
+    """Return blocks of the rows of a matrix, or the iterator over them that is there already."""
+    if isinstance(X, Matrix):
+        return (engine.load(tile) for tile in X.tiles(0))
+    if not _is_array(X):
+        return X
+    if hasattr(X, "__dask_graph__"):
+        return (_dask_rows(X, i, origin) for i in range(X.numblocks[0]))
+    if isinstance(X, np.ndarray) or (sp.issparse(X) and X.format == "csr"):
+        return [X]
+    if sp.issparse(X):
+        turned = _transpose(X, origin, scratch / "turned")
+        return (turned.read(piece).X for piece in turned.pieces(READ_BYTES))
+    if getattr(X, "format", None) == "csc":
+        raise SourceError(
+            f"{origin}: a csc matrix on disk would be loaded whole: stage the file by its path"
+        )
+    return _read_slices(X)
+
+
+def _dask_rows(X: Any, i: int, origin: str) -> Any:
+    """Compute one block of rows, which may be cut by columns."""
+    parts = []
+    for j in range(X.numblocks[1]):
+        part = X.blocks[i, j]
+        if not sp.issparse(part._meta) and not np.isnan(part.size):
+            what = f"{origin}: its block ({i}, {j}) of {part.shape}, which Dask computes whole,"
+            engine.require_memory(2 * part.nbytes, what)
+        parts.append(part.compute())
+    if len(parts) == 1:
+        return parts[0]
+    return sp.hstack(parts, format="csr") if sp.issparse(parts[0]) else np.hstack(parts)
+
+
+def _transpose(X: Any, origin: str, folder: Path) -> ScratchMatrix:
+    """Write csr on scratch from a sparse matrix of another format, in chunks."""
+    if X.format == "csc":
+        return transpose_csc(folder, origin, {k: getattr(X, k) for k in COMPRESSED}, X.shape)
+    if X.format != "coo":
+        engine.require_memory(16 * X.nnz, f"{origin}: a {X.format} matrix as coordinates")
+    entries = X.tocoo()
+
+    def chunks() -> Iterator[Triplets]:
+        for a in range(0, entries.nnz, ENTRIES):
+            cut = slice(a, a + ENTRIES)
+            yield entries.row[cut], entries.col[cut], entries.data[cut]
+
+    return write_csr(folder, origin, chunks, X.shape, entries.dtype)
+
+
+def _read_slices(X: Any) -> Iterator[Any]:
+    """Yield slices of a matrix that reads its rows when they are asked for."""
+    start, rows = 0, 64
+    while start < X.shape[0]:
+        block = X[start : start + rows]
+        yield block
+        start += rows
+        size = 12 * block.nnz if sp.issparse(block) else block.nbytes
+        rows = max(1, min(8 * rows, rows * READ_BYTES // max(size, 1)))
+
+
+def cut_rows(X: Any, origin: str, start: int) -> Iterator[tuple[int, sp.csr_array]]:
+    """Yield rows of a block in canonical csr, and where they begin in it. It is row `start`."""
+    n, d = X.shape
+    if sp.issparse(X):
+        X = X.tocsr()
+        parts = {name: getattr(X, name) for name in COMPRESSED}
+        indptr = checks.require_indptr(X.indptr, n, len(X.data), origin)
+    else:
+        X = np.asarray(X)
+    first = 0
+    while first < n:
+        if sp.issparse(X):
+            stop = int(np.searchsorted(indptr, indptr[first] + ENTRIES, side="right")) - 1
+            stop = min(max(first + 1, stop), n)
+            rows = read_csr(parts, (first, stop), d, origin)
+        else:
+            stop = min(first + max(1, ENTRIES // max(d, 1)), n)
+            rows = flatten_rows(X[first:stop], origin)
+        check_rows(rows, origin, start + first)
+        rows.eliminate_zeros()
+        yield first, rows
+        first = stop
+
+
+# --- columns of samples ---------------------------------------------------------------------------
+
+
+def as_column(values: Any, place: str) -> Any:
+    """Return one value per sample as a column of Arrow: numbers, texts, or lists as label sets.
+
+    An indicator matrix (n × c) becomes lists of column numbers.
+    """
+    import pyarrow as pa
+
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    is_sets = isinstance(values, list | tuple) and any(isinstance(v, list | tuple) for v in values)
+    if not sp.issparse(values) and not is_sets:
+        values = np.asanyarray(values)
+    if not is_sets and len(values.shape) == 2 and values.shape[1] == 1:
+        values = values.reshape(-1)
+    if not is_sets and len(values.shape) == 2:
+        sets = sp.csr_array(values != 0)
+        return pa.ListArray.from_arrays(sets.indptr, sets.indices)
+    try:
+        column = pa.array(values, from_pandas=True)
+    except pa.ArrowException as error:
+        raise SourceError(
+            f"{place}: the values must be all numbers, all texts or all lists, one per row: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+    kind = column.type
+    if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
+        return column.cast(pa.int64())
+    return column.cast(pa.float64()) if pa.types.is_floating(kind) else column

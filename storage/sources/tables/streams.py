@@ -1,0 +1,202 @@
+"""Tables that are read once: streams of Arrow, as data frames and queries give them.
+
+`spool` lays such a table out on scratch, and takes the hash of its content as it goes by.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from storage.errors import SourceError
+from storage.sources.tables.columns import decoded
+from storage.sources.tables.entries import ListRecords, MapRecords
+from storage.sources.tables.numeric import NumericTable
+from storage.sources.tables.records import TextRecords
+from storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(eq=False, kw_only=True)
+class Stream(Table):
+    """Tables with the same columns, one after the other. `path` is an iterator over them at first.
+
+    Each is a stream or an array of Arrow, by the PyCapsule interface.
+    """
+
+    header: list[str] | None = field(default=None, init=False, repr=False)  # names of the columns
+    hash: Any = field(default=None, init=False, repr=False)  # a `ContentHash`, while it is read
+    content: str | None = field(default=None, init=False, repr=False)  # a hash, after `spool`
+
+    def __post_init__(self) -> None:
+        self.tables: Iterator[Any] = iter(self.path)
+        self.path = "stream"
+        super().__post_init__()
+        self.tables = map(open_reader, self.tables)
+
+    def absolute(self) -> Self:
+        return copy.copy(self)
+
+    def column_names(self) -> list[str]:
+        if self.header is None:
+            first = next(self.tables)
+            self.tables = itertools.chain([first], self.tables)
+            self.header = list(first.schema.names)
+        return self.header
+
+    def spool(self, scratch: Path) -> Self:
+        """Read the stream to its end. Return the source of what is on scratch then."""
+        ready = copy.copy(self)
+        ready.hash = ContentHash()
+        ready.lay_out(scratch)
+        ready.content, ready.hash, ready.tables = ready.hash.hexdigest(), None, iter(())
+        return ready
+
+    def prepare(self, scratch: Path) -> Self:
+        return copy.copy(self)  # it lies on scratch already
+
+    def identity(self) -> str:
+        if self.content is None:
+            raise SourceError(
+                "what a stream holds is known only after it was read: call storage.stage, which "
+                "reads it and then finds out whether the store is there"
+            )
+        return self.content
+
+    def stream(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for reader in self.tables:
+            names = self.columns_to_read(reader.schema.names)
+            for batch in reader:
+                batch = batch.select(names)
+                rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)
+                rows = max(1, min(rows, BATCH_ROWS))
+                for start in range(0, batch.num_rows, rows):
+                    columns = [decoded(column) for column in batch.slice(start, rows).columns]
+                    for name, values in zip(names, columns, strict=True):
+                        self.hash.update(name, values)
+                    yield pa.RecordBatch.from_arrays(columns, names)
+
+
+def open_reader(table: Any) -> pa.RecordBatchReader:
+    """Open a table that has Arrow's PyCapsule interface, or a frame of pandas."""
+    import pyarrow as pa
+
+    if hasattr(table, "iloc") and hasattr(table, "columns"):  # pandas would give its index too
+        table = pa.RecordBatch.from_pandas(table, preserve_index=False)
+    if not hasattr(table, "__arrow_c_stream__"):
+        batch = pa.record_batch(table)
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    try:
+        return pa.RecordBatchReader.from_stream(table)
+    except pa.ArrowInvalid as error:
+        if "non-struct" not in str(error):
+            raise
+        raise SourceError(
+            f"{type(table).__name__} is one column without a name: give a table with its columns"
+        ) from error
+
+
+class ContentHash:
+    """A hash of the columns of a table, whatever the batches in which they come."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, Any] = {}
+        self.kinds: dict[str, str] = {}
+
+    def update(self, name: str, values: pa.Array) -> None:
+        """Add the next values of a column: which are there, their kind, their lengths, and they."""
+        import pyarrow as pa
+        from pyarrow import compute, types
+
+        kind = values.type
+        self._add(name, "valid", values.is_valid().cast(pa.uint8()))
+        values = values.drop_null()
+        if types.is_null(kind):
+            return
+        is_list = types.is_list(kind) or types.is_large_list(kind)
+        is_text = types.is_string(kind) or types.is_large_string(kind)
+        if self.kinds.get(name) != str(kind):
+            self.kinds[name] = str(kind)
+            word = "list" if is_list else "text" if is_text else str(kind)
+            self._hash(name, "kinds").update(word.encode())
+        if types.is_struct(kind):
+            for part, inside in zip(kind, values.flatten(), strict=True):
+                self.update(f"{name}\0{part.name}", inside)
+        elif types.is_map(kind):
+            entries = pa.struct([kind.key_field, kind.item_field])
+            self.update(f"{name}\0", values.cast(pa.list_(entries)))
+        elif is_list or types.is_fixed_size_list(kind):
+            self._add(name, "lengths", compute.list_value_length(values).cast(pa.int64()))
+            self.update(f"{name}\0", values.flatten())
+        elif is_text or types.is_binary(kind) or types.is_large_binary(kind):
+            self._add(name, "lengths", compute.binary_length(values).cast(pa.int64()))
+            _, offsets, content = values.buffers()
+            wide = types.is_large_string(kind) or types.is_large_binary(kind)
+            ends = np.frombuffer(offsets, np.int64 if wide else np.int32)
+            first, last = ends[values.offset], ends[values.offset + len(values)]
+            if last > first:
+                self._hash(name, "values").update(memoryview(content)[first:last])
+        elif types.is_boolean(kind):
+            self._add(name, "values", values.cast(pa.uint8()))
+        elif hasattr(kind, "bit_width") and len(values.buffers()) == 2:
+            self._add(name, "values", values)
+        else:
+            raise SourceError(
+                f"the column {name.split(chr(0))[0]!r} holds {kind}, which cannot be read: convert "
+                f"it to numbers, texts or lists of them, or leave it out"
+            )
+
+    def _hash(self, name: str, part: str) -> Any:
+        return self.parts.setdefault(f"{name}\0{part}", hashlib.blake2b(digest_size=16))
+
+    def _add(self, name: str, part: str, values: pa.Array) -> None:
+        """Add an array of values of the same width, none of which is missing."""
+        size = values.type.bit_width // 8
+        if len(values):
+            start = values.offset * size
+            raw = memoryview(values.buffers()[1])[start : start + len(values) * size]
+            self._hash(name, part).update(raw)
+
+    def hexdigest(self) -> str:
+        """Return the hash of all columns."""
+        parts = {name: part.hexdigest() for name, part in self.parts.items()}
+        return hashlib.blake2b(repr(sorted(parts.items())).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(eq=False, kw_only=True)
+class StreamText(Stream, TextRecords):
+    """A stream with a column of texts."""
+
+    format = "stream"
+
+
+@dataclass(eq=False, kw_only=True)
+class StreamFeatures(NumericTable, Stream):
+    """A stream with columns of numbers and categories."""
+
+    format = "stream-features"
+
+
+@dataclass(eq=False, kw_only=True)
+class StreamLists(ListRecords, Stream):
+    """A stream of rows as lists of columns and of values."""
+
+    format = "stream-lists"
+
+
+@dataclass(eq=False, kw_only=True)
+class StreamMaps(MapRecords, Stream):
+    """A stream of rows as maps."""
+
+    format = "stream-maps"

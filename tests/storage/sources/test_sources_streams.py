@@ -1,0 +1,363 @@
+"""Objects in: a matrix or a table is one store, whatever object holds it and in whatever parts."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+
+import storage
+from bigfs import engine
+from bigfs.matrix.matrix import Matrix
+from storage.errors import SourceError, StoreError
+from storage.format.manifest import manifest_of
+
+duckdb = pytest.importorskip("duckdb")
+pl = pytest.importorskip("polars")
+
+N, D = 300, 40
+NAMES = [f"f{j}" for j in range(D)]
+
+
+@pytest.fixture
+def X(rng):
+    X = rng.random((N, D)).astype(np.float32) * (rng.random((N, D)) < 0.2)
+    X[[0, 7]] = 0  # empty rows
+    X[5, D - 1] = 1  # a file of svmlight knows by it how many columns there are
+    X = sp.csr_array(X)
+    return X
+
+
+@pytest.fixture
+def y(rng):
+    return rng.integers(0, 3, N)
+
+
+def content(data, place, **options):
+    """The identity of what a store holds."""
+    return manifest_of(storage.stage(data, place, **options)).content
+
+
+def pairs(X, y, rows, convert=lambda block: block):
+    return ((convert(X[a : a + rows]), y[a : a + rows]) for a in range(0, X.shape[0], rows))
+
+
+# --- matrices -------------------------------------------------------------------------------------
+
+
+def with_scrambled_rows(X):
+    """The same matrix with unsorted indices, an entry in two parts, and a stored zero."""
+    order = np.concatenate([np.arange(a, b)[::-1] for a, b in itertools.pairwise(X.indptr)])
+    data, indices, indptr = X.data[order] / 2, X.indices[order], X.indptr.copy()
+    data, indices = np.repeat(data, 2), np.repeat(indices, 2)
+    indices = np.append(indices, 0).astype(np.int64)
+    indptr = 2 * indptr.astype(np.int64)
+    indptr[-1] += 1
+    return sp.csr_array((np.append(data, 0), indices, indptr), shape=X.shape)
+
+
+MATRICES = {
+    "csr": lambda X, y: (X, y),
+    "csr_matrix": lambda X, y: (sp.csr_matrix(X), y),
+    "csc": lambda X, y: (X.tocsc(), y),
+    "coo": lambda X, y: (X.tocoo(), y.tolist()),
+    "lil": lambda X, y: (X.tolil(), pd.Series(y)),
+    "float64, int64 indices": lambda X, y: (
+        with_scrambled_rows(X.astype(float)),
+        y.astype(np.int8),
+    ),
+    "NumPy": lambda X, y: (X.toarray(order="F"), y.astype(float)),
+    "Matrix": lambda X, y: (Matrix.from_array(X, tile_rows=70), y),
+    "Dask": lambda X, y: (da.from_array(X.toarray(), chunks=(70, 17)), da.from_array(y)),
+    "Dask, csr": lambda X, y: (
+        da.from_array(X.toarray(), chunks=(70, 17)).map_blocks(sp.csr_matrix),
+        y,
+    ),
+    "one pair": lambda X, y: ([(X, y)], None),
+    "rows": lambda X, y: (pairs(X, y, 1), None),
+    "pairs": lambda X, y: (pairs(X, y, 64, sp.csc_matrix), None),
+    "dense pairs": lambda X, y: (pairs(X, y, 299, lambda block: block.toarray()), None),
+    "blocks": lambda X, y: ((X[a : a + 64] for a in range(0, N, 64)), y),
+}
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+def test_a_matrix_is_one_store_whatever_holds_it(tmp_path, X, y, kind):
+    np.savez(tmp_path / "Xy.npz", X=X.toarray(), y=y)
+    dump_svmlight_file(X, y, str(tmp_path / "Xy.svm"), zero_based=True)
+    data, labels = MATRICES[kind](X, y)
+    uri = storage.stage(data, tmp_path / "a.zarr", **({} if labels is None else {"y": labels}))
+    np.testing.assert_array_equal(storage.open(uri).X.rows(range(N)).toarray(), X.toarray())
+    expected = {
+        content(tmp_path / f"Xy.{name}", tmp_path / f"{name}.zarr") for name in ("npz", "svm")
+    }
+    assert {manifest_of(uri).content} == expected
+
+
+def test_labels_and_names_come_with_a_matrix(tmp_path, X, y):
+    texts = np.array(["spam", "ham", ""])[y]
+    uri = storage.stage(
+        X, tmp_path / "a.zarr", y=texts, feature_names=NAMES, sample_names=range(5, N + 5)
+    )
+    corpus = storage.open(uri)
+    assert list(corpus.class_names) == ["ham", "spam"]
+    np.testing.assert_array_equal(corpus.y, np.array([1, 0, -1])[y])
+    assert list(corpus.feature_names) == NAMES
+    assert list(corpus.sample_names[:2]) == ["5", "6"]
+    real = storage.open(storage.stage(X, tmp_path / "b.zarr", y=np.where(y == 0, np.nan, y / 4)))
+    np.testing.assert_array_equal(real.y, np.where(y == 0, np.nan, y / 4))
+    sets = np.stack([y == 0, y < 2, y >= 0], axis=1)
+    of_lists = [np.flatnonzero(row).tolist() for row in sets]
+    same = {
+        content(X, tmp_path / f"{i}.zarr", y=labels)
+        for i, labels in enumerate((sets, sp.csr_array(sets.astype(int)), of_lists))
+    }
+    assert len(same) == 1
+    np.testing.assert_array_equal(storage.open(tmp_path / "0.zarr").y.toarray(), sets)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+TABLES = {
+    "Table": pa.Table.from_pandas,
+    "reader": lambda frame: pa.Table.from_pandas(frame).to_reader(17),
+    "batch": lambda frame: pa.RecordBatch.from_pandas(frame),
+    "batches": lambda frame: iter(pa.Table.from_pandas(frame).to_batches(50)),
+    "pandas": lambda frame: frame.set_index(np.arange(N) + 7),
+    "pandas in parts": lambda frame: (frame[a : a + 70] for a in range(0, N, 70)),
+    "polars": pl.from_pandas,
+    "polars, lazy": lambda frame: pl.from_pandas(frame).lazy(),
+    "DuckDB": lambda frame: duckdb.sql("select * from frame"),
+    "DuckDB's reader": lambda frame: duckdb.sql("select * from frame").to_arrow_reader(100),
+    "Dask": lambda frame: dd.from_pandas(frame, npartitions=4),
+    "categories": lambda frame: pl.from_pandas(frame).with_columns(
+        pl.col("kind").cast(pl.Categorical)
+    ),
+}
+
+
+@pytest.fixture
+def frame(X, y):
+    frame = pd.DataFrame(X.toarray(), columns=NAMES)
+    frame["kind"] = np.array(["spam", "ham", None], dtype=object)[y]
+    frame["half"] = np.where(np.arange(N) % 3 == 0, "test", "train")
+    return frame
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_is_one_store_whatever_holds_it(tmp_path, frame, kind):
+    frame.to_parquet(tmp_path / "t.parquet")
+    roles = {"columns": "f*", "label": "kind", "split": "half"}
+    expected = content(tmp_path / "t.parquet", tmp_path / "file.zarr", **roles)
+    assert content(TABLES[kind](frame), tmp_path / "a.zarr", **roles) == expected
+
+
+def test_texts_come_as_those_of_a_file(tmp_path, y):
+    words = np.array(
+        ["oil", "wheat", "gold", "ship", "trade", "bank", "loan", "rate", "crop", "corn"]
+    )
+    table = pa.table(
+        {
+            "body": [" ".join(words[: 3 + i % 8]) for i in range(N)],
+            "tags": [[["a", "b"], ["b"], []][i] for i in y],
+            "id": [f"n{i}" for i in range(N)],
+        }
+    )
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    roles = {"text": "body", "label": "tags", "min_df": 1}
+    expected = content(tmp_path / "t.parquet", tmp_path / "file.zarr", **roles)
+    for name, data in {"arrow": table, "polars": pl.from_arrow(table)}.items():
+        assert content(data, tmp_path / f"{name}.zarr", **roles) == expected
+    assert list(storage.open(tmp_path / "polars.zarr").sample_names[:2]) == ["n0", "n1"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, None, 3, 4, None]),
+        pa.array([True, None, False, True, True]),
+        pa.array(["a", None, "", "bcd", "e"]),
+        pa.array(["a", "b", "a", None, "b"]).dictionary_encode(),
+        pa.array([[1, 2], None, [], [3], [None, 4]]),
+        pa.array([["a"], None, [], ["b", "c"], [None]], pa.list_(pa.string_view())),
+        pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}, {}, {"x": 2}]),
+        pa.array(
+            [[("a", 1)], None, [], [("b", 2), ("c", None)], []], pa.map_(pa.string(), pa.int8())
+        ),
+        pa.array([1, 2, None, 4, 5], pa.decimal128(9, 2)),
+    ],
+    ids=lambda values: str(values.type)[:30],
+)
+def test_the_hash_of_a_column_knows_its_values_and_not_its_batches(values):
+    from storage.sources.tables.streams import ContentHash
+    from storage.sources.tables.tables import decoded
+
+    def digest(*parts):
+        content = ContentHash()
+        for part in parts:
+            content.update("a", decoded(part))
+        return content.hexdigest()
+
+    whole = digest(values)
+    assert digest(*(values[i : i + 1] for i in range(5))) == whole
+    assert digest(values[:3], values[3:3], values[3:]) == whole
+    values = decoded(values)
+    others = [values.take(pa.array(order)) for order in ([1, 0, 2, 3, 4], [0, 1, 3, 2, 4])]
+    others += [values[:4], pa.nulls(5, values.type)]
+    assert len({whole, *map(digest, others)}) == 5
+
+
+# --- the same content, and other content ----------------------------------------------------------
+
+
+def test_the_same_stream_finds_its_store_and_another_is_refused(
+    tmp_path, monkeypatch, X, y, caplog
+):
+    monkeypatch.chdir(tmp_path)
+    first = storage.stage(pairs(X, y, 50), "a.zarr")
+    written = os.stat(Path(first) / "zarr.json").st_mtime_ns
+    with caplog.at_level("INFO", "bigfs.storage"):
+        assert storage.stage(pairs(X.astype(float), y, 31), "a.zarr") == first
+    assert "there already" in caplog.text
+    assert os.stat(Path(first) / "zarr.json").st_mtime_ns == written
+    for changed in (X * 2, X[::-1], X[:, :-1]):
+        with pytest.raises(StoreError, match="changed since"):
+            storage.stage(pairs(sp.csr_array(changed), y, 50), "a.zarr")
+    with pytest.raises(StoreError, match="changed since"):
+        storage.stage(pairs(X, y, 50), "a.zarr", weight="tfidf")
+    with pytest.raises(StoreError, match="changed since"):
+        storage.stage(pairs(X, y[::-1], 50), "a.zarr")
+    unnamed = storage.stage(pairs(X, y, 50))
+    assert storage.stage(pairs(X, y, 9)) == unnamed
+    assert Path(unnamed).name.startswith("stream-")
+    with pytest.raises(SourceError, match="known only after it was read"):
+        storage.staged(X, "a.zarr")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.zarr", ".a.zarr.lock", ".bigfs"}
+    assert len(list((tmp_path / ".bigfs").iterdir())) == 2
+
+
+def test_the_name_of_something_else_is_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "a.zarr").write_text("mine")
+    with pytest.raises(StoreError, match="not a store"):
+        storage.stage(iter([np.eye(3), 1 / 0] if False else [np.eye(3)]), tmp_path / "a.zarr")
+
+
+# --- what ends early ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [0, 1, 4])
+def test_an_error_of_the_users_generator_passes_and_leaves_nothing(tmp_path, X, y, batch):
+    class Mine(Exception):
+        pass
+
+    def blocks():
+        for i, pair in enumerate(pairs(X, y, 60)):
+            if i == batch:
+                raise Mine
+            yield pair
+
+    for scratch in (None, tmp_path):
+        with pytest.raises(Mine):
+            storage.stage(blocks(), tmp_path / "a.zarr", scratch=scratch)
+        assert not list(tmp_path.iterdir())
+
+
+KILLED = """
+    import os, signal, sys
+    import numpy as np, pyarrow as pa
+    import storage
+
+    def blocks():
+        for i in range(5):
+            if i == int(sys.argv[1]):
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield np.eye(4)
+
+    storage.stage(blocks(), *sys.argv[2:])
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("named", [True, False])
+def test_a_kill_at_any_batch_leaves_nothing_that_the_next_stage_does_not_sweep(tmp_path, named):
+    store = ["a.zarr"] if named else []
+    for batch in range(5):
+        command = [sys.executable, "-c", textwrap.dedent(KILLED), str(batch), *store]
+        path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        ended = subprocess.run(command, cwd=tmp_path, env=path, check=False)
+        assert ended.returncode == -signal.SIGKILL
+        left = [p.name for p in tmp_path.rglob("*.staging")]
+        assert len(left) <= 1, left
+    assert left  # the last one, at whose batches some rows were spooled
+    command[3] = "5"
+    subprocess.run(command, cwd=tmp_path, env=path, check=True)
+    there = sorted(p.name for p in (tmp_path if named else tmp_path / ".bigfs").iterdir())
+    assert len(there) == 2
+    assert there[0] == f".{there[1]}.lock"
+
+
+# --- wrong objects --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (np.ones(3), {}, r"ndarray has the shape \(3,\): a matrix must have two"),
+        (sp.coo_array([1.0, 2]), {}, r"coo_array has the shape \(2,\)"),
+        ([{"a": 1}], {}, r"block 0 .* is dict: .*pyarrow\.Table\.from_pylist"),
+        (["a text"], {}, "block 0 .* is str"),
+        ([], {}, "list yields nothing"),
+        (3, {}, "int is no source: give a path"),
+        (None, {}, "NoneType is no source"),
+        (b"a.svm", {}, "bytes is no source"),
+        ({"X": 1}, {}, "dict is no source"),
+        (pd.Series([1.0, 2]), {}, "Series is one column"),
+        (pl.Series([1.0, 2]), {}, "Series is one column"),
+        (pd.DataFrame({"a": [1.0]}), {}, "no column 'text', only 'a': name it with text="),
+        (pd.DataFrame({"a": [1.0]}), {"label": "b", "columns": "a"}, "no column 'b'"),
+        (pd.DataFrame({"a": [1.0]}), {"y": [1]}, "has no option y; it has label"),
+        (pd.DataFrame({"a": [1.0]}), {"format": "csv"}, "format= is for files"),
+        ("x" * 5000, {}, "does not exist"),
+        ([np.eye(3), np.eye(4)], {}, r"block 1 .* has 4 columns, and those before it 3"),
+        ([np.eye(3), (np.eye(3), [1, 2, 3])], {}, "either all blocks or none must have labels"),
+        ([(np.eye(3), [1, 2])], {}, "has 3 rows, and for them 2 labels"),
+        ([(np.eye(3), [1, 2, 3])], {"y": [1, 2, 3]}, "has labels: leave y= out"),
+        (np.eye(3), {"y": [1, 2]}, "has 3 rows, and for them 2 labels"),
+        (np.eye(3), {"y": [1, 2, 3, 4]}, "the array has 3 rows and 4 labels"),
+        (
+            np.eye(3),
+            {"y": np.array([1, "a", 2], dtype=object)},
+            "array, label: the values must be all numbers",
+        ),
+        (np.eye(3), {"feature_names": ["a"]}, "has 3 columns, and 1 names"),
+        (np.eye(3), {"min_df": 3}, "is a matrix, and min_df is for text"),
+        (np.eye(3) * 1j, {}, "complex128, but values must be real"),
+        ([np.eye(3), np.full((3, 3), np.nan)], {}, r"stream: row 3, column 0 \(from 0\) is nan"),
+        (np.zeros((0, 3)), {}, "array holds no rows"),
+    ],
+    ids=str,
+)
+def test_a_wrong_object_is_refused_in_one_line(tmp_path, data, options, message):
+    with pytest.raises(SourceError, match=message) as error:
+        storage.stage(data, tmp_path / "a.zarr", **options)
+    assert "\n" not in str(error.value)
+    assert {path.name for path in tmp_path.iterdir()} <= {".a.zarr.lock"}
+
+
+def test_a_block_that_dask_would_hold_whole_is_refused_before_it_is_computed(tmp_path):
+    X = da.zeros((200_000, 1000), chunks=(200_000, 1000))
+    with pytest.raises(engine.NotEnoughMemory, match=r"its block \(0, 0\)"):
+        storage.stage(X, tmp_path / "a.zarr")
+    assert not list(tmp_path.iterdir())
