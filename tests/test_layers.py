@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 # parts of a folder lie on different layers, its parts are named one by one.
 LAYERS: dict[str, list[set[str]]] = {
     "bigfs": [
-        {"types", "cards", "advice"},
+        {"types", "cards", "advice", "plugins"},
         {"validation", "constraints"},
         {"result", "linalg.prox", "linalg.rounding"},
         {"engine"},

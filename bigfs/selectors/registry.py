@@ -10,11 +10,13 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from bigfs.plugins import plugins
+
 
 class Method(NamedTuple):
     """The entry of a method."""
 
-    estimator: str  # its file in `bigfs.selectors` and its class
+    estimator: str  # its file in `package` and its class
     about: str  # its description
     scores: str = "scores_"  # the attribute that holds the score of each feature
     graph: bool = False  # whether it takes the kNN graph as the parameter `graph`
@@ -22,15 +24,17 @@ class Method(NamedTuple):
     # rough number of passes over all pairs of samples; 0: the work grows with the stored values
     pairs: int = 0
     parameters: Mapping[str, Any] = MappingProxyType({})  # that the method fixes
+    package: str = "bigfs.selectors"  # another one for the method of a plug-in
 
     def make(self, **parameters: Any) -> Any:
         """Return the estimator with these parameters."""
-        return load(*self.estimator.split(":"))(**{**self.parameters, **parameters})
+        kind = load(*self.estimator.split(":"), package=self.package)
+        return kind(**{**self.parameters, **parameters})
 
 
-def load(module: str, name: str) -> Any:
-    """Return a class of a module of this package."""
-    return getattr(import_module(f"bigfs.selectors.{module}"), name)
+def load(module: str, name: str, package: str = "bigfs.selectors") -> Any:
+    """Return a class of a module of a package."""
+    return getattr(import_module(f"{package}.{module}"), name)
 
 
 # what a user has, in the order of `bigfs methods`
@@ -282,6 +286,8 @@ METHODS: dict[str, Method] = {
 
 # the public names, and the file of each
 MODULES = {name: module for module, name in (m.estimator.split(":") for m in METHODS.values())}
+
+METHODS |= plugins("bigfs.methods", METHODS)
 
 # other packages' names of methods
 SYNONYMS = {

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from bigfs.advice import closest
+from bigfs.plugins import plugins
 from storage.downloads import catalog, remote
 from storage.errors import SourceError, redacted
 from storage.sources.anndata import AnnData
@@ -47,7 +48,9 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     ParquetLists,
     ParquetMaps,
 ]
-FORMATS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
+OURS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
+# those of other packages are tried first, as ours take many files
+FORMATS: dict[str, type[Source]] = plugins("bigfs.sources", OURS) | OURS
 # what other files become, by their suffix
 ADVICE = {
     ".duckdb": "export a table of it to Parquet, as by COPY clicks TO 'clicks.parquet'",
