@@ -12,10 +12,10 @@ METHOD = Method("scores:First", "the first features", targets=(), package="my_pa
 """
 SCORES = """
 import numpy as np
-from bigfs.cards import Cost
-from bigfs.selectors.base.estimator import Selector
+from bigfs.selectors.base.estimator import Cost, Selector
 class First(Selector):
     \"\"\"The first features.\"\"\"
+    _cost, _supervised = Cost("0", "d"), False
     def _fit(self, X, y):
         self.scores_ = -np.arange(X.shape[1], dtype=float)
 """
