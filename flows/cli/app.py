@@ -68,7 +68,8 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
             """,
         runs.predict: """
             bigfs predict runs/news-sparge-lda-100 new/ predictions.csv
-            bigfs predict runs/news-sparge-lda-100 news.zarr predictions.parquet --part test
+            bigfs predict runs/wine-anova-3 new.csv predictions.csv --scores
+            bigfs predict runs/news-sparge-lda-100 news.zarr guesses.parquet --part test
             """,
         runs.transform: """
             bigfs transform runs/news-sparge-lda-100 news.zarr chosen.npz
@@ -202,6 +203,7 @@ def _say(error: Exception) -> int:
         message = plain_message(error)
     else:
         message = getattr(error, "format_message", error.__str__)() or type(error).__name__
-    message = message.replace("Value error, ", "")  # Typer passes on how pydantic begins
+    for start, word in (("Value error, ", ""), ("Input should be", "it must be")):
+        message = message.replace(start, word)  # Typer passes on pydantic's words
     print(f"bigfs: {' '.join(message.split())}", file=sys.stderr)
     return 2 if isinstance(error, TyperException) else 1

@@ -185,21 +185,31 @@ def predict(
     format_: Annotated[
         str | None, typer.Option("--format", help="format of a source (default: guessed)")
     ] = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="also write the decision value of each class")
+    ] = False,
     *,
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Predict samples with the model of a run, and score them where a store has their targets."""
+    """Predict samples with the model of a run, and score them where a store has their targets.
+
+    A source of the same kind as that of the run, without ?options, is read as that one was.
+    """
     from bigfs.evaluation.metrics import METRIC_NAMES
     from flows.use.predict import predict as predict_samples
 
     with exclusive([out], wait=True), cluster_and_progress(engine, as_json):
-        file, rows, scores = predict_samples(
-            run, data, out, part=part, format=format_, memory_limit=engine.staging_memory
+        file, rows, measured = predict_samples(
+            *(run, data, out),
+            part=part,
+            format=format_,
+            scores=scores,
+            memory_limit=engine.staging_memory,
         )
-    text = "".join(f", {METRIC_NAMES[key]} {value:.4f}" for key, value in scores.items())
+    text = "".join(f", {METRIC_NAMES[key]} {value:.4f}" for key, value in measured.items())
     print_record(
-        {"predictions": str(file), "rows": rows, "scores": scores},
+        {"predictions": str(file), "rows": rows, "scores": measured},
         as_json,
         f"{file}: {rows:,} samples{text}",
     )

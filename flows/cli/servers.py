@@ -78,7 +78,7 @@ def serve(
     require_flows("bigfs serve")
     require_parameters(job.method, job.features, job.parameters)
     runs.prepare(job)  # a missing source is an error now, and not in the night
-    _set_defaults()
+    _set_defaults(DASK_LOGGING__DISTRIBUTED="warning")  # of the flow runs, which are processes
     if api_address() is None:
         _set_home()  # before the first import of Prefect
     schedule = make_schedule(cron, timezone or local_timezone())

@@ -33,10 +33,12 @@ def require_ours(file: Path, is_ours: Callable[[Path], bool]) -> None:
         raise atomic.name_taken(file)
 
 
-def is_table(file: Path, header: Sequence[str]) -> bool:
-    """Return whether a file is a CSV file with this header."""
+def is_table(file: Path, header: Sequence[str], *, more: bool = False) -> bool:
+    """Return whether a file is a CSV file with this header, perhaps with columns of scores more."""
+    start = ",".join(header).encode()
     with contextlib.suppress(OSError), file.open("rb") as stream:
-        return stream.readline(80).strip() == ",".join(header).encode()
+        line = stream.readline(80).strip()
+        return line == start or (more and line.startswith(start + b",score "))
     return False
 
 

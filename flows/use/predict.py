@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 import storage
 from bigfs import engine
 from bigfs.evaluation import large_model
-from bigfs.evaluation.linear_model import LinearModel, map_rows
+from bigfs.evaluation.linear_model import map_rows
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
@@ -37,13 +38,38 @@ from storage.runs.models import Model, TextUnits
 from storage.runs.runs import Run, write_csv
 from storage.scaling import Scaling, require_counts, scaling_of
 from storage.sources import find
-from storage.sources.base import Document, MatrixSource, TextSource, seen_by_workers
+from storage.sources.base import (
+    OBS_ROLES,
+    Document,
+    MatrixSource,
+    Source,
+    TextSource,
+    seen_by_workers,
+)
+from storage.sources.tables.tables import Table
 from storage.staging import build
 from storage.staging.scratch import RowBlock, open_array, read_block
 from storage.staging.text.vectorize import weigh_by
 from storage.staging.text.weighting import Weighting
 
+Answer = Callable[[Any], Any]  # of the model to some rows: predictions, or decision values
 HEADER = ("sample", "prediction")
+# options that say what the columns of a source are, and not which labels or samples to take
+READING = {
+    *("text", "columns", "categories", "missing", "delimiter", "encoding", "x", "sample_shape"),
+    *(
+        "format",
+        "indices",
+        "values",
+        "features",
+        "n_features",
+        "zero_based",
+        "layer",
+        "raw",
+        "names",
+    ),
+}
+ROLES = {"label", "split", "name", *OBS_ROLES}  # options that name columns beside the features
 CSV, PARQUET, ABOUT = ".csv", ".parquet", "predictions"
 
 
@@ -107,28 +133,57 @@ def predict(
     *,
     part: str | None = None,
     format: str | None = None,
+    scores: bool = False,
     memory_limit: int | str | None = None,
 ) -> Predictions:
-    """Predict the samples of a store or a source with the model of a run."""
-    model, file = Run.open(run).model(), with_suffix(out, (CSV, PARQUET))
+    """Predict the samples of a store or a source with the model of a run.
+
+    With `scores` the table has the decision value of each class or label too.
+    """
+    opened, file = Run.open(run), with_suffix(out, (CSV, PARQUET))
+    model = opened.model()
     require_ours(file, _is_ours)
+    if scores and model.linear.kind == "real":
+        raise ValueError(f"--scores are those of classes, and {run} predicts real values")
+    answer = model.linear.decision if scores else model.linear.predict
     if manifest.exists(manifest.normalize_uri(data)) or _is_anndata_store(data):
         if format is not None:
             raise ValueError(f"{data} is a store, and --format is for a source: leave it out")
         corpus = storage.open(data)
         corpus = corpus if part is None else corpus.part(part)
         index = _columns_in(model, corpus, str(run))
-        predicted = map_rows(model.linear.predict, corpus.X, index)
-        scores = _scores(model, corpus, predicted)
+        answers = map_rows(answer, corpus.X, index)
         names: Any = corpus.sample_names
     else:
         if part is not None:
             raise ValueError(f"{data} is a source, and --part names a part of a store")
         with atomic.workplace(file.absolute()) as scratch:  # where all workers see it
-            parts = _predict_source(model, data, format, memory_limit, scratch)
-        names, predicted, scores = *parts, {}
-    _write(file, names, model, predicted)
-    return Predictions(file, len(names), scores)
+            source = _source_like(opened, data, format)
+            names, answers = _predict_source(model, answer, source, memory_limit, scratch)
+            corpus = None
+    predicted = model.linear.answer(answers) if scores else answers
+    _write(file, names, model, predicted, answers if scores else None)
+    return Predictions(
+        file, len(names), {} if corpus is None else _scores(model, corpus, predicted)
+    )
+
+
+def _source_like(run: Run, data: str, format: str | None) -> Source:
+    """Return a source. Without options of its own, it is read as that of the run, if it is of the
+    same kind. The columns of a table that hold labels and the like may be missing.
+    """
+    about = run.metadata.get("corpus", {})
+    name, _, query = about.get("source", "").partition("?")
+    if format is not None or "?" in data or not Path(name).suffix == Path(data).suffix != "":
+        return find(data, format=format)
+    options = dict(parse_qsl(query, keep_blank_values=True)) | about.get("settings", {})
+    reading = {option: value for option, value in options.items() if option in READING}
+    source = find(data, **reading)
+    roles = {option: value for option, value in options.items() if option in ROLES}
+    if isinstance(source, Table) and roles:
+        there = set(source.column_names())
+        source = find(data, **reading, **{o: name for o, name in roles.items() if name in there})
+    return source
 
 
 def _is_anndata_store(data: str) -> bool:
@@ -187,13 +242,13 @@ def _scores(model: Model, corpus: Any, predicted: Any) -> dict[str, float]:
 
 def _predict_source(
     model: Model,
-    data: str,
-    format: str | None,
+    answer: Answer,
+    source: Source,
     memory_limit: int | str | None,
     scratch: Path,
 ) -> tuple[AnyArray, Any]:
-    """Return the names and the predictions of the samples of a source."""
-    source = find(data, format=format)
+    """Return the names of the samples of a source, and the answers of the model."""
+    data = source.path
     room = build.working_memory("predicting", source, memory_limit)
     is_text = isinstance(source, TextSource)
     if is_text != (model.text is not None):
@@ -203,7 +258,7 @@ def _predict_source(
         ready = source.prepare(scratch).with_memory_limit(room)
     if model.text is not None:
         assert isinstance(ready, TextSource)
-        parts = _predict_texts(model.text, model.linear, model.columns, ready, scratch, room)
+        parts = _predict_texts(model.text, answer, model.columns, ready, scratch, room)
     else:
         assert isinstance(ready, MatrixSource)
         index = model.columns
@@ -218,7 +273,7 @@ def _predict_source(
                 _require_same_columns(model, index, ready, data)
         pieces = build.pieces_of(ready, room)
         parts = engine.map_tiles(
-            *(_predict_piece, pieces, ready, model.linear, index, model.columns),
+            *(_predict_piece, pieces, ready, answer, index, model.columns),
             *(engine.shared_operand(model.units),),
             label="predict",
         )
@@ -230,7 +285,7 @@ def _predict_source(
 def _predict_piece(
     piece: Any,
     source: MatrixSource,
-    linear: LinearModel,
+    answer: Answer,
     index: IntArray,
     columns: IntArray,
     units: Scaling | None,
@@ -246,7 +301,7 @@ def _predict_piece(
         Z = units.pick(X, index, columns)
     else:
         Z = X[:, index]
-    return rows.names if rows.names is not None else X.shape[0], linear.predict(Z)
+    return rows.names if rows.names is not None else X.shape[0], answer(Z)
 
 
 def _require_same_columns(model: Model, index: IntArray, source: MatrixSource, data: str) -> None:
@@ -262,7 +317,7 @@ def _require_same_columns(model: Model, index: IntArray, source: MatrixSource, d
 
 def _predict_texts(
     text: TextUnits,
-    linear: LinearModel,
+    answer: Answer,
     columns: IntArray,
     source: TextSource,
     scratch: Path,
@@ -273,7 +328,7 @@ def _predict_texts(
     source = source.with_term_memory(weighting.growth)
     pieces = build.pieces_of(source, room)
     blocks = weigh_by(_Unlabeled(source), pieces, weighting, text.idf, text.terms, scratch)
-    return engine.map_tiles(_predict_block, blocks, linear, columns, len(text.idf), label="predict")
+    return engine.map_tiles(_predict_block, blocks, answer, columns, len(text.idf), label="predict")
 
 
 class _Unlabeled:
@@ -288,10 +343,10 @@ class _Unlabeled:
 
 
 def _predict_block(
-    block: RowBlock, linear: LinearModel, columns: IntArray, d: int
+    block: RowBlock, answer: Answer, columns: IntArray, d: int
 ) -> tuple[AnyArray, Any]:
     X = read_block(block, d)
-    return np.array(open_array(block.path, "names")), linear.predict(X[:, columns])
+    return np.array(open_array(block.path, "names")), answer(X[:, columns])
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -308,10 +363,10 @@ def _joined(parts: list[Any]) -> Any:
 
 def _is_ours(file: Path) -> bool:
     is_parquet_file = file.suffix.lower() == PARQUET
-    return is_parquet(file, ABOUT) if is_parquet_file else is_table(file, HEADER)
+    return is_parquet(file, ABOUT) if is_parquet_file else is_table(file, HEADER, more=True)
 
 
-def _write(file: Path, names: Any, model: Model, predicted: Any) -> None:
+def _write(file: Path, names: Any, model: Model, predicted: Any, scores: Any) -> None:
     """Write the table. A label set is a list in Parquet, and joined by commas in CSV.
 
     A sample without a name has its number.
@@ -321,10 +376,18 @@ def _write(file: Path, names: Any, model: Model, predicted: Any) -> None:
     values: list[Any] = (
         label_sets(predicted, model.class_names) if is_set else model.named(predicted).tolist()
     )
+    columns: dict[str, Any] = {}
+    if scores is not None:  # of two classes it is that of the second
+        scores = scores.reshape(len(samples), -1)
+        classes = model.linear.classes[-scores.shape[1] :]
+        named = [f"score {model.class_names[code]}" for code in classes]
+        columns = dict(zip(named, scores.T.tolist(), strict=True))
     if file.suffix.lower() == PARQUET:
-        fields = list(zip(HEADER, (label_type("class"), label_type(kind)), strict=True))
-        write_parquet(file, fields, iter([[samples, values]]), ABOUT)
+        types = [label_type("class"), label_type(kind), *[label_type("real")] * len(columns)]
+        fields = list(zip([*HEADER, *columns], types, strict=True))
+        write_parquet(file, fields, iter([[samples, values, *columns.values()]]), ABOUT)
         return
     values = [",".join(labels) for labels in values] if is_set else values
     with atomic.write(file) as part:
-        write_csv(part, HEADER, zip(samples, values, strict=True))
+        rows = zip(samples, values, *columns.values(), strict=True)
+        write_csv(part, [*HEADER, *columns], rows)

@@ -218,11 +218,14 @@ def read_root(uri: str) -> dict[str, Any]:
     """Read what `seal` wrote. Raises the errors of `manifest_of`."""
     if not exists(uri):
         fs, path = fsspec.core.url_to_fs(uri)
-        what = (
-            "is not a finished store: stage it again"
-            if fs.exists(path)
-            else "does not exist: stage a source there first"
-        )
+        if fs.isfile(path):
+            what = "is a file and no store: `bigfs stage` puts a source in one"
+        elif fs.exists(f"{path}/run.json"):
+            what = "is the directory of a run and no store, which its run.json names"
+        elif fs.exists(path):
+            what = "is not a finished store: stage it again"
+        else:
+            what = "does not exist: stage a source there first"
         raise StoreError(f"{uri} {what}")
     try:
         document = parse(read_document(uri, MANIFEST))

@@ -8,8 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_wine
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
@@ -329,3 +331,61 @@ def test_scratch_lies_beside_the_table_and_a_killed_ones_is_deleted(texts, tmp_p
     assert scratch.startswith(".p.csv.")
     assert scratch != killed.name
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["p.csv"]
+
+
+# --- what a run remembers, and scores -------------------------------------------------------------
+
+
+@pytest.fixture
+def wine(tmp_path):
+    """A table of numbers with its label, a run on it, and the rows of a later table."""
+    data = load_wine(as_frame=True)
+    kinds = [f"k{code}" for code in data.target]
+    frame = data.data.assign(kind=kinds, proline=data.data["proline"] / 100)
+    frame.to_csv(tmp_path / "wine.csv", index=False)
+    return frame
+
+
+def test_a_source_of_the_same_kind_is_read_as_that_of_the_run(bigfs, wine, tmp_path):
+    words = ("--features", 4, "--method", "anova", "--scale", "standard", "--workers", 0)
+    assert bigfs("run", "wine.csv?columns=*&label=kind", "--out", "r", *words)[0] == 0
+    wine.drop(columns="kind").assign(extra=1.0).to_csv("later.csv", index=False)
+    wine.to_csv("labeled.csv", index=False)
+    tables = []
+    for name in ("later.csv", "labeled.csv", "labeled.csv?columns=*,!kind"):
+        assert bigfs("predict", "r", name, "p.csv", "--workers", 0)[0] == 0
+        tables.append(pd.read_csv("p.csv")["prediction"].tolist())
+    assert tables[0] == tables[1] == tables[2]
+    assert np.mean(np.array(tables[0]) == wine["kind"]) > 0.9
+    # another kind of file is read by its own rules
+    wine.to_json("later.jsonl", orient="records", lines=True)
+    fails(bigfs("predict", "r", "later.jsonl", "p.csv", "--workers", 0), "later.jsonl")
+
+
+@pytest.mark.parametrize("classes", [3, 2])
+def test_scores_are_the_decision_values_of_the_classes(bigfs, wine, classes):
+    few = wine[wine["kind"].isin(["k0", "k1", "k2"][:classes])]
+    few.to_csv("wine.csv", index=False)
+    words = ("--features", 4, "--method", "anova", "--workers", 0)
+    assert bigfs("run", "wine.csv?columns=*&label=kind", "--out", "r", *words)[0] == 0
+    model = Run.open("r").model()
+    Z = few[model.names].to_numpy(dtype=np.float32)
+    expected = (Z @ model.linear.coef.T + model.linear.intercept).reshape(len(Z), -1)
+    for data in ("wine.csv", Run.open("r").metadata["parameters"]["store"]):
+        for out, read in (("p.csv", pd.read_csv), ("p.parquet", pd.read_parquet)):
+            assert bigfs("predict", "r", data, out, "--scores", "--workers", 0)[0] == 0
+            table = read(out)
+            names = [f"score k{c}" for c in ([0, 1, 2] if classes == 3 else [1])]
+            assert list(table) == ["sample", "prediction", *names]
+            np.testing.assert_allclose(table[names], expected, rtol=1e-4, atol=1e-4)
+            best = expected.argmax(axis=1) if classes == 3 else (expected.ravel() > 0).astype(int)
+            assert table["prediction"].tolist() == [f"k{c}" for c in best]
+    assert bigfs("predict", "r", "wine.csv", "p.csv", "--workers", 0)[0] == 0  # ours, replaced
+
+
+def test_real_values_have_no_scores(bigfs, wine):
+    words = ("--features", 4, "--method", "f-regression", "--workers", 0)
+    source = "wine.csv?columns=*,!kind&label=proline&target=real"
+    assert bigfs("run", source, "--out", "r", *words)[0] == 0
+    fails(bigfs("predict", "r", "wine.csv", "p.csv", "--scores"), "r predicts real values")
+    assert bigfs("predict", "r", "wine.csv", "p.csv", "--workers", 0)[0] == 0
