@@ -162,7 +162,8 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     dict
         Samples, features, non-zeros, density, target, samples per class and per split, columns
-        with roles, bytes per layout, tiles, source, settings, content hash and version.
+        with roles, bytes per layout, tiles, source with its options, settings, content hash and
+        version.
 
     Raises
     ------
@@ -208,6 +209,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
         "tiles": {"rows": len(corpus.X.row_tiles), "columns": len(corpus.X.column_tiles)},
         "source": manifest.source["uri"],
         "format": manifest.source["format"],
+        "options": manifest.source.get("options", {}),
         "settings": manifest.settings,
         "content": manifest.content,
         "version": manifest.version,

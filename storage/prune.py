@@ -190,7 +190,9 @@ def _old_stores(home: Path, records: str) -> Iterator[tuple[Path, str]]:
         if manifest is None:
             continue
         source = re.sub(r"(/urls/[0-9a-f]{16})-[0-9a-f]{16}/", r"\1/", manifest.source["uri"])
-        key = repr((source, manifest.source["format"], sorted(manifest.settings.items())))
+        options = sorted(manifest.source.get("options", {}).items())
+        settings = sorted(manifest.settings.items())
+        key = repr((source, manifest.source["format"], options, settings))
         groups.setdefault(key, []).append(((store / "zarr.json").stat().st_mtime, store))
     for stores in groups.values():
         for _, store in sorted(stores)[:-1]:

@@ -20,6 +20,8 @@ state: dict[str, bool] = {"debug": False, "quiet": False}
 
 
 def readable(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(readable, value))
     if isinstance(value, dict):
         return ", ".join(f"{name} {readable(item)}" for name, item in value.items()) or "–"
     return (

@@ -29,6 +29,7 @@ from storage.sources.tables.streams import StreamFeatures, StreamLists, StreamMa
 from storage.sources.tables.tables import Csv, Parquet
 from storage.sources.text import Text
 
+PLAIN = (str, int, float, list, tuple)  # types of options that the manifest keeps
 KINDS: list[type[Source]] = [  # in the order in which they are tried
     Synthetic,
     Npy,
@@ -156,6 +157,7 @@ def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
     options = {name: _convert(value, known[name], name) for name, value in options.items()}
     made: Source = kind(path, **options)
     made.check()
+    made.given = {name: value for name, value in options.items() if isinstance(value, PLAIN)}
     return made.absolute()
 
 

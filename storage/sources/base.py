@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tokenize import TokenError
+from types import MappingProxyType
 from typing import IO, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -112,6 +113,7 @@ class Source(ABC):
     memory_per_byte: int = 20  # bytes of memory per byte of input while it is read
     memory_limit: int | None = None  # bytes that a process may use beside its libraries
     label_columns: Sequence[str] | None = None  # that could hold the labels, if none was named
+    given: Mapping[str, Any] = MappingProxyType({})  # the options that `find` was given
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:

@@ -230,6 +230,7 @@ def describe_source(source: Source, plan: Plan) -> dict[str, Any]:
         "format": source.format,
         "fingerprint": plan.fingerprint,
         "identity": identities.VERSION,
+        **({"options": dict(source.given)} if source.given else {}),
         "sample_shape": None if source.sample_shape is None else list(source.sample_shape),
         "planted": None if source.planted is None else [int(i) for i in source.planted],
         **({} if source.label_columns is None else {"label_columns": list(source.label_columns)}),

@@ -191,3 +191,18 @@ def test_an_age_without_a_unit_is_refused(bigfs, home):
     assert len(list((home[0] / ".bigfs").glob("*.zarr"))) == 4
     assert json.loads(bigfs("prune", "--older-than", "0h", "--yes", "--json")[1])["deleted"]
     assert len(list((home[0] / ".bigfs").glob("*.zarr"))) == 1
+
+
+def test_stores_of_other_options_are_no_earlier_states(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))
+    (tmp_path / "t.csv").write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    stores = [storage.stage(f"t.csv?columns={c}&label=kind") for c in "ab"]
+    assert [storage.info(store)["options"] for store in stores] == [
+        {"columns": c, "label": "kind"} for c in "ab"
+    ]
+    assert storage.leftovers() == []
+    (tmp_path / "t.csv").write_text("a,b,kind\n1,2,x\n3,5,y\n")
+    os.utime(f"{stores[1]}/zarr.json", (1e9, 1e9))
+    storage.stage("t.csv?columns=b&label=kind")
+    assert [str(item.path) for item in storage.leftovers()] == [stores[1]]

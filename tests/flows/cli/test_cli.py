@@ -542,3 +542,23 @@ def test_quiet_leaves_the_result_alone(bigfs, corpus):
 )
 def test_a_misspelled_name_is_answered_with_the_name_that_is_meant(bigfs, corpus, words, said):
     fails(bigfs(*words), said)
+
+
+def test_what_is_no_store_is_called_what_it_is(bigfs, corpus, tmp_path):
+    (tmp_path / "rows.svm").write_text("1 1:2\n2 1:3\n")
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "run.json").write_text("{}")
+    (tmp_path / "half.zarr").mkdir()
+    for name, said in (
+        ("rows.svm", "is a file and no store: `bigfs stage` puts a source in one"),
+        ("r", "is the directory of a run and no store"),
+        ("half.zarr", "is not a finished store: stage it again"),
+        ("nothing.zarr", "does not exist: stage a source there first"),
+    ):
+        fails(bigfs("info", name), said)
+
+
+def test_the_words_of_pydantic_in_typers_messages_are_plain(bigfs, corpus):
+    answer = bigfs("run", "corpus", "--cv", 1)
+    fails(answer, "'--cv'", "must be greater than or equal to 2")
+    assert "Input should" not in answer[2]
