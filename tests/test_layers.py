@@ -25,6 +25,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "linalg.active_columns",
             "linalg.dual_svm",
             "linalg.lanczos",
+            "linalg.loess",
             "linalg.sample_kernel",
             "linalg.sparse_gram",
         },

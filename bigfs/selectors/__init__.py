@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.scores.few_labels import SSelect as SSelect
     from bigfs.selectors.scores.graph import SPEC as SPEC
     from bigfs.selectors.scores.graph import LaplacianScore as LaplacianScore
+    from bigfs.selectors.scores.highly_variable import HighlyVariable as HighlyVariable
     from bigfs.selectors.scores.llfs import LLFS as LLFS
     from bigfs.selectors.scores.relieff import ReliefF as ReliefF
     from bigfs.selectors.scores.targets import FRegression as FRegression

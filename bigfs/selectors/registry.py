@@ -231,6 +231,11 @@ METHODS: dict[str, Method] = {
     "variance": Method(
         "scores.targets:Variance", "variance of each feature, unsupervised", **UNSUPERVISED
     ),
+    "hvg": Method(
+        "scores.highly_variable:HighlyVariable",
+        "highly variable genes, as scanpy finds them, unsupervised",
+        **UNSUPERVISED,
+    ),
     "mrmr": Method(
         "greedy.criteria:MRMR", "minimum redundancy, maximum relevance, by mutual information"
     ),
@@ -292,6 +297,7 @@ METHODS |= plugins("bigfs.methods", METHODS)
 # other packages' names of methods
 SYNONYMS = {
     "f-classif": "anova",
+    "highly-variable-genes": "hvg",
     "information-gain": "mutual-info",
     "relief-f": "relieff",
     "rsr": "jfs",

@@ -327,8 +327,8 @@ def history(
 SYMBOLS = (
     "Passes are over a staged store. Memory is in numbers of 8 bytes in the driving process, "
     "beside a tile per worker.\n"
-    "n samples, d features, c classes, m chosen features, k neighbors, r components, a atoms, "
-    "M × N pixels; columns: the stored values of the features that are looked at closely; "
+    "n samples, d features, c classes, b batches, m chosen features, k neighbors, r components, a "
+    "atoms, M × N pixels; columns: the stored values of the features that are looked at closely; "
     "graph: the neighbor graph, made once and kept beside the store; pairs: a comparison of all "
     "pairs of samples; CG: conjugate gradients."
 )

@@ -40,6 +40,7 @@ from bigfs import (
     UDFS,
     Chi2,
     Fisher,
+    HighlyVariable,
     LaplacianScore,
     Matrix,
     MultiTaskLasso,
@@ -86,6 +87,7 @@ OTHERS = [
     TraceRatio(),
     TraceRatio(form="laplacian"),
     Variance(),
+    HighlyVariable(),
     MRMR(scheme="quotient"),
     MutualInformation(),
     SparGECV(gammas=(1.0, 2.0), cv=2),
@@ -181,6 +183,7 @@ REFUSALS = (
     "singular in double",
     "components have 0",
     "set aside, have 0",
+    "takes the logarithms of normalized counts",
 )
 
 
