@@ -31,6 +31,7 @@ from storage.scaling import scaling_of
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource
 from storage.sources.obs import CATEGORIES
+from storage.sources.tables.streams import Stream
 from storage.staging import build, labels, tables, transpose
 from storage.staging.labels import Target
 from storage.staging.scale_blocks import rewrite
@@ -42,7 +43,7 @@ REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # one value
 
 
 def append(
-    source: str | os.PathLike[str] | Source,
+    source: Any,
     store: str | os.PathLike[str],
     *,
     format: str | None = None,
@@ -60,7 +61,7 @@ def append(
 
     Parameters
     ----------
-    source : str, path-like or Source
+    source : str, path-like, Source or object
         Source, as in `stage`.
     store : str or path-like
         Path of the store.
@@ -116,10 +117,13 @@ def append(
     if isinstance(source, Source):
         source = source.absolute()
     else:
-        source = find(str(source), format=format, **options)
+        source = find(source, format=format, **options)
     memory_limit = build.working_memory("appending", source, memory_limit)
     with atomic.building(uri, manifest.exists, wait) as (target, scratch):
         corpus = require_staged(open_corpus(uri))
+        if isinstance(source, Stream):
+            with engine.limit_memory(memory_limit):
+                source = source.spool(scratch)
         fingerprint = source.fingerprint()
         with identities.first_rule():
             earlier = source.fingerprint()  # as an earlier version recorded the same source

@@ -136,7 +136,7 @@ class Blocks(ListRecords, Stream):
         self.feature_names = None if feature_names is None else [str(v) for v in feature_names]
 
     def column_names(self) -> list[str]:
-        return []
+        return list(self.of_samples)
 
     def wanted_fields(self, fields: list[str]) -> list[str]:
         return fields
@@ -223,7 +223,7 @@ class Cells(Blocks):
         if layer is not None and layer not in data.layers:
             raise SourceError(
                 f"the AnnData object has no layers[{layer!r}]; its layers are: "
-                f"{', '.join(data.layers) or 'none'}"
+                f"{', '.join(filter(None, data.layers)) or 'none'}"
             )
         if data.isbacked and data.is_view:
             raise SourceError(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask.array as da
 import dask.dataframe as dd
@@ -127,6 +128,22 @@ def test_labels_and_names_come_with_a_matrix(tmp_path, X, y):
     np.testing.assert_array_equal(storage.open(tmp_path / "0.zarr").y.toarray(), sets)
 
 
+def test_what_is_known_of_samples_comes_as_arrays(tmp_path, X, y):
+    told = {"group": [f"donor {i % 4}" for i in range(N)], "sample_weight": np.linspace(0, 1, N)}
+    blocks = (X[a : a + 64] for a in range(0, N, 64))
+    corpus = storage.open(storage.stage(blocks, tmp_path / "a.zarr", y=y, **told))
+    np.testing.assert_array_equal(corpus.sample_weight, told["sample_weight"])
+    assert corpus.groups[:5].tolist() == [0, 1, 2, 3, 0]
+
+
+def test_a_store_grows_by_blocks(tmp_path, X, y):
+    uri = storage.stage(pairs(X[:100], y[:100], 40), tmp_path / "a.zarr")
+    for _ in range(2):  # what was appended is not appended again
+        assert storage.append(pairs(X[100:], y[100:], 70), uri) == uri
+        np.testing.assert_array_equal(storage.open(uri).X.rows(range(N)).toarray(), X.toarray())
+    np.testing.assert_array_equal(storage.open(uri).y, y)
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 
@@ -162,6 +179,32 @@ def test_a_table_is_one_store_whatever_holds_it(tmp_path, frame, kind):
     roles = {"columns": "f*", "label": "kind", "split": "half"}
     expected = content(tmp_path / "t.parquet", tmp_path / "file.zarr", **roles)
     assert content(TABLES[kind](frame), tmp_path / "a.zarr", **roles) == expected
+
+
+def as_lists(X):
+    return [part.tolist() for part in np.split(X.indices, X.indptr[1:-1])], [
+        part.tolist() for part in np.split(X.data, X.indptr[1:-1])
+    ]
+
+
+def test_lists_and_maps_are_rows_as_those_of_blocks(tmp_path, X, y):
+    indices, values = as_lists(X)
+    table = pa.table({"at": indices, "is": values, "kind": y})
+    maps = [list(zip(map(str, i), v, strict=True)) for i, v in zip(indices, values, strict=True)]
+    maps = pa.table({"row": pa.array(maps, pa.map_(pa.string(), pa.float32())), "label": y})
+    roles = {"indices": "at", "values": "is", "label": "kind"}
+    expected = content(X, tmp_path / "blocks.zarr", y=y)
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    for name, data in {
+        "parquet": tmp_path / "t.parquet",
+        "arrow": table,
+        "polars": pl.from_arrow(table),
+        "duckdb": duckdb.from_arrow(table).to_arrow_reader(64),
+    }.items():
+        assert content(data, tmp_path / f"{name}.zarr", **roles) == expected
+    assert content(maps, tmp_path / "maps.zarr", features="row") == expected
+    half = content(table, tmp_path / "half.zarr", where="kind == 1", **roles)
+    assert half == content(X[y == 1], tmp_path / "of half.zarr", y=y[y == 1])
 
 
 def test_texts_come_as_those_of_a_file(tmp_path, y):
@@ -217,6 +260,73 @@ def test_the_hash_of_a_column_knows_its_values_and_not_its_batches(values):
     others = [values.take(pa.array(order)) for order in ([1, 0, 2, 3, 4], [0, 1, 3, 2, 4])]
     others += [values[:4], pa.nulls(5, values.type)]
     assert len({whole, *map(digest, others)}) == 5
+
+
+# --- AnnData --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cells(X, y):
+    obs = pd.DataFrame(
+        {"kind": pd.Categorical(np.array(["B", "T", None], dtype=object)[y])},
+        index=[f"cell {i}" for i in range(N)],
+    )
+    obs["split"] = np.where(np.arange(N) % 3 == 0, "test", "train")
+    obs["donor"] = [f"donor {i % 4}" for i in range(N)]
+    return {"X": X, "obs": obs, "var": pd.DataFrame(index=NAMES), "layers": {"twice": X * 2}}
+
+
+def test_an_object_like_anndata_is_read_by_its_parts(tmp_path, cells):
+    """By a stand-in, because the anndata of this Python asks for an older pandas."""
+    names = {"obs_names": cells["obs"].index, "var_names": cells["var"].index}
+    cells = SimpleNamespace(**cells, **names, isbacked=False, is_view=False)
+    corpus = storage.open(storage.stage(cells, tmp_path / "a.zarr", label="kind", group="donor"))
+    train = np.flatnonzero(cells.obs["split"] == "train")
+    np.testing.assert_array_equal(
+        corpus.X.rows(range(len(train))).toarray(), cells.X[train].toarray()
+    )
+    assert list(corpus.class_names) == ["B", "T"]
+    np.testing.assert_array_equal(corpus.y[: len(train)], cells.obs["kind"].cat.codes.iloc[train])
+    assert list(corpus.feature_names) == NAMES
+    assert corpus.sample_names[0] == "cell 1"
+    twice = storage.open(storage.stage(cells, tmp_path / "b.zarr", layer="twice", label="kind"))
+    assert twice.X.rows([0]).sum() == pytest.approx(2 * corpus.X.rows([0]).sum())
+    for options, message in [
+        ({"layer": "none"}, "no layers.'none'.; its layers are: twice"),
+        ({"label": "none"}, "no obs.'none'., only kind, split, donor"),
+        ({"y": [1]}, "has no option y; it has layer, label"),
+    ]:
+        with pytest.raises(SourceError, match=message):
+            storage.stage(cells, tmp_path / "bad.zarr", **options)
+    cells.isbacked = cells.is_view = True
+    with pytest.raises(SourceError, match="stage the whole object"):
+        storage.stage(cells, tmp_path / "bad.zarr")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("form", ["csr", "dense"])
+def test_anndata_in_memory_backed_and_lazy_is_as_its_file(tmp_path, cells, form):
+    anndata = pytest.importorskip(
+        "anndata", reason="anndata is no dependency: `make newest` has it"
+    )
+    from anndata.experimental import read_lazy
+
+    if form == "dense":
+        cells["X"] = cells["X"].toarray()
+    adata = anndata.AnnData(**{**cells, "X": sp.csr_matrix(cells["X"])} if form == "csr" else cells)
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    adata.write_zarr(tmp_path / "a.zarr")
+    roles = {"label": "kind", "group": "donor"}
+    expected = content(tmp_path / "a.h5ad", tmp_path / "file.zarr", **roles)
+    objects = {
+        "memory": adata,
+        "view": adata[:, :],
+        "backed": anndata.read_h5ad(tmp_path / "a.h5ad", backed="r"),
+        "lazy": read_lazy(tmp_path / "a.h5ad"),
+        "lazy zarr": read_lazy(tmp_path / "a.zarr"),
+    }
+    for name, data in objects.items():
+        assert content(data, tmp_path / f"{name}.store", **roles) == expected, name
 
 
 # --- the same content, and other content ----------------------------------------------------------

@@ -1,0 +1,126 @@
+"""Streams against the same by hand, and one that is larger than memory.
+
+python benchmarks/streams.py readers --rows 100000
+python benchmarks/streams.py scale --rows 1000000 --workers 2 --memory-limit 512MB
+
+Rows have 100 entries in 100,000 columns, and one of three labels.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import scipy.sparse as sp
+import typer
+from shared import by_turns, peaks, show_turns, timed
+
+import storage
+from bigfs import engine
+
+app = typer.Typer(add_completion=False)
+PER_ROW, COLUMNS, BLOCK = 100, 100_000, 5_000
+Rows = Annotated[int, typer.Option(help="rows of the matrix")]
+
+
+def blocks(rows: int, size: int = BLOCK) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
+    """Blocks of rows with their labels."""
+    for start in range(0, rows, size):
+        n, rng = min(size, rows - start), np.random.default_rng(start)
+        # columns that increase within a row
+        step = rng.integers(1, COLUMNS // PER_ROW, (n, PER_ROW))
+        columns = np.cumsum(step, axis=1, dtype=np.int32)
+        values = rng.random(n * PER_ROW, dtype=np.float32) + 0.1
+        X = sp.csr_array((values, columns.ravel(), PER_ROW * np.arange(n + 1)), (n, COLUMNS))
+        yield X, rng.integers(0, 3, n)
+
+
+def lists(rows: int) -> pa.Table:
+    """The same rows as a table of lists."""
+    return pa.Table.from_batches(
+        [
+            pa.RecordBatch.from_pydict(
+                {
+                    "indices": pa.ListArray.from_arrays(X.indptr.astype(np.int32), X.indices),
+                    "values": pa.ListArray.from_arrays(X.indptr.astype(np.int32), X.data),
+                    "label": y,
+                }
+            )
+            for X, y in blocks(rows)
+        ]
+    )
+
+
+def by_hand(table: pa.Table) -> sp.csr_array:
+    """Return the csr matrix in memory, as one would with pyarrow and SciPy."""
+    parts = []
+    for batch in table.to_reader():
+        indices, values = batch["indices"], batch["values"]
+        rows = values.flatten().to_numpy(), indices.flatten().to_numpy(), indices.offsets.to_numpy()
+        parts.append(sp.csr_array(rows, (batch.num_rows, COLUMNS)))
+    return sp.vstack(parts, format="csr")
+
+
+@app.command()
+def readers(rows: Rows = 100_000, turns: int = 3) -> None:
+    """Stage a table of lists by several libraries, and make the matrix of it in memory by hand."""
+    table = lists(rows)
+    frame = pl.from_arrow(table)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "a.zarr"
+
+        def stage(data: object) -> str:
+            shutil.rmtree(place, ignore_errors=True)
+            return storage.stage(data, place, indices="indices", values="values")
+
+        def stage_blocks() -> str:
+            shutil.rmtree(place, ignore_errors=True)
+            return storage.stage(blocks(rows), place)
+
+        def again() -> str:
+            return storage.stage(table, place, indices="indices", values="values")
+
+        calls = {
+            "pyarrow to SciPy by hand": lambda: by_hand(table),
+            "stage(csr blocks)": stage_blocks,
+            "stage(polars)": lambda: stage(frame),
+            "stage(DuckDB)": lambda: stage(duckdb.from_arrow(table).to_arrow_reader(BLOCK)),
+            "stage(pyarrow)": lambda: stage(table),
+            "spool only (the store is there)": again,
+            "make the blocks": lambda: sum(X.nnz for X, _ in blocks(rows)),
+        }
+        found = by_turns(calls, turns)
+        show_turns(f"{rows:,} rows", found)
+        for name, runs in found.items():
+            print(f"{name}: {rows / min(run.seconds for run in runs):,.0f} rows/s")
+
+
+@app.command()
+def scale(
+    rows: Rows = 1_000_000,
+    workers: int = 2,
+    memory_limit: str = "512MB",
+    scratch: Path | None = None,
+) -> None:
+    """Stage csr blocks of a generator on a cluster, and show the peak memory of each process."""
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        with engine.cluster(workers=workers, memory_limit=memory_limit):
+            engine.reset_peak_memory()
+            run = timed(
+                lambda: storage.stage(
+                    blocks(rows), Path(folder) / "a.zarr", memory_limit=memory_limit
+                )
+            )
+            print(peaks())
+        print(f"{rows:,} rows, {rows * PER_ROW:,} entries: {run.seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    app()
