@@ -13,13 +13,14 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
 from filelock import FileLock
 from platformdirs import user_cache_dir
+from requests.adapters import HTTPAdapter
 
 from storage import atomic
 from storage.downloads.catalog import File
@@ -27,6 +28,7 @@ from storage.errors import SourceError, is_permanent, redacted
 
 REGISTRY = "registry.txt"
 RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")
+CONTENT_RANGE = re.compile(r"bytes \d+-\d+/(\d+)")
 RETRIES, PAUSE = 2, 1  # of a broken connection, and the seconds before each
 TIMEOUT = 30  # seconds without a byte
 PLAIN = {"Accept-Encoding": "identity"}
@@ -82,6 +84,39 @@ def version_of(url: str) -> str:
                 break
         answer.raise_for_status()
         return repr([answer.headers.get(name) for name in VERSION])
+
+
+def ranges_of(url: str) -> tuple[int, Callable[[int, int], bytes]]:
+    """Return the length of a file behind an http(s) URL, and a function that fetches a range.
+
+    A SourceError says that the server sends no ranges, or no mark of the version.
+    """
+    session = requests.Session()
+    for protocol in ("http://", "https://"):
+        session.mount(protocol, HTTPAdapter(max_retries=RETRIES))
+
+    def ask(start: int, stop: int) -> requests.Response:
+        headers = PLAIN | {"Range": f"bytes={start}-{stop - 1}"}
+        answer = session.get(url, headers=headers, stream=True, timeout=TIMEOUT)
+        answer.raise_for_status()
+        return answer
+
+    try:
+        with ask(0, 1) as answer:
+            length = CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            is_marked = bool({"ETag", "Last-Modified"} & set(answer.headers))
+    except requests.RequestException as error:
+        raise SourceError(unreadable(url, error)) from error
+    if answer.status_code != requests.codes.partial_content or not length or not is_marked:
+        raise SourceError(f"{redacted(url)}: the server sends no ranges of a known version")
+
+    def fetch(start: int, stop: int) -> bytes:
+        with ask(start, stop) as answer:
+            if answer.status_code != requests.codes.partial_content:
+                raise OSError("the server sends ranges no more")
+            return answer.content
+
+    return int(length[1]), fetch
 
 
 def unreadable(url: str, error: Exception) -> str:

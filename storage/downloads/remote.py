@@ -1,13 +1,17 @@
-"""Sources behind URLs: fetched once to the folder of downloads, by requests or by fsspec.
+"""Sources behind URLs, by requests or by fsspec: ranges of files, or copies of them.
 
-A copy belongs to one version of a file. It is made because staging reads a source several times,
-from several processes. Keys and options come from the environment, as fsspec and its packages read
-them (``AWS_ACCESS_KEY_ID`` …), and never from the URL, which logs and runs show.
+Files of columns are read by ranges of bytes, from several processes (`open_ranges`). Others are
+fetched once to the folder of downloads, because staging reads a source several times. A copy
+belongs to one version of a file. Keys and options come from the environment, as fsspec and its
+packages read them (``AWS_ACCESS_KEY_ID`` …), and never from the URL, which logs and runs show.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -76,23 +80,130 @@ def fetch(url: str) -> Path:
     return target
 
 
+# --- ranges ---------------------------------------------------------------------------------------
+
+
+class RangeFile(io.RawIOBase):
+    """A file behind a URL, of which the bytes that are read are fetched, and no others."""
+
+    def __init__(self, url: str, size: int, fetch: Callable[[int, int], bytes]) -> None:
+        self._url, self._size, self._fetch, self._at = url, size, fetch, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}
+        self._at = base[whence] + offset
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        from storage.downloads import downloader
+
+        stop = self._size if size is None or size < 0 else min(self._at + size, self._size)
+        if stop <= self._at:
+            return b""
+        try:
+            block = self._fetch(self._at, stop)
+        except (OSError, ValueError) as error:
+            raise SourceError(downloader.unreadable(self._url, error)) from error
+        if len(block) != stop - self._at:
+            raise SourceError(
+                f"{redacted(self._url)} gave {len(block)} bytes of {stop - self._at} asked for: "
+                f"repeat the command"
+            )
+        self._at = stop
+        return block
+
+
+def open_ranges(url: str) -> RangeFile:
+    """Open a file behind a URL to read ranges of it. A server without them is a SourceError."""
+    from storage.downloads import downloader
+
+    if url.startswith(WEB):
+        return RangeFile(url, *downloader.ranges_of(url))
+    fs, path = _file_system(url)
+    with _readable(url):
+        size = fs.size(path)
+    if size is None:
+        raise SourceError(f"{redacted(url)} has an unknown size")
+    return RangeFile(url, size, lambda start, stop: bytes(fs.cat_file(path, start=start, end=stop)))
+
+
+def list_files(url: str, suffixes: Sequence[str]) -> list[str]:
+    """Return the URL, or the sorted URLs of a pattern or with a suffix in a folder."""
+    if url.startswith(WEB):
+        return [url]
+    fs, path = _file_system(url)
+    with _readable(url):
+        fs.invalidate_cache()
+        if "*" in path or "[" in path:
+            files = [file for file in fs.glob(path) if fs.isfile(file)]
+        elif fs.isdir(path):
+            files = [file for file in fs.find(path, maxdepth=1) if file.endswith(tuple(suffixes))]
+        else:
+            return [url]
+    return sorted(fs.unstrip_protocol(file) for file in files)
+
+
+def identity_of(urls: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the names of files behind URLs and what their servers say of their versions."""
+    from storage.downloads import downloader
+
+    identity = []
+    for url in urls:
+        with _readable(url):
+            if url.startswith(WEB):
+                version = downloader.version_of(url)
+            else:
+                fs, path = _file_system(url)
+                fs.invalidate_cache()
+                version = fs.ukey(path)
+        identity.append((downloader.file_name(url), version))
+    return identity
+
+
+@contextlib.contextmanager
+def _readable(url: str) -> Iterator[None]:
+    """Turn what a server answers into a SourceError of one line without secrets."""
+    from storage.downloads import downloader
+
+    try:
+        yield
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise SourceError(downloader.unreadable(url, error)) from error
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
 def _version_of(url: str) -> tuple[Any, str, bool, Any]:
     """Return the file system of a URL, the path in it, whether it is a folder, and its version."""
+    fs, path = _file_system(url)
+    with _readable(url):
+        is_folder = fs.isdir(path)
+        return fs, path, is_folder, _version(fs, path, is_folder)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path in it."""
     import fsspec
     from fsspec.registry import known_implementations
 
-    from storage.downloads import downloader
-
     protocol = url.partition("://")[0]
     try:
-        fs, path = fsspec.url_to_fs(url)
-        is_folder = fs.isdir(path)
-        return fs, path, is_folder, _version(fs, path, is_folder)
+        with _readable(url):
+            fs, path = fsspec.url_to_fs(url)
+            return fs, path
     except ImportError as error:
         advice = known_implementations.get(protocol, {}).get("err", f"install {error.name}")
         raise SourceError(f"{protocol}:// needs a package that is not there: {advice}") from error
-    except (OSError, ValueError, NotImplementedError) as error:
-        raise SourceError(downloader.unreadable(url, error)) from error
 
 
 def _version(fs: Any, path: str, is_folder: bool) -> Any:

@@ -7,7 +7,7 @@ import os
 import warnings
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from bigfs.advice import closest
 from bigfs.plugins import plugins
@@ -15,18 +15,20 @@ from storage.downloads import catalog, remote
 from storage.errors import SourceError, redacted
 from storage.sources.anndata import AnnData
 from storage.sources.arrays import Npy, Npz
-from storage.sources.base import MatrixSource, Source, head, shorten
+from storage.sources.base import MatrixSource, Source, head, is_pattern, list_files, shorten
 from storage.sources.matlab import Mat
 from storage.sources.matrixmarket import MatrixMarket
 from storage.sources.objects import recognize
 from storage.sources.rcv1 import Joined, Topics
 from storage.sources.svmlight.source import Svmlight
 from storage.sources.synthetic.source import CORPORA, PREFIX, Synthetic
-from storage.sources.tables.entries import ParquetLists, ParquetMaps
+from storage.sources.tables.columnar import Arrow, ColumnFile, Parquet
+from storage.sources.tables.entries import ArrowLists, ArrowMaps, ParquetLists, ParquetMaps
 from storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
-from storage.sources.tables.numeric import CsvFeatures, ParquetFeatures
+from storage.sources.tables.numeric import ArrowFeatures, CsvFeatures, ParquetFeatures
+from storage.sources.tables.records import Records
 from storage.sources.tables.streams import StreamFeatures, StreamLists, StreamMaps, StreamText
-from storage.sources.tables.tables import Csv, Parquet
+from storage.sources.tables.tables import Csv
 from storage.sources.text import Text
 
 PLAIN = (str, int, float, list, tuple)  # types of options that the manifest keeps
@@ -37,17 +39,21 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     Mat,
     MatrixMarket,
     Parquet,
+    Arrow,
     AnnData,
-    Text,
     JsonFeatures,
     JsonLines,
     Csv,
+    Text,
     Svmlight,
     CsvFeatures,
     ParquetFeatures,
     JsonLists,
     ParquetLists,
     ParquetMaps,
+    ArrowFeatures,
+    ArrowLists,
+    ArrowMaps,
 ]
 OURS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
 # those of other packages are tried first, as ours take many files
@@ -64,11 +70,17 @@ ADVICE = {
 }
 # options that say what the records of a format hold: numbers
 BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
-    "columns": {Csv: CsvFeatures, Parquet: ParquetFeatures, StreamText: StreamFeatures},
-    "features": {JsonLines: JsonFeatures, Parquet: ParquetMaps, StreamText: StreamMaps},
+    "columns": {
+        **{Csv: CsvFeatures, Parquet: ParquetFeatures},
+        **{Arrow: ArrowFeatures, StreamText: StreamFeatures},
+    },
+    "features": {
+        **{JsonLines: JsonFeatures, Parquet: ParquetMaps},
+        **{Arrow: ArrowMaps, StreamText: StreamMaps},
+    },
     "indices": {
         **{JsonLines: JsonLists, JsonFeatures: JsonLists},
-        **{Parquet: ParquetLists, StreamText: StreamLists},
+        **{Parquet: ParquetLists, Arrow: ArrowLists, StreamText: StreamLists},
     },
 }
 
@@ -94,9 +106,12 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
         return _construct(Synthetic, name, options)
     if remote.is_remote(name):
         url, query = remote.split_options(name)
-        source = remote.fetch(url)
         options = _parse_options(query) | options
         format = options.pop("format", format)
+        remote.require_no_secret(url)
+        if by_ranges := _kind_by_ranges(url, format):
+            return _construct(_by_options(by_ranges, options), url, options)
+        source = remote.fetch(url)
     elif "://" in name and not os.path.exists(source):
         raise SourceError(
             f"{redacted(name)} is neither a file nor the URL of a server: give a path, or a URL of "
@@ -106,6 +121,8 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
         name, _, query = name.partition("?")
         if query:
             return find(name, **{"format": format, **_parse_options(query), **options})
+        if is_pattern(name):
+            return _from_pattern(name, format, options)
         if name in catalog.ENTRIES:
             return _from_catalogue(name, format, options)
         meant = closest(name, [*catalog.ENTRIES, *(PREFIX + corpus for corpus in CORPORA)])
@@ -130,6 +147,35 @@ def _by_options(kind: type[Source], options: dict[str, Any]) -> type[Source]:
         if option in options:
             kind = kinds.get(kind, kind)
     return kind
+
+
+def _from_pattern(pattern: str, format: str | None, options: dict[str, Any]) -> Source:
+    """Return many files as one table."""
+    if not (files := list_files(pattern, ())):
+        raise SourceError(f"no file has a name like {pattern}")
+    kind = _by_options(FORMATS[format] if format else _guess(Path(files[0])), options)
+    if not issubclass(kind, Records):
+        raise SourceError(
+            f"{pattern} names files of the format {kind.format}, and a pattern is for tables and "
+            f"JSON Lines: join the files, or stage the first and append the others"
+        )
+    return _construct(kind, pattern, options)
+
+
+def _kind_by_ranges(url: str, format: str | None) -> type[Source] | None:
+    """Return the kind of the files behind a URL if they can be read by ranges, and not copied."""
+    kinds = [FORMATS[format]] if format else KINDS
+    columnar = [kind for kind in kinds if issubclass(kind, ColumnFile)]
+    if not columnar:
+        return None
+    suffixes = [suffix for kind in columnar for suffix in kind.suffixes]
+    try:
+        files = remote.list_files(url, suffixes)
+        is_columnar = format or all(urlsplit(file).path.endswith(tuple(suffixes)) for file in files)
+        start = remote.open_ranges(files[0]).read(8) if files and is_columnar else b""
+    except SourceError:  # which the copy meets too, or does not need
+        return None
+    return next((kind for kind in columnar if start.startswith(kind.magic)), None)
 
 
 def _parse_options(query: str) -> dict[str, Any]:

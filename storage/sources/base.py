@@ -8,9 +8,11 @@ A new format is one class that takes the path first and its options as keywords.
 from __future__ import annotations
 
 import bz2
+import codecs
 import contextlib
 import copy
 import errno
+import glob
 import gzip
 import io
 import itertools
@@ -60,6 +62,7 @@ COMPRESSED = {
     b"\xfd7zXZ\x00": lzma.open,
     b"\x28\xb5\x2f\xfd": _open_zstandard,
 }
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
 
 class Rows(NamedTuple):
@@ -199,6 +202,7 @@ class PlainFile(Source):
     """
 
     plain: str  # the decompressed file
+    encoding: str | None = None  # of a text that is transcoded to UTF-8 when it is decompressed
 
     def absolute(self) -> Self:
         source = super().absolute()
@@ -207,9 +211,9 @@ class PlainFile(Source):
 
     def prepare(self, scratch: Path) -> Self:
         ready = copy.copy(self)
-        if os.path.isfile(self.path) and is_compressed(self.path):
+        if os.path.isfile(self.path) and (self.encoding or is_compressed(self.path)):
             ready.plain = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}.plain")
-            decompress(self.path, Path(ready.plain))
+            decompress(self.path, Path(ready.plain), self.encoding)
         return ready
 
     def length(self) -> int:
@@ -251,14 +255,84 @@ class PlainFile(Source):
 # --- what the formats share -----------------------------------------------------------------------
 
 
-def open_decompressed(path: str | Path) -> IO[bytes]:
-    """Open a file to read its bytes. Gzip, bzip2, xz and Zstandard are decompressed."""
+def open_decompressed(path: str | Path, encoding: str | None = None) -> IO[bytes]:
+    """Open a file to read its bytes, those of UTF-8 if its encoding is given.
+
+    Gzip, bzip2, xz and Zstandard are decompressed.
+    """
+    if encoding:
+        return io.BufferedReader(_Transcoded(open_decompressed(path), encoding))
     with open(path, "rb") as file:
         start = file.read(6)
     for magic, open_compressed in COMPRESSED.items():
         if start.startswith(magic):
             return open_compressed(path, "rb")  # type: ignore[operator]  # the modules' types differ
     return open(path, "rb")
+
+
+class _Transcoded(io.RawIOBase):
+    """The bytes of a text in UTF-8, whatever it is encoded in."""
+
+    def __init__(self, file: IO[bytes], encoding: str) -> None:
+        self.file = file
+        self.decoder = codecs.getincrementaldecoder(encoding)()
+        self.rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.rest and (raw := self.file.read(1 << 16)):
+            self.rest = self.decoder.decode(raw).encode("utf-8", "replace")
+        if not self.rest:
+            self.rest = self.decoder.decode(b"", final=True).encode("utf-8", "replace")
+        count = min(len(buffer), len(self.rest))
+        buffer[:count], self.rest = self.rest[:count], self.rest[count:]
+        return count
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def require_encoding(encoding: str | None) -> None:
+    """Refuse the name of an encoding that Python does not know."""
+    try:
+        codecs.getincrementaldecoder(encoding or "utf-8")
+    except LookupError:
+        raise SourceError(
+            f"encoding={shorten(encoding)} is unknown: give one such as cp1252, latin-1 or utf-16"
+        ) from None
+
+
+def is_pattern(path: str) -> bool:
+    """Return whether a path is no file but names some by * or [ ]."""
+    return ("*" in path or "[" in path) and not os.path.exists(path)
+
+
+def list_files(path: str, suffixes: Sequence[str]) -> list[str]:
+    """Return the file, or the sorted files of a pattern or with a suffix in a folder."""
+    if os.path.isdir(path):
+        return files_in(Path(path), suffixes)
+    if is_pattern(path):
+        return sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
+    return [path]
+
+
+def files_in(folder: Path, suffixes: Sequence[str]) -> list[str]:
+    """Return the sorted files of a folder that have a suffix, that of a compression apart."""
+    files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
+    return sorted(str(file) for file in files if _suffix(file) in suffixes)
+
+
+def holds_only(folder: Path, suffixes: Sequence[str]) -> bool:
+    """Return whether all that is to be seen in a folder are files with a suffix."""
+    seen = [file for file in folder.iterdir() if not file.name.startswith(".")]
+    return bool(seen) and all(file.is_file() and _suffix(file) in suffixes for file in seen)
+
+
+def _suffix(file: Path) -> str:
+    return (file.with_suffix("") if file.suffix in COMPRESSED_SUFFIXES else file).suffix
 
 
 def is_compressed(path: str | Path) -> bool:
@@ -302,11 +376,11 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
         return file.read(size)
 
 
-def decompress(path: str | Path, target: Path) -> None:
-    """Write the decompressed content of `path` to `target`."""
+def decompress(path: str | Path, target: Path, encoding: str | None = None) -> None:
+    """Write the decompressed content of `path` to `target`, as UTF-8 if its encoding is given."""
     with (
         source_errors(f"{path} is broken"),
-        open_decompressed(path) as file,
+        open_decompressed(path, encoding) as file,
         open(target, "wb") as out,
     ):
         shutil.copyfileobj(file, out, 1 << 22)

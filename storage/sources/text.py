@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from storage.sources.base import (
     TextSource,
     decode,
     head,
+    require_encoding,
     source_errors,
 )
 
@@ -59,9 +60,12 @@ class Text(PlainFile, TextSource):
 
     format = "text"
     path: str
+    _: KW_ONLY
+    encoding: str | None = None  # of the texts; None is UTF-8, or else Latin-1
 
     def __post_init__(self) -> None:
         self.plain = self.path
+        require_encoding(self.encoding)
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -78,10 +82,11 @@ class Text(PlainFile, TextSource):
             )
 
     def fingerprint(self) -> str:
+        encoding = [self.encoding] if self.encoding else []
         if not os.path.isdir(self.path):
-            return fingerprint_of("text", identity_of([self.path]))
+            return fingerprint_of("text", identity_of([self.path]), *encoding)
         files = (os.path.join(self.path, name) for name in _walk(self.path))
-        return fingerprint_of("text", identity_of(files, root=self.path))
+        return fingerprint_of("text", identity_of(files, root=self.path), *encoding)
 
     def pieces(self, size: int) -> list[Piece]:
         names, sizes, offsets = self._list_documents()
@@ -116,8 +121,21 @@ class Text(PlainFile, TextSource):
             for name, raw in self._contents(piece):
                 label, split = _class_and_split(_parts(name), piece.skip)
                 yield Document(
-                    decode(raw), None if label is None else _as_text(label), split, _as_text(name)
+                    self._decode(raw, name),
+                    None if label is None else _as_text(label),
+                    split,
+                    _as_text(name),
                 )
+
+    def _decode(self, raw: bytes, name: str) -> str:
+        if self.encoding is None:
+            return decode(raw)
+        try:
+            return raw.decode(self.encoding)
+        except UnicodeError as error:
+            raise SourceError(
+                f"{self.path}: {_as_text(name)} is not {self.encoding}: {error}"
+            ) from error
 
     # --- the list -------------------------------------------------------------------------------
 

@@ -96,9 +96,9 @@ FULL_DISK = """
 import json, os, sys
 import storage
 from storage.errors import SourceError, StoreError
-from storage.sources import tables
+from storage.sources.tables import columnar
 
-tables.MAX_GROUP_BYTES = 1 << 14  # bytes: the Parquet file is cut first
+columnar.MAX_GROUP_BYTES = 1 << 14  # bytes: the Parquet file is cut first
 disk, *sources = sys.argv[1:]
 answers = []
 for number, source in enumerate(sources):

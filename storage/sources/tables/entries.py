@@ -20,8 +20,9 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 from storage.errors import SourceError
 from storage.sources import checks
 from storage.sources.base import shorten, shorten_names
+from storage.sources.tables.columnar import ArrowFile, ParquetFile
+from storage.sources.tables.columns import decoded
 from storage.sources.tables.records import Batch, MatrixRecords, without_surrogates
-from storage.sources.tables.tables import ParquetFile, decoded
 
 Place = Callable[[int], object]  # of the record with an entry
 
@@ -280,3 +281,17 @@ class ParquetLists(ListRecords, ParquetFile):
     """Rows in Parquet as lists."""
 
     format = "parquet-lists"
+
+
+@dataclass(eq=False, kw_only=True)
+class ArrowMaps(MapRecords, ArrowFile):
+    """Rows in Arrow IPC as maps."""
+
+    format = "arrow-maps"
+
+
+@dataclass(eq=False, kw_only=True)
+class ArrowLists(ListRecords, ArrowFile):
+    """Rows in Arrow IPC as lists."""
+
+    format = "arrow-lists"

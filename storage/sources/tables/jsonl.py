@@ -6,23 +6,33 @@ compressed file is decompressed to scratch first.
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self
 
 from storage.errors import SourceError
-from storage.sources.base import line_number, shorten_names
+from storage.sources.base import PlainFile, head, holds_only, line_number, shorten_names
 from storage.sources.tables.entries import ListRecords, MapRecords
 from storage.sources.tables.records import Batch, Records, TextRecords
 
 LINE_LIMIT = 1 << 28  # bytes of a line in which a field is looked for
 BATCH_LINES = 256
 WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
+
+
+class JsonPiece(NamedTuple):
+    """The lines that begin in a range of bytes of a file."""
+
+    start: int
+    stop: int
+    file: str
+    plain: str  # the decompressed file
 
 
 class LinePosition(NamedTuple):
@@ -40,12 +50,34 @@ class LinePosition(NamedTuple):
 class JsonFile(Records):
     """A file of JSON objects, cut by bytes. Errors name the line."""
 
+    suffixes = (".jsonl", ".ndjson", ".json")
+    plains: list[tuple[str, str]] | None = field(default=None, init=False, repr=False)
+
     def prepare(self, scratch: Path) -> Self:
-        ready = super().prepare(scratch)
-        where = [("where", name) for name in ready.with_condition([])]
-        for role, name in [*ready.named.items(), *where]:
-            ready._require_field(role, name)
+        """Decompress the files, and look for the fields that options name."""
+        ready = copy.copy(self)
+        ready.plains = []
+        where = [("where", name) for name in self.with_condition([])]
+        for number, file in enumerate(self.files()):
+            folder = scratch / str(number) if number else scratch
+            folder.mkdir(parents=True, exist_ok=True)
+            one = PlainFile.prepare(self._with_path(file), folder)
+            for role, name in [*self.named.items(), *where]:
+                one._require_field(role, name)
+            ready.plains.append((file, one.plain))
         return ready
+
+    def pieces(self, size: int) -> list[JsonPiece]:
+        """Return byte ranges of the files."""
+        plains = [(file, file) for file in self.files()] if self.plains is None else self.plains
+        return [
+            JsonPiece(start, stop, file, plain)
+            for file, plain in plains
+            for start, stop in super(JsonFile, self._with_path(file, plain)).pieces(size)
+        ]
+
+    def weight(self, piece: JsonPiece) -> int:
+        return piece.stop - piece.start
 
     def _require_field(self, role: str, name: str) -> None:
         """Refuse the name of a field that no record has. Most files show it in their first line."""
@@ -71,9 +103,9 @@ class JsonFile(Records):
     def wanted_fields(self, fields: list[str]) -> list[str]:
         return [*filter(None, (getattr(self, option) for option in self.required)), *self.roles]
 
-    def all_batches(self, piece: tuple[int, int]) -> Iterator[Batch]:
+    def all_batches(self, piece: JsonPiece) -> Iterator[Batch]:
         names = self.with_condition(self.wanted_fields([]))
-        lines = self._lines(piece)
+        lines = self._with_path(piece.file, piece.plain)._lines(piece[:2])
         while some := list(itertools.islice(lines, BATCH_LINES)):
             yield Batch(
                 {name: [record.get(name) for record, _ in some] for name in names},
@@ -132,7 +164,7 @@ class JsonLines(JsonFile, TextRecords):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        return (first := _first(head)) is not None and not isinstance(first.get("features"), dict)
+        return (first := _first(path, head)) is not None and not _has_features(first)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -143,7 +175,7 @@ class JsonFeatures(JsonFile, MapRecords):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        return (first := _first(head)) is not None and isinstance(first.get("features"), dict)
+        return (first := _first(path, head)) is not None and _has_features(first)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -153,12 +185,18 @@ class JsonLists(JsonFile, ListRecords):
     format = "jsonl-lists"
 
 
-def _first(head: bytes) -> dict[str, Any] | None:
-    """Return the object on the first line, or None.
+def _has_features(first: dict[str, Any]) -> bool:
+    return isinstance(first.get("features"), dict)
 
-    A line that is longer than the head has features if the head shows some.
+
+def _first(path: Path, start: bytes) -> dict[str, Any] | None:
+    """Return the object on the first line of a file or of the first file of a folder, or None.
+
+    A line that is longer than the start has features if the start shows some.
     """
-    line, newline, _ = head.lstrip().partition(b"\n")
+    if path.is_dir() and holds_only(path, JsonFile.suffixes):
+        start = head(min(path.glob("[!.]*")))
+    line, newline, _ = start.lstrip().partition(b"\n")
     if not line.startswith(b"{"):
         return None
     try:

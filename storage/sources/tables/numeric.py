@@ -23,9 +23,10 @@ from storage.fingerprint import fingerprint_of
 from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import Label, shorten, shorten_names
+from storage.sources.tables.columnar import ArrowFile, ParquetFile
 from storage.sources.tables.columns import as_numbers, as_texts
 from storage.sources.tables.records import Batch, MatrixRecords
-from storage.sources.tables.tables import CsvFile, ParquetFile, Table
+from storage.sources.tables.tables import CsvFile, Table
 
 MAX_CATEGORIES = 1000  # of a column; more of them are names of samples or numbers
 SURVEY_BYTES = 4 << 20  # of a piece in the reading before
@@ -262,3 +263,10 @@ class ParquetFeatures(NumericTable, ParquetFile):
     """Numbers and categories in Parquet."""
 
     format = "parquet-features"
+
+
+@dataclass(eq=False, kw_only=True)
+class ArrowFeatures(NumericTable, ArrowFile):
+    """Numbers and categories in Arrow IPC."""
+
+    format = "arrow-features"

@@ -7,18 +7,19 @@ and `numeric.NumericTable` one feature per field.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigfs.types import AnyArray
-from storage.errors import SourceError
+from storage.downloads import remote
+from storage.errors import SourceError, redacted
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import labels as label_rules
 from storage.sources.base import (
@@ -28,6 +29,7 @@ from storage.sources.base import (
     PlainFile,
     Rows,
     TextSource,
+    list_files,
     shorten,
     shorten_names,
 )
@@ -75,7 +77,7 @@ class Batch(NamedTuple):
 class Records(PlainFile):
     """A file of records, plain or compressed."""
 
-    path: str
+    path: str  # as messages show it: a URL without its query
     _: KW_ONLY
     # the fields with the label (a text, a number or a list), "train" or "test", and the sample's
     # name. By default they are those of `ROLES` where there are such fields
@@ -90,8 +92,11 @@ class Records(PlainFile):
     sample_weight: str | None = None
     time: str | None = None
     required: ClassVar[tuple[str, ...]] = ()  # options whose field every record must have
+    suffixes: ClassVar[tuple[str, ...]] = ()  # of the files of a folder
 
     def __post_init__(self) -> None:
+        self.url = self.path if remote.is_remote(self.path) else None
+        self.path = self.path if self.url is None else redacted(self.path)
         self.plain = self.path
         given = {role: getattr(self, role) for role in ROLES}
         # the fields that must be there, because somebody named them
@@ -122,8 +127,24 @@ class Records(PlainFile):
         """Return fields and those of `where`."""
         return list(dict.fromkeys([*fields, *(self.condition.fields if self.condition else ())]))
 
-    def files(self) -> list[Path]:
-        return [Path(self.path)]
+    def absolute(self) -> Self:
+        return copy.copy(self) if self.url else super().absolute()
+
+    def files(self) -> list[str]:
+        """Return the file, or those of a folder or a pattern in order, with their URLs if any."""
+        if self.url:
+            return remote.list_files(self.url, self.suffixes)
+        return list_files(self.path, self.suffixes)
+
+    def identity(self) -> Any:
+        """Return what changes with the content of the files: a hash, or versions of URLs."""
+        return (remote.identity_of if self.url else identity_of)(self.files())
+
+    def _with_path(self, file: str, plain: str | None = None) -> Self:
+        """Return the source of one of the files, which may be decompressed to another."""
+        source = copy.copy(self)
+        source.path, source.plain = file, plain or file
+        return source
 
     def settings(self) -> dict[str, Any]:
         """Return what the fingerprint depends on, by the names of earlier versions."""
@@ -134,10 +155,6 @@ class Records(PlainFile):
         """Return the settings that earlier versions lacked, where they are given."""
         where = {"where": str(self.condition)} if self.condition else {}
         return where | self.obs_columns
-
-    def identity(self) -> Any:
-        """Return what stands for the content."""
-        return identity_of(self.files())
 
     def fingerprint(self) -> str:
         return fingerprint_of(self.format, self.identity(), sorted(self.settings().items()))

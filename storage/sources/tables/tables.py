@@ -1,4 +1,4 @@
-"""Tables: CSV (or any delimiter) and Parquet, read by pyarrow in batches.
+"""Tables, and CSV (or any delimiter) among them, read by pyarrow in batches.
 
 What can't be read in parts where it lies is laid out on scratch first, as Arrow's IPC files with
 batches of a few megabytes: CSV, whose records end nobody knows where, and Parquet with large row
@@ -7,45 +7,54 @@ groups. A table of another origin has to give the names of its columns and a str
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import copy
 import csv
+import itertools
 import mmap
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from bigfs import engine
 from bigfs.engine import format_bytes, require_memory
-from storage import atomic
-from storage.errors import SourceError
-from storage.sources.base import open_decompressed, shorten_names, source_errors
+from storage.errors import SourceError, redacted
+from storage.sources.base import (
+    PlainFile,
+    holds_only,
+    open_decompressed,
+    require_encoding,
+    shorten_names,
+    source_errors,
+)
 from storage.sources.tables.columns import decoded
 from storage.sources.tables.records import Batch, Records, TextRecords
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa
-    from pyarrow import parquet
 
-MAX_GROUP_BYTES = 32 << 20  # of a row group that a task reads whole
 BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20  # of a batch
+DECODED_ROWS = 1 << 16  # of a large batch whose dictionaries are replaced by their texts at a time
 # bytes of a record of CSV: what is always taken, and what is refused whatever the memory
 SMALL_RECORD, MAX_RECORD = 1 << 20, 1 << 28
 LINE_LIMIT = 1 << 26  # bytes of a line of CSV's header
-NO_UTF8 = "it is not UTF-8: convert the file, such as by iconv -f latin1 -t utf-8"
+NO_UTF8 = "it is not UTF-8: give its encoding=, such as cp1252, latin-1 or utf-16"
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
 class Part(NamedTuple):
-    """A batch on scratch, or a row group of Parquet."""
+    """A batch on scratch, a row group of Parquet or a record batch of Arrow."""
 
     file: str
     number: int
     size: int  # in bytes
-    first: int = 0  # the number of its first row in the table, on scratch only
+    # on scratch only: the file or table that it comes from, and the number of its first row there
+    origin: str = ""
+    first: int = 0
 
 
 @dataclass(eq=False, kw_only=True)
@@ -53,6 +62,7 @@ class Table(Records):
     """A table, of which some columns are read."""
 
     on_scratch: list[Part] | None = field(default=None, init=False, repr=False)
+    scratch: Path | None = field(default=None, init=False, repr=False)
 
     @abstractmethod
     def column_names(self) -> list[str]:
@@ -79,38 +89,57 @@ class Table(Records):
                 )
         return self.with_condition(self.wanted_fields(columns))
 
+    def same_columns(
+        self, files: Iterable[tuple[str, list[str]]]
+    ) -> Iterator[tuple[str, list[str]]]:
+        """Yield files with the columns to read, which must be those of the first."""
+        first = None
+        for file, names in files:
+            if first is None:
+                first, wanted = file, self.columns_to_read(names)
+            lacks = sorted(set(wanted) - set(names))
+            more = [] if lacks else sorted(set(self.columns_to_read(names)) - set(wanted))
+            if lacks or more:
+                raise SourceError(
+                    f"{redacted(file)} {'lacks' if lacks else 'has also'} the columns "
+                    f"{shorten_names(lacks or more)}, other than {redacted(first)}: give files "
+                    f"with the same columns, or name those that all have"
+                )
+            yield file, wanted
+
+    def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+        """Yield the name and the batches of each file."""
+        yield self.path, self.stream()
+
     def prepare(self, scratch: Path) -> Self:
         """Lay the table out on scratch."""
         scratch.mkdir(parents=True, exist_ok=True)
-        ready = super().prepare(scratch)
+        ready = copy.copy(self)
         ready.lay_out(scratch)
-        if ready.plain != self.plain:
-            Path(ready.plain).unlink()  # what was decompressed
         return ready
 
     def lay_out(self, scratch: Path) -> None:
         """Write the stream to scratch, in a file for each schema that its batches have."""
         import pyarrow as pa
 
-        self.on_scratch = []
+        self.scratch, self.on_scratch = scratch, []
         out: Any = None
-        schema, number, first = None, 0, 0
+        schema, number, name = None, 0, 0
         size = min(BATCH_BYTES, engine.memory_limit() // self.memory_per_byte)
         with contextlib.ExitStack() as files:
-            for batch in filter(None, self.stream()):
-                batch = pa.RecordBatch.from_arrays(
-                    [decoded(column) for column in batch.columns], batch.schema.names
-                )
-                if batch.schema != schema:
-                    path = scratch / f"{Path(self.path).stem}-{first}.arrow"
-                    schema, number = batch.schema, 0
-                    out = files.enter_context(pa.ipc.new_file(path, schema))
-                rows = max(1, batch.num_rows * size // max(batch.nbytes, 1))
-                for start in range(0, batch.num_rows, rows):
-                    part = batch.slice(start, rows)
-                    out.write_batch(part)
-                    self.on_scratch.append(Part(str(path), number, part.nbytes, first))
-                    number, first = number + 1, first + part.num_rows
+            for origin, batches in self.streams():
+                first = 0
+                for batch in itertools.chain.from_iterable(map(_decode, batches)):
+                    if batch.schema != schema:
+                        path = scratch / f"table-{name}.arrow"
+                        schema, number, name = batch.schema, 0, name + 1
+                        out = files.enter_context(pa.ipc.new_file(path, schema))
+                    rows = max(1, batch.num_rows * size // max(batch.nbytes, 1))
+                    for start in range(0, batch.num_rows, rows):
+                        part = batch.slice(start, rows)
+                        out.write_batch(part)
+                        self.on_scratch.append(Part(str(path), number, part.nbytes, origin, first))
+                        number, first = number + 1, first + part.num_rows
 
     def parts(self) -> list[Part]:
         """Return the parts of the table in order, of which there must be some."""
@@ -142,7 +171,16 @@ class Table(Records):
 
         with pa.memory_map(part.file) as file:
             batch = pa.ipc.open_file(file).get_batch(part.number)
-            yield as_batch(batch, part.first, f"{self.path}: row")
+            yield as_batch(batch, part.first, f"{part.origin}: row")
+
+
+def _decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in parts without dictionaries."""
+    import pyarrow as pa
+
+    for start in range(0, batch.num_rows, DECODED_ROWS):
+        part = batch.slice(start, DECODED_ROWS)
+        yield pa.RecordBatch.from_arrays(list(map(decoded, part.columns)), part.schema.names)
 
 
 def as_batch(batch: pa.RecordBatch, first: int, where: str) -> Batch:
@@ -158,31 +196,60 @@ def as_batch(batch: pa.RecordBatch, first: int, where: str) -> Batch:
 class CsvFile(Table):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed."""
 
+    suffixes = tuple(SUFFIXES)
     delimiter: str = ""  # one character, by default that of the suffix (.csv, .tsv) or a comma
+    encoding: str | None = None  # of the bytes, by a name that Python knows; None is UTF-8
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        suffixes = [s for s in Path(self.path).suffixes if s in SUFFIXES]
+        first = next(iter(self.files()), self.path)
+        suffixes = [s for s in Path(first).suffixes if s in SUFFIXES]
         self.delimiter = self.delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
         if len(self.delimiter) != 1:
             raise SourceError(f"delimiter must be one character; got {self.delimiter!r}")
+        require_encoding(self.encoding)
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"delimiter": self.delimiter}
 
-    def column_names(self) -> list[str]:
-        with source_errors(f"{self.path} is broken"), open_decompressed(self.path) as file:
-            return self._read_header(file)
+    def later_settings(self) -> dict[str, Any]:
+        return super().later_settings() | ({"encoding": self.encoding} if self.encoding else {})
 
-    def _read_header(self, file: IO[bytes]) -> list[str]:
+    def column_names(self) -> list[str]:
+        """Return the names of the columns of the first file."""
+        return self._names(self.files()[0])
+
+    def _names(self, path: str) -> list[str]:
+        with source_errors(f"{path} is broken"), open_decompressed(path, self.encoding) as file:
+            return self._read_header(file, path)
+
+    def _read_header(self, file: IO[bytes], path: str) -> list[str]:
         lines = (raw.decode("utf-8-sig") for raw in iter(lambda: file.readline(LINE_LIMIT), b""))
         try:
             return next(csv.reader(lines, delimiter=self.delimiter), [])
         except (UnicodeDecodeError, csv.Error) as error:
-            why = NO_UTF8 if isinstance(error, UnicodeDecodeError) else error
-            raise SourceError(f"{self.path}, line 1: no header can be read: {why}") from error
+            why: object = error
+            if isinstance(error, UnicodeDecodeError) or "NUL" in str(error):
+                why = f"it is not {self.encoding}" if self.encoding else NO_UTF8
+            raise SourceError(f"{path}, line 1: no header can be read: {why}") from error
 
     def stream(self) -> Iterator[pa.RecordBatch]:
+        return itertools.chain.from_iterable(batches for _, batches in self.streams())
+
+    def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+        files = self.files()
+        for file, _ in self.same_columns((file, self._names(file)) for file in files):
+            yield file, self._with_path(file).stream_file()
+
+    def stream_file(self) -> Iterator[pa.RecordBatch]:
+        """Yield the columns to read of one file, which is decompressed to scratch meanwhile."""
+        assert self.scratch is not None
+        ready = PlainFile.prepare(self, self.scratch)
+        yield from ready._stream_plain()
+        if ready.plain != self.plain:
+            Path(ready.plain).unlink()
+
+    def _stream_plain(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import csv as tables
 
@@ -190,7 +257,7 @@ class CsvFile(Table):
         limit = engine.memory_limit()
         block = min(max(limit // self.memory_per_byte, SMALL_RECORD), MAX_RECORD)
         with open(self.plain, "rb") as file:
-            columns = self._read_header(file)
+            columns = self._read_header(file, self.path)
             start, raw = file.tell(), mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         wanted = self.columns_to_read(columns)
         # a record more, which a quote that is never closed swallows
@@ -256,95 +323,9 @@ class Csv(CsvFile, TextRecords):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and b"\0" not in head
-
-
-# --- Parquet --------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False, kw_only=True)
-class ParquetFile(Table):
-    """A Parquet file, or a folder of them."""
-
-    def column_names(self) -> list[str]:
-        """Return the names of the columns of the first file."""
-        if not (files := self.files()):
-            raise SourceError(f"{self.path} holds no .parquet file")
-        with self._open(str(files[0])) as table:
-            return list(table.schema_arrow.names)
-
-    def files(self) -> list[Path]:
-        path = Path(self.path)
-        return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-
-    def prepare(self, scratch: Path) -> Self:
-        """Lay out a table with large row groups, as some writers put a whole file into one."""
-        if max((group.size for group in self._groups()), default=0) <= MAX_GROUP_BYTES:
-            return copy.copy(self)
-        return super().prepare(scratch)
-
-    def stream(self) -> Iterator[pa.RecordBatch]:
-        for file in map(str, self.files()):
-            with self._open(file, pre_buffer=False) as table, _arrow_errors(f"{file} is broken"):
-                yield from self._read(table)
-
-    def _groups(self) -> list[Part]:
-        groups = []
-        for file in map(str, self.files()):
-            with self._open(file) as table:
-                self.columns_to_read(table.schema_arrow.names)
-                for i in range(table.num_row_groups):
-                    group = table.metadata.row_group(i)
-                    if group.num_rows:
-                        groups.append(Part(file, i, group.total_byte_size))
-        return groups
-
-    def parts(self) -> list[Part]:
-        return (self.on_scratch is None and self._groups()) or super().parts()
-
-    def read_part(self, part: Part) -> Iterator[Batch]:
-        if self.on_scratch is not None:
-            yield from super().read_part(part)
-            return
-        first, where = 0, f"{part.file}, row group {part.number}"
-        with self._open(part.file) as table, _arrow_errors(f"{where} is broken"):
-            for batch in self._read(table, row_groups=[part.number]):
-                yield as_batch(batch, first, f"{where}: row")
-                first += batch.num_rows
-
-    def _read(self, table: parquet.ParquetFile, **groups: Any) -> Iterator[pa.RecordBatch]:
-        columns = self.columns_to_read(table.schema_arrow.names)
-        rows = max(1, min(BATCH_ROWS, BATCH_BYTES // (8 * len(columns))))
-        return table.iter_batches(rows, columns=columns, use_threads=False, **groups)
-
-    def _open(self, file: str, **settings: Any) -> parquet.ParquetFile:
-        from pyarrow import parquet
-
-        with _arrow_errors(f"{file} is not a whole Parquet file"):
-            return parquet.ParquetFile(file, **settings)
-
-
-@dataclass(eq=False, kw_only=True)
-class Parquet(ParquetFile, TextRecords):
-    """A table of Parquet with a text column."""
-
-    format = "parquet"
-
-    @classmethod
-    def sniff(cls, path: Path, head: bytes) -> bool:
-        return any(path.glob("*.parquet")) if path.is_dir() else head.startswith(b"PAR1")
-
-
-@contextlib.contextmanager
-def _arrow_errors(what: str) -> Iterator[None]:
-    """Turn an error of pyarrow into a SourceError of one line."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (SourceError, FileNotFoundError):
-        raise
-    except (pa.ArrowException, ValueError, OSError) as error:
-        if atomic.is_full(error):
-            raise  # the file itself is right
-        raise SourceError(f"{what}: {str(error).splitlines()[0]}") from error
+        if path.is_dir():
+            return holds_only(path, cls.suffixes)
+        has_no_zero = b"\0" not in head or head.startswith(
+            (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        )
+        return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and has_no_zero

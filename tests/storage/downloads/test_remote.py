@@ -4,7 +4,6 @@ import sys
 
 import fsspec
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -40,7 +39,6 @@ WRITERS = {
     "rows.npz": lambda path: sp.save_npz(path, X),
     "docs.jsonl": lambda path: path.write_text('{"text": "one two"}\n' * 3),
     "docs.csv": lambda path: path.write_text("text\none two\none two\none two\n"),
-    "docs.parquet": lambda path: pd.DataFrame({"text": ["one two"] * 3}).to_parquet(path),
 }
 
 

@@ -1,11 +1,19 @@
 """Containers and compression: what holds the rows changes nothing, and other files get advice."""
 
+import gzip
 import io
+import json
 import tarfile
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
+import storage
+from bigfs.engine import NotEnoughMemory, limit_memory
+from storage.errors import SourceError
 from storage.sources import find
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
@@ -61,3 +69,197 @@ def test_truncated_zstandard_is_refused(tmp_path):
 def test_what_cannot_be_read_gets_advice(tmp_path, name, content, message, options):
     (tmp_path / name).write_bytes(content)
     refused(tmp_path / name, message, tmp_path, **options)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def frame_of(n, seed=0):
+    """Two numbers, a Boolean, a category, a label, a name and a text."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "a": rng.integers(0, 3, n) / 4,
+            "b": rng.random(n),
+            "is_c": rng.random(n) < 0.5,
+            "color": rng.choice(["red", "green"], n),
+            "label": rng.choice(["x", "y"], n),
+            "id": [f"s{i}" for i in range(n)],
+            "text": [f"word{i} naïve" for i in range(n)],
+        }
+    )
+
+
+def write_arrow(table, path, rows=7, new=pa.ipc.new_file, compression=None):
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with new(path, table.schema, options=options) as out:
+        out.write_table(table, max_chunksize=rows)
+
+
+def write_stream(table, path):
+    write_arrow(table, path, new=pa.ipc.new_stream)
+
+
+def write_views(table, path):
+    """As polars does, with dictionaries and views of texts."""
+    table = table.set_column(3, "color", table["color"].dictionary_encode())
+    columns = [
+        column.cast(pa.string_view()) if pa.types.is_string(column.type) else column
+        for column in table.cast(pa.schema(table.schema)).columns
+    ]
+    write_arrow(pa.table(columns, names=table.schema.names), path)
+
+
+def write_compressed(write, compress):
+    def write_both(table, path):
+        write(table, path)
+        path.write_bytes(compress(path.read_bytes()))
+
+    return write_both
+
+
+def write_csv(table, path):
+    table.to_pandas().to_csv(path, index=False, compression=None)
+
+
+CONTAINERS = {
+    "a.csv": write_csv,
+    "a.csv.zst": write_compressed(write_csv, zstandard),
+    "a.tsv": lambda table, path: table.to_pandas().to_csv(path, index=False, sep="\t"),
+    "a.parquet": lambda table, path: pa.parquet.write_table(table, path, row_group_size=7),
+    "a.arrow": write_arrow,
+    "a.feather": lambda table, path: write_arrow(table, path, compression="lz4"),
+    "a.ipc": write_views,
+    "a.arrows": write_stream,
+    "a.arrow.gz": write_compressed(write_arrow, gzip.compress),
+    "a.arrows.zst": write_compressed(write_stream, zstandard),
+}
+NUMBERS = {"columns": "a,b,is_c,color", "categories": "color"}
+
+
+def test_the_same_table_in_all_containers_gives_equal_stores(tmp_path):
+    table = pa.Table.from_pandas(frame_of(40), preserve_index=False)
+    contents = {}
+    for name, write in CONTAINERS.items():
+        write(table, tmp_path / name)
+        store = storage.stage(tmp_path / name, tmp_path / f"{name}.zarr", **NUMBERS)
+        contents[name] = storage.open(store).manifest.content
+        for where in ("folder", "pattern"):
+            folder = tmp_path / f"{name}-{where}"
+            folder.mkdir()
+            write(table.slice(0, 15), folder / name)
+            write(table.slice(15), folder / f"b{name}")
+            source = folder if where == "folder" else folder / f"*{name}"
+            store = storage.stage(source, tmp_path / f"{name}-{where}.zarr", **NUMBERS)
+            contents[f"{name}-{where}"] = storage.open(store).manifest.content
+    assert len(contents) == 30
+    assert len(set(contents.values())) == 1, contents
+    corpus = storage.open(store)
+    assert list(corpus.feature_names) == ["a", "b", "is_c", "color=green", "color=red"]
+    want = frame_of(40)[["a", "b", "is_c"]].astype(np.float32)
+    np.testing.assert_array_equal(corpus.X.rows(np.arange(40)).toarray()[:, :3], want)
+
+
+@pytest.mark.parametrize("limit", [1 << 25, 100])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_rows_and_documents_of_containers_in_any_pieces(tmp_path, monkeypatch, name, size, limit):
+    """In place, and laid out on scratch where a part is larger than the limit."""
+    monkeypatch.setattr("storage.sources.tables.columnar.MAX_GROUP_BYTES", limit)
+    frame = frame_of(40)
+    CONTAINERS[name](pa.Table.from_pandas(frame, preserve_index=False), tmp_path / name)
+    source = find(tmp_path / name, where="b > 0.25", columns="b")
+    X, y, _, names = rows_of(source, tmp_path / "scratch", size)
+    kept = frame[frame.b > 0.25]
+    assert X[:, 0].tolist() == kept.b.tolist()
+    assert (y.tolist(), names.tolist()) == (kept.label.tolist(), kept.id.tolist())
+    documents = documents_of(find(tmp_path / name), tmp_path / "scratch", size)
+    assert [(d.text, d.label) for d in documents] == list(zip(frame.text, frame.label, strict=True))
+    in_place = name in ("a.parquet", "a.arrow", "a.feather", "a.ipc") and limit > 100
+    assert (find(tmp_path / name).prepare(tmp_path / "scratch").on_scratch is None) == in_place
+
+
+def test_a_stream_whose_batch_does_not_fit_is_refused(tmp_path):
+    table = pa.table({"x": np.arange(1e6)})
+    write_arrow(table, tmp_path / "a.arrows", 1 << 12, pa.ipc.new_stream)
+    write_arrow(table, tmp_path / "b.arrows", 1 << 20, pa.ipc.new_stream)
+    with limit_memory(4 << 20):
+        assert len(rows_of(find(tmp_path / "a.arrows", columns="x"), tmp_path / "s")[0]) == 10**6
+        with pytest.raises(NotEnoughMemory, match=r"b\.arrows: a record batch cannot be cut"):
+            find(tmp_path / "b.arrows", columns="x").prepare(tmp_path / "t")
+
+
+def test_lines_of_many_files_are_one_source(tmp_path):
+    (tmp_path / "d").mkdir()
+    for name, texts in (("b.jsonl.zst", ["three"]), ("a.jsonl", ["one", "two"])):
+        lines = "".join(json.dumps({"text": text, "label": name}) + "\n" for text in texts)
+        raw = lines.encode()
+        (tmp_path / "d" / name).write_bytes(zstandard(raw) if name.endswith("zst") else raw)
+    for source in (tmp_path / "d", tmp_path / "d" / "*.jsonl*"):
+        for size in SIZES:
+            documents = documents_of(find(source), tmp_path / "scratch", size)
+            assert [d.text for d in documents] == ["one", "two", "three"]
+            assert [d.label for d in documents] == ["a.jsonl", "a.jsonl", "b.jsonl.zst"]
+    (tmp_path / "d" / "c.jsonl").write_text('{"text": 1}\n')
+    refused(tmp_path / "d", r"c\.jsonl, line 1: text must be a text", tmp_path / "scratch")
+    (tmp_path / "d" / "c.jsonl").write_text('{"features": {"0": 1}}\n')
+    refused(tmp_path / "d", r"c\.jsonl, line 1 has no field 'text'", tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.arrow", "a.arrows"])
+def test_a_file_with_other_columns_is_named(tmp_path, name):
+    frame = frame_of(20)
+    for where, table in (("a", frame), ("b", frame.drop(columns="b"))):
+        (tmp_path / where).mkdir()
+        CONTAINERS[name](pa.Table.from_pandas(table), tmp_path / where / name)
+    drop = "*,!color,!text"
+    pattern = tmp_path / "[ab]" / name
+    refused(
+        pattern, rf"b/{name} lacks the columns 'b', other than .*a/{name}", tmp_path, columns=drop
+    )
+    pattern = tmp_path / "[ba]" / name
+    CONTAINERS[name](pa.Table.from_pandas(frame.assign(z=1.0)), tmp_path / "b" / name)
+    refused(pattern, rf"b/{name} has also the columns 'z', other than", tmp_path, columns=drop)
+    X = rows_of(find(pattern, columns="a,b"), tmp_path / "s")[0]
+    assert X[:, 1].tolist() == [*frame.b, *frame.b]
+
+
+def test_patterns_of_other_files_and_of_none_are_refused(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    refused(tmp_path / "*.svm", "format svmlight, and a pattern is for tables and JSON", tmp_path)
+    refused(tmp_path / "*.csv", "no file has a name like", tmp_path)
+
+
+# --- encodings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-le", "latin-1", "utf-8-sig"])
+def test_csv_of_other_encodings_is_read_as_utf_8(tmp_path, encoding):
+    text = "text,größe\n" + "".join(f"naïve café {i},{i}\n" for i in range(20_000))
+    (tmp_path / "a.csv").write_bytes(text.encode(encoding))
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(text.encode(encoding)))
+    for path in (tmp_path / "a.csv", tmp_path / "b.csv.gz"):
+        options = {"encoding": encoding, "format": "csv"}
+        documents = documents_of(find(path, **options), tmp_path / "s")
+        assert [d.text for d in documents] == [f"naïve café {i}" for i in range(20_000)]
+        X = rows_of(find(path, columns="größe", **options), tmp_path / "s")[0]
+        assert X[:, 0].tolist() == list(range(20_000))
+    if not encoding.startswith("utf-8"):
+        refused(tmp_path / "a.csv", "give its encoding=", tmp_path / "s", format="csv")
+
+
+def test_other_encodings_that_are_wrong_or_unknown_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_bytes("text\ncafé\n".encode("latin-1"))
+    with pytest.raises(SourceError, match="encoding='klingon' is unknown"):
+        find(tmp_path / "a.csv", encoding="klingon")
+    refused(tmp_path / "a.csv", "it is not ascii", tmp_path, encoding="ascii")
+
+
+def test_texts_of_other_encodings_are_decoded(tmp_path):
+    for label in "ab":
+        (tmp_path / "d" / label).mkdir(parents=True)
+        (tmp_path / "d" / label / "1").write_bytes("naïve".encode("utf-16"))
+    texts = [d.text for d in documents_of(find(tmp_path / "d", encoding="utf-16"), tmp_path)]
+    assert texts == ["naïve", "naïve"]
+    (tmp_path / "d" / "b" / "2").write_bytes(b"abc")
+    refused(tmp_path / "d", "d: b/2 is not utf-16", tmp_path, encoding="utf-16")

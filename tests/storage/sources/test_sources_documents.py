@@ -104,7 +104,7 @@ def test_large_row_groups_are_cut(tmp_path, monkeypatch):
         )
     source = sources.find(tmp_path / "d")
     assert len(source.prepare(tmp_path / "scratch").pieces(1)) == 2
-    monkeypatch.setattr("storage.sources.tables.tables.MAX_GROUP_BYTES", 1 << 14)
+    monkeypatch.setattr("storage.sources.tables.columnar.MAX_GROUP_BYTES", 1 << 14)
     monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", 1 << 13)
     ready = source.prepare(tmp_path / "scratch")
     assert max(map(ready.weight, ready.pieces(1))) <= 1 << 14

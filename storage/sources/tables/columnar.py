@@ -1,0 +1,283 @@
+"""Parquet and Arrow IPC: files of columns, of which the wanted ones are read where they lie.
+
+They may be files, folders or patterns of them on this machine, or behind URLs that give ranges of
+bytes. Row groups and record batches are the parts that tasks read. Where one is too large for
+that, the table is laid out on scratch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from bigfs import engine
+from bigfs.engine import require_memory
+from storage import atomic
+from storage.downloads import remote
+from storage.errors import SourceError, redacted
+from storage.sources.base import files_in, open_decompressed
+from storage.sources.tables import tables
+from storage.sources.tables.records import Batch, TextRecords
+from storage.sources.tables.tables import Part, Table, as_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_GROUP_BYTES = 32 << 20  # of a row group or a record batch that a task reads whole
+
+
+@dataclass(eq=False, kw_only=True)
+class ColumnFile(Table):
+    """A file of columns, a folder or a pattern of them, or a URL of one of these."""
+
+    magic: ClassVar[bytes]  # the first bytes of a file that is read where it lies
+    groups: list[Part] | None = field(default=None, init=False, repr=False)  # read in place
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return bool(files_in(path, cls.suffixes)) if path.is_dir() else head.startswith(cls.magic)
+
+    @abstractmethod
+    def names(self, file: str) -> list[str]:
+        """Return the names of the columns of a file."""
+
+    @abstractmethod
+    def groups_of(self, file: str) -> list[Part] | None:
+        """Return the parts of a file, or None if it must be read from the start."""
+
+    @abstractmethod
+    def read_groups(
+        self, file: str, numbers: list[int] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield batches of some parts of a file, or of all, each with the number of its part."""
+
+    def column_names(self) -> list[str]:
+        """Return the names of the columns of the first file."""
+        if not (files := self.files()):
+            raise SourceError(f"{self.path} holds no file {' or '.join(self.suffixes)}")
+        return self.names(files[0])
+
+    def prepare(self, scratch: Path) -> Self:
+        """Lay out a table with large parts, as some writers put a whole file into one."""
+        ready = copy.copy(self)
+        ready.groups = self._find_groups()
+        return super().prepare(scratch) if ready.groups is None else ready
+
+    def _find_groups(self) -> list[Part] | None:
+        """Return the parts of all files, or None where one is too large or nobody knows them."""
+        groups: list[Part] = []
+        for file, _ in self.same_columns((file, self.names(file)) for file in self.files()):
+            found = self.groups_of(file)
+            if found is None or max((part.size for part in found), default=0) > MAX_GROUP_BYTES:
+                return None
+            groups += found
+        return groups
+
+    def stream(self) -> Iterator[pa.RecordBatch]:
+        return itertools.chain.from_iterable(batches for _, batches in self.streams())
+
+    def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+        for file, _ in self.same_columns((file, self.names(file)) for file in self.files()):
+            yield redacted(file), (batch for _, batch in self.read_groups(file, None))
+
+    def parts(self) -> list[Part]:
+        in_place = self._find_groups() if self.on_scratch is self.groups is None else self.groups
+        return in_place or super().parts()
+
+    def all_batches(self, piece: list[Part]) -> Iterator[Batch]:
+        if self.on_scratch is not None:
+            yield from super().all_batches(piece)
+            return
+        for file, parts in itertools.groupby(piece, lambda part: part.file):
+            batches = self.read_groups(file, [part.number for part in parts])
+            for number, group in itertools.groupby(batches, lambda batch: batch[0]):
+                first, where = 0, f"{redacted(file)}, {self.part_name} {number}: row"
+                for _, batch in group:
+                    yield as_batch(batch, first, where)
+                    first += batch.num_rows
+
+    part_name: ClassVar[str]  # in messages
+
+    def rows_of_batch(self, width: int) -> int:
+        """Return the number of rows of a batch of this many columns."""
+        return max(1, min(tables.BATCH_ROWS, tables.BATCH_BYTES // (8 * max(width, 1))))
+
+
+# --- Parquet --------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, kw_only=True)
+class ParquetFile(ColumnFile):
+    """Parquet."""
+
+    magic = b"PAR1"
+    suffixes = (".parquet",)
+    part_name = "row group"
+
+    def names(self, file: str) -> list[str]:
+        with self._open(file) as table:
+            return list(table.schema_arrow.names)
+
+    def groups_of(self, file: str) -> list[Part]:
+        with self._open(file) as table:
+            groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
+            return [
+                Part(file, i, group.total_byte_size)
+                for i, group in enumerate(groups)
+                if group.num_rows
+            ]
+
+    def read_groups(
+        self, file: str, numbers: list[int] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        is_whole = numbers is None
+        with self._open(file, pre_buffer=not is_whole) as table:
+            columns = self.columns_to_read(table.schema_arrow.names)
+            rows = self.rows_of_batch(len(columns))
+            for number in range(table.num_row_groups) if numbers is None else numbers:
+                with _arrow_errors(f"{redacted(file)}, row group {number} is broken"):
+                    for batch in table.iter_batches(
+                        rows, row_groups=[number], columns=columns, use_threads=False
+                    ):
+                        yield number, batch
+
+    def _open(self, file: str, **settings: Any) -> Any:
+        from pyarrow import parquet
+
+        with _arrow_errors(f"{redacted(file)} is not a whole Parquet file"):
+            source = remote.open_ranges(file) if remote.is_remote(file) else file
+            return parquet.ParquetFile(source, **settings)
+
+
+@dataclass(eq=False, kw_only=True)
+class Parquet(ParquetFile, TextRecords):
+    """A table of Parquet with a text column."""
+
+    format = "parquet"
+
+
+# --- Arrow IPC ------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, kw_only=True)
+class ArrowFile(ColumnFile):
+    """Arrow's IPC files (Feather, too) and streams."""
+
+    magic = b"ARROW1"
+    stream_magic = b"\xff\xff\xff\xff"
+    suffixes = (".arrow", ".feather", ".ipc", ".arrows")
+    part_name = "record batch"
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return super().sniff(path, head) or (
+            head.startswith(cls.stream_magic) and not int.from_bytes(head[4:8], "little") % 8
+        )
+
+    def names(self, file: str) -> list[str]:
+        with self._reader(file) as reader:
+            return list(reader.schema.names)
+
+    def groups_of(self, file: str) -> list[Part] | None:
+        if not self._is_in_place(file):
+            return None
+        with self._bytes(file) as source, self._reader(file) as reader:
+            count = reader.num_record_batches
+            return [Part(file, i, source.size() // count) for i in range(count)]
+
+    def read_groups(
+        self, file: str, numbers: list[int] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        names = self.names(file)
+        columns = self.columns_to_read(names)
+        rows = self.rows_of_batch(len(columns))
+        with self._reader(file, sorted(map(names.index, columns))) as reader:
+            batches: Iterable[tuple[int, Any]]
+            if self._is_in_place(file):
+                chosen = range(reader.num_record_batches) if numbers is None else numbers
+                batches = ((number, reader.get_batch(number)) for number in chosen)
+            else:
+                batches = enumerate(reader)
+            for number, batch in batches:
+                for start in range(0, batch.num_rows, rows):
+                    yield number, batch.slice(start, rows)
+
+    @contextlib.contextmanager
+    def _reader(self, file: str, fields: list[int] | None = None) -> Iterator[Any]:
+        """Open a file or a stream for some of its columns, or for all."""
+        from pyarrow import ipc
+
+        options = ipc.IpcReadOptions(included_fields=fields)
+        open_reader = ipc.open_file if self._is_in_place(file) else ipc.open_stream
+        with (
+            _arrow_errors(f"{redacted(file)} is not whole Arrow IPC"),
+            self._bytes(file) as source,
+            open_reader(source, options=options) as reader,
+        ):
+            yield reader
+
+    def _bytes(self, file: str) -> Any:
+        """Open what Arrow reads: a mapped file, ranges of bytes, or what is decompressed."""
+        import pyarrow as pa
+
+        if remote.is_remote(file):
+            return pa.PythonFile(remote.open_ranges(file), mode="r")
+        if self._is_in_place(file):
+            return pa.memory_map(file)
+        return pa.PythonFile(_Messages(open_decompressed(file), file), mode="r")
+
+    def _is_in_place(self, file: str) -> bool:
+        """Return whether a file has an end that says where its batches lie."""
+        if remote.is_remote(file):
+            return True  # others are copied
+        with open(file, "rb") as start:
+            return start.read(len(self.magic)) == self.magic
+
+
+class _Messages:
+    """The bytes of a stream, of which no message may be larger than the memory."""
+
+    closed = False
+
+    def __init__(self, file: Any, path: str) -> None:
+        self.file, self.path = file, path
+        if file.peek(8).startswith(ArrowFile.magic):  # a compressed file
+            file.read(8)  # what follows is the stream of its batches
+
+    def read(self, size: int = -1) -> bytes:
+        limit = engine.memory_limit()
+        if 2 * size > limit:
+            require_memory(2 * size, f"{self.path}: a record batch cannot be cut and", limit)
+        return bytes(self.file.read(size))
+
+    def close(self) -> None:
+        self.file.close()
+        self.closed = True
+
+
+@dataclass(eq=False, kw_only=True)
+class Arrow(ArrowFile, TextRecords):
+    """A table of Arrow IPC with a text column."""
+
+    format = "arrow"
+
+
+@contextlib.contextmanager
+def _arrow_errors(what: str) -> Iterator[None]:
+    """Turn an error of pyarrow into a SourceError of one line."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (SourceError, FileNotFoundError):
+        raise
+    except (pa.ArrowException, ValueError, OSError) as error:
+        if atomic.is_full(error):
+            raise  # the file itself is right
+        raise SourceError(f"{what}: {str(error).splitlines()[0]}") from error
