@@ -83,7 +83,8 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
     corpus, method, m = storage.open(str(job.store)), job.method, job.features
     selector = selection.selector_for(corpus, method, m, job.parameters)
     train = selection.training_part(corpus)
-    hint = selection.scale_hint(corpus, train)
+    found = selection.scale_hint(corpus, train), selection.weight_hint(corpus, selector, method)
+    hints = [hint for hint in found if hint is not None]
     request = {"store": corpus.uri, **job.question}
     run = Run.begin(job.folder, request)
     identity = request, corpus.spec["fingerprint"], reuse.source_hash()
@@ -101,14 +102,17 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
                     job.parameters,
                     lambda *fold: run.checkpoint(*identity, "number", *fold),
                     job.metric,
+                    selection.samples_of(train),
                 )
                 m, figures["size_choice"] = choice.n_features, choice._asdict()
                 selector = selection.selector_for(corpus, method, m, job.parameters)
             made = next((step["graph"] for step in earlier if "graph" in step), None)
             if made is not None:
                 selector.set_params(graph=storage.open_graph(made).neighbors())
+            X, y = selection.usable(selector, method, train.X, train.y)
+            options = selection.fit_options(selector, X, train.y, selection.samples_of(train))
             with observed(checkpoint=checkpoint):
-                selector.fit(*selection.usable(selector, method, train.X, train.y))
+                selector.fit(X, y, **options)
             if m in selection.SIGNIFICANCE:
                 m = figures["n_features"] = len(selector.selected_)
                 if not m:
@@ -128,10 +132,10 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
                 history=selector.result_.history,
                 stats=selector.result_.stats,
                 resumed=checkpoint.resumed,
-                hints=[*filter(None, [hint]), *(str(w.message) for w in warned)],
+                hints=[*hints, *(str(w.message) for w in warned)],
                 **provenance(),
             )
-    if hint is not None:
+    for hint in hints:
         warnings.warn(hint, UserWarning, stacklevel=2)
     for loop, step in checkpoint.resumed.items():
         log.info("select: %s resumed from step %d of an earlier attempt", loop, step)

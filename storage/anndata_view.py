@@ -9,7 +9,7 @@ import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,6 +56,7 @@ class AnnDataCorpus:
     """
 
     groups = batches = sample_weight = times = None
+    roles: ClassVar[dict[str, str]] = {}
 
     def __init__(self, uri: str) -> None:
         self.uri, source = uri, AnnData(uri)

@@ -1,7 +1,8 @@
 """Kinds of targets, and splits into training and test rows.
 
 A target holds class codes (integers, −1 if unlabeled), real values (floats, NaN if unlabeled) or
-label sets (an n × c indicator).
+label sets (an n × c indicator). No split has samples of one group in both parts, or training
+samples that are as late as a test sample.
 """
 
 from __future__ import annotations
@@ -12,19 +13,41 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
     KFold,
     ShuffleSplit,
+    StratifiedGroupKFold,
     StratifiedKFold,
     StratifiedShuffleSplit,
 )
 
+from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray, BoolArray, IntArray
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 Index = IntArray
 # Training rows times classes. Of more rows a sample trains a model: 500 features of 50,000 rows
 # and 100 classes take half a minute.
 MOST_TRAINING = 5_000_000
+# groups whose folds are stratified, which takes 0.3 ms per group
+MOST_STRATIFIED = 20_000
+
+
+class Samples(NamedTuple):
+    """What is known of samples beside their targets: arrays of a value per sample, or None."""
+
+    groups: IntArray | None = None  # codes; no group has samples in both parts of a split
+    times: AnyArray | None = None  # numbers or dates; training samples come before test samples
+    weights: FloatArray | None = None
+
+    def take(self, rows: AnyArray) -> Samples:
+        """Return what is known of some of the samples."""
+        taken: list[Any] = [None if values is None else values[rows] for values in self]
+        return Samples(*taken)
+
+
+NOTHING_KNOWN = Samples()
 
 
 class Split(NamedTuple):
@@ -34,6 +57,7 @@ class Split(NamedTuple):
     y_train: Any
     X_test: Matrix
     y_test: Any
+    samples: Samples = NOTHING_KNOWN  # what is known of the training rows
 
 
 def target_kind(y: Any) -> str:
@@ -41,6 +65,19 @@ def target_kind(y: Any) -> str:
     if y.ndim == 2:
         return "multilabel"
     return "real" if np.issubdtype(y.dtype, np.floating) else "class"
+
+
+def group_codes(groups: Any, n: int) -> IntArray | None:
+    """Return the codes of the groups of n samples, or refuse groups of another length or without a
+    value for each."""
+    if groups is None:
+        return None
+    values = np.asarray(groups)
+    if values.shape != (n,):
+        raise ValueError(f"groups must hold a group for each of {n} samples; got {values.shape}")
+    if any(value is None or value != value for value in values.tolist()):
+        raise ValueError("groups must hold a group for every sample; got a missing one")
+    return np.unique(values, return_inverse=True)[1]
 
 
 def labeled_rows(y: Any) -> BoolArray:
@@ -52,13 +89,17 @@ def labeled_rows(y: Any) -> BoolArray:
     return np.asarray(~np.isnan(y) if kind == "real" else y >= 0)
 
 
-def testable_rows(y: Any) -> Index:
+def testable_rows(y: Any, groups: IntArray | None) -> Index:
     """Return the rows that folds can test. They have a target, and their class has at least two
-    samples."""
+    samples, or samples in two groups."""
     rows = np.flatnonzero(labeled_rows(y))
-    if target_kind(y) != "class":
+    if target_kind(y) != "class" or not len(rows):
         return rows
-    return rows[np.bincount(y[rows])[y[rows]] >= 2] if len(rows) else rows
+    codes = y[rows]
+    if groups is not None:
+        width = int(groups.max()) + 1
+        codes = np.unique(codes * width + groups[rows]) // width  # one per class and group
+    return rows[np.bincount(codes, minlength=int(y[rows].max()) + 1)[y[rows]] >= 2]
 
 
 def varies(y: Any, rows: Index) -> bool:
@@ -69,49 +110,96 @@ def varies(y: Any, rows: Index) -> bool:
     return len(np.unique(y[rows])) >= 2
 
 
-def most_folds(y: Any) -> int:
-    """Return the number of samples of the largest class, or of all with a target if there are no
-    classes: more folds would leave some without test samples.
+def most_folds(y: Any, samples: Samples = NOTHING_KNOWN) -> int:
+    """Return the largest number of folds of which each has test samples: the number of samples of
+    the largest class, or of all with a target if there are no classes, or of groups, or of times
+    but the first.
     """
-    rows = _require_testable(y)
-    return int(np.bincount(y[rows]).max()) if target_kind(y) == "class" else len(rows)
+    rows = _require_testable(y, samples.groups)
+    if samples.times is not None:
+        return len(np.unique(samples.times[rows])) - 1
+    most = int(np.bincount(y[rows]).max()) if target_kind(y) == "class" else len(rows)
+    return most if samples.groups is None else min(most, len(np.unique(samples.groups[rows])))
 
 
-def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> list[Split]:
-    """Make folds for a corpus without test rows."""
-    rows = _require_testable(y)
-    if target_kind(y) == "class":
-        folds: Any = StratifiedKFold(min(n_splits, most_folds(y)), shuffle=True, random_state=seed)
+def stratified_folds(
+    X: Matrix, y: Any, n_splits: int = 5, seed: int = 0, samples: Samples = NOTHING_KNOWN
+) -> list[Split]:
+    """Make folds for a corpus without test rows.
+
+    With groups, each is tested as a whole. With times, the rows in their order are cut in
+    n_splits + 1 parts, and each part but the first is predicted from those before it. A fold whose
+    training rows have one class only is left out then.
+    """
+    rows = _require_testable(y, samples.groups)
+    n_splits = max(min(n_splits, most_folds(y, samples)), 1)
+    if samples.times is not None:
+        tests = _forward(samples.times[rows], n_splits)
     else:
-        folds = KFold(min(n_splits, most_folds(y)), shuffle=True, random_state=seed)
-    with warnings.catch_warnings():
-        # the docstring says what happens to small classes
-        warnings.filterwarnings(
-            "ignore", "The (least populated class|number of unique classes)", UserWarning
-        )
-        tests = [
-            rows[test]
-            for _, test in folds.split(rows, y[rows] if target_kind(y) == "class" else None)
-        ]
-    return [_split_at(X, y, test) for test in tests]
+        codes = y[rows] if target_kind(y) == "class" else None
+        groups = None if samples.groups is None else samples.groups[rows]
+        folds = fold_splitter(n_splits, codes, groups, seed)
+        with warnings.catch_warnings():
+            # the docstring says what happens to small classes
+            warnings.filterwarnings(
+                "ignore", "The (least populated class|number of unique classes)", UserWarning
+            )
+            tests = [test for _, test in folds.split(rows, codes, groups)]
+    splits = [_split_at(X, y, rows[test], samples) for test in tests]
+    if samples.times is None and samples.groups is None:
+        return splits
+    return _require_two_classes(splits, "folds")
 
 
-def held_out_split(X: Matrix, y: Any, test_size: float, seed: int = 0) -> Split:
-    """Hold out a share of the samples of a corpus without test rows. Classes are stratified.
-    Unlabeled samples, and the only sample of a class, stay in the training rows."""
-    rows = _require_testable(y)
-    is_class = target_kind(y) == "class"
-    splitter = StratifiedShuffleSplit if is_class else ShuffleSplit
-    n_parts = len(np.unique(y[rows])) if is_class else 1
-    n_test = int(np.ceil(test_size * len(rows)))
-    if min(n_test, len(rows) - n_test) < n_parts:
+def fold_splitter(
+    n_splits: int, codes: IntArray | None, groups: IntArray | None, seed: int = 0
+) -> Any:
+    """Return the splitter of scikit-learn for classes or other targets, with groups or without."""
+    if groups is None:
+        plain = KFold if codes is None else StratifiedKFold
+        return plain(n_splits, shuffle=True, random_state=seed)
+    n_groups = len(np.unique(groups))
+    if n_groups < n_splits:
         raise ValueError(
-            f"a share of {test_size:g} leaves {n_test} of {len(rows)} samples for the test: both "
-            f"parts must hold {n_parts} or more, one per class"
+            f"{n_splits} folds by group need as many groups; got {n_groups}: ask for fewer folds, "
+            f"or give more groups"
         )
-    draw = splitter(1, test_size=n_test, random_state=seed)
-    ((_, test),) = draw.split(rows, y[rows] if is_class else None)
-    return _split_at(X, y, np.sort(rows[test]))
+    if codes is None or n_groups > MOST_STRATIFIED:  # so many are near the shares of the classes
+        return GroupKFold(n_splits)
+    n_counts = n_groups * (int(codes.max()) + 1)
+    engine.require_memory(24 * n_counts, f"folds by {n_groups:,} groups of samples")
+    return StratifiedGroupKFold(n_splits, shuffle=True, random_state=seed)
+
+
+def held_out_split(
+    X: Matrix, y: Any, test_size: float, seed: int = 0, samples: Samples = NOTHING_KNOWN
+) -> Split:
+    """Hold out a share of the samples of a corpus without test rows. Classes are stratified.
+    Unlabeled samples, and the only sample of a class, stay in the training rows.
+
+    With groups, a share of these is drawn. With times, the latest samples are held out.
+    """
+    rows = _require_testable(y, samples.groups)
+    n_test = int(np.ceil(test_size * len(rows)))
+    if samples.times is not None:
+        times = samples.times[rows]
+        test = np.flatnonzero(times >= np.sort(times)[-n_test])
+    elif samples.groups is not None:
+        by_group = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
+        ((_, test),) = by_group.split(rows, None, samples.groups[rows])
+    else:
+        is_class = target_kind(y) == "class"
+        splitter = StratifiedShuffleSplit if is_class else ShuffleSplit
+        n_parts = len(np.unique(y[rows])) if is_class else 1
+        if min(n_test, len(rows) - n_test) < n_parts:
+            raise ValueError(
+                f"a share of {test_size:g} leaves {n_test} of {len(rows)} samples for the test: "
+                f"both parts must hold {n_parts} or more, one per class"
+            )
+        draw = splitter(1, test_size=n_test, random_state=seed)
+        ((_, test),) = draw.split(rows, y[rows] if is_class else None)
+        return _split_at(X, y, np.sort(rows[test]), samples)
+    return _require_two_classes([_split_at(X, y, rows[test], samples)], "held-out share")[0]
 
 
 def training_sample(X: Matrix, y: Any) -> tuple[Matrix, Any]:
@@ -141,21 +229,48 @@ def draw_subsamples(
         yield np.sort(np.concatenate(drawn))
 
 
-def _require_testable(y: Any) -> Index:
+def _require_testable(y: Any, groups: IntArray | None) -> Index:
     """Return the rows that can be tested, or refuse a target without two of each of two classes."""
-    rows = testable_rows(y)
+    rows = testable_rows(y, groups)
     if not varies(y, rows):
         required = {
             "class": "at least two classes with two samples each",
             "real": "a target that varies",
             "multilabel": "a label that some samples have and others do not",
         }[target_kind(y)]
+        if groups is not None and target_kind(y) == "class":
+            required = "at least two classes with samples in two groups each"
         raise ValueError(f"folds need {required}: give test samples, or more labeled samples")
     return rows
 
 
-def _split_at(X: Matrix, y: Any, test: Index) -> Split:
-    """Return the split with these test rows."""
+def _forward(times: AnyArray, n_splits: int) -> list[Index]:
+    """Cut the rows by time in n_splits + 1 parts, no time in two, and return all but the first."""
+    ordered = np.sort(times)
+    firsts = ordered[[len(times) * k // (n_splits + 1) for k in range(1, n_splits + 1)]]
+    firsts = np.unique(firsts[firsts > ordered[0]])
+    part = np.searchsorted(firsts, times, side="right")
+    return [np.flatnonzero(part == k) for k in range(1, len(firsts) + 1)]
+
+
+def _split_at(X: Matrix, y: Any, test: Index, samples: Samples) -> Split:
+    """Return the split with these test rows. Others of their groups are in neither part, and with
+    times the training rows are those before."""
     train = np.ones(X.shape[0], dtype=bool)
     train[test] = False
-    return Split(X.take_rows(train), y[train], X.take_rows(test), y[test])
+    if samples.groups is not None:
+        train &= ~np.isin(samples.groups, samples.groups[test])
+    if samples.times is not None:
+        train &= samples.times < samples.times[test].min()
+    return Split(X.take_rows(train), y[train], X.take_rows(test), y[test], samples.take(train))
+
+
+def _require_two_classes(splits: list[Split], what: str) -> list[Split]:
+    """Return the splits whose training targets vary, or refuse if there are none."""
+    kept = [s for s in splits if varies(s.y_train, np.flatnonzero(labeled_rows(s.y_train)))]
+    if not kept:
+        raise ValueError(
+            f"by these groups or times no {what} can be made: the other samples have one class "
+            f"only, or none; give more groups or times, or another number of folds"
+        )
+    return kept

@@ -20,7 +20,14 @@ from bigfs.evaluation.linear_model import map_rows
 from bigfs.evaluation.metrics import METRIC_NAMES, auc_of, require_metrics, sum_auc
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.size_choice import choose_size, default_sizes
-from bigfs.evaluation.splits import Split, labeled_rows, stratified_folds, target_kind
+from bigfs.evaluation.splits import (
+    Samples,
+    Split,
+    group_codes,
+    labeled_rows,
+    stratified_folds,
+    target_kind,
+)
 from bigfs.matrix import Matrix
 from bigfs.result import scope
 from bigfs.selectors.base.estimator import Selector
@@ -47,7 +54,8 @@ class SelectorCV(Selector):
         it ends at 50,000 for scores of one feature at a time, at 2,000 for `SparGE`, and at 500
         for the other methods, whose work grows with the number.
     cv : int, default=5
-        Number of folds, shuffled with a fixed seed and stratified where y holds classes.
+        Number of folds, shuffled with a fixed seed and stratified where y holds classes. With the
+        `groups` of `fit`, no group is in both parts of a fold.
     metric : str or None, default=None
         Score to choose by and to return from `score`: "accuracy", "balanced_accuracy", "micro_f1",
         "macro_f1" or "auc" for classes, "micro_f1" or "macro_f1" for label sets, "r2" for real
@@ -123,7 +131,7 @@ class SelectorCV(Selector):
         self.metric = metric
 
     @engine.one_blas_thread()
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Choose the number of features, and the features.
 
         Parameters
@@ -133,6 +141,9 @@ class SelectorCV(Selector):
         y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
             Classes, real targets, or an indicator of label sets, as in the `fit` of the selector.
             It is required. An unsupervised selector does not see it.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each sample, such as a donor, a user or a site. Every fold tests whole groups,
+            and the class shares of the folds are as near to those of all samples as may be.
 
         Returns
         -------
@@ -143,13 +154,15 @@ class SelectorCV(Selector):
         ------
         ValueError
             As in the `fit` of the selector. Also, a size is not a number of features of X, the
-            metric does not suit y, or there are fewer than two classes with two samples.
+            metric does not suit y, there are fewer than two classes with two samples, or `groups`
+            has another length than X, or fewer values than there are folds.
         """
         self._validate_params()
-        self._fit(*self._as_matrix(X, y))
+        matrix, target = self._as_matrix(X, y)
+        self._fit(matrix, target, group_codes(groups, matrix.shape[0]))
         return self
 
-    def _fit(self, X: Matrix, y: Any) -> None:
+    def _fit(self, X: Matrix, y: Any, groups: IntArray | None = None) -> None:
         template = self._template()
         codes = y.codes if isinstance(y, Labels) else y
         sizes = self._sizes(X)
@@ -160,7 +173,8 @@ class SelectorCV(Selector):
             with scope(f"fold {number}"):
                 return _fitted(template, sizes[-1], split.X_train, split.y_train).selected_
 
-        choice = choose_size(stratified_folds(X, codes, self.cv), sizes, rank, self._metric)
+        folds = stratified_folds(X, codes, self.cv, samples=Samples(groups))
+        choice = choose_size(folds, sizes, rank, self._metric)
         self.n_features_ = choice.n_features
         self.cv_results_ = {
             "n_features": np.array(choice.sizes),
@@ -226,7 +240,7 @@ class SelectorCV(Selector):
         decision = map_rows(self.model_.decision, matrix, index)
         return auc_of(sum_auc(decision[known], codes[known], self.model_.classes))
 
-    def cross_val_score(self, X: Any, y: Any, *, cv: int = 5) -> FloatArray:
+    def cross_val_score(self, X: Any, y: Any, *, cv: int = 5, groups: Any = None) -> FloatArray:
         """Score the whole choice by folds: number and features are chosen again in each.
 
         Parameters
@@ -237,6 +251,8 @@ class SelectorCV(Selector):
             Targets, as in `fit`.
         cv : int, default=5
             Number of folds, shuffled with a fixed seed and stratified where y holds classes.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each sample. Every fold tests whole groups, here and inside of `fit`.
 
         Returns
         -------
@@ -252,11 +268,12 @@ class SelectorCV(Selector):
         self._validate_params()
         matrix, target = clone(self)._as_matrix(X, y)
         codes = target.codes if isinstance(target, Labels) else target
-        folds, scores = stratified_folds(matrix, codes, cv), []
+        known = Samples(group_codes(groups, matrix.shape[0]))
+        folds, scores = stratified_folds(matrix, codes, cv, samples=known), []
         for number, fold in enumerate(folds, 1):
             with scope(f"evaluation fold {number}"):
-                fitted = clone(self).fit(fold.X_train, fold.y_train)
-            scores.append(fitted.score(*fold[2:]))
+                fitted = clone(self).fit(fold.X_train, fold.y_train, fold.samples.groups)
+            scores.append(fitted.score(fold.X_test, fold.y_test))
             engine.show_progress("evaluation folds", number, len(folds))
         return np.array(scores)
 

@@ -22,7 +22,7 @@ from bigfs import engine
 from bigfs.evaluation.curves import measure, way_of_all
 from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.quality import redundancy_rate
-from bigfs.evaluation.splits import draw_subsamples, target_kind
+from bigfs.evaluation.splits import Samples, draw_subsamples, target_kind
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
@@ -196,7 +196,8 @@ class Bench:
             checkpoints.append(self._keep(folder, "all", fit))
             return checkpoints[-1]
 
-        choose_now = self._chooser(name, "all", self.train.X, self.train.y)
+        samples = selection.samples_of(self.train)
+        choose_now = self._chooser(name, "all", self.train.X, self.train.y, samples)
         is_alone = self.at_once == 1
         is_reset = is_alone and engine.reset_peak_memory()
         began, used = time.perf_counter(), engine.processor_time()
@@ -216,7 +217,7 @@ class Bench:
         if self.measured["how"] == "test half":
             return []
         return [
-            self._choose(name, f"split {number}", split.X_train, split.y_train, folder)
+            self._choose(name, f"split {number}", *split[:2], split.samples, folder)
             for number, split in enumerate(self.splits)
         ]
 
@@ -224,16 +225,24 @@ class Bench:
         """Choose on random halves of the training samples, the same for every method."""
         X, y = self.train.X, self.train.y
         groups = y if target_kind(y) == "class" else np.zeros(X.shape[0], dtype=np.int64)
+        samples = selection.samples_of(self.train)
         return [
-            self._choose(name, f"subsample {number}", X.take_rows(rows), y[rows], folder)
+            self._choose(
+                *(name, f"subsample {number}", X.take_rows(rows), y[rows]),
+                *(samples.take(rows), folder),
+            )
             for number, rows in enumerate(draw_subsamples(groups, self.subsamples, HALF, 0))
         ]
 
-    def _choose(self, name: str, part: str, X: Matrix, y: Any, folder: Path) -> Chosen:
+    def _choose(
+        self, name: str, part: str, X: Matrix, y: Any, samples: Samples, folder: Path
+    ) -> Chosen:
         """Choose on a part of the training samples, which has a name."""
-        return self._chooser(name, part, X, y)(partial(self._keep, folder, part))
+        return self._chooser(name, part, X, y, samples)(partial(self._keep, folder, part))
 
-    def _chooser(self, name: str, part: str, X: Matrix, y: Any) -> Callable[[Keep], Chosen]:
+    def _chooser(
+        self, name: str, part: str, X: Matrix, y: Any, samples: Samples
+    ) -> Callable[[Keep], Chosen]:
         """Return what chooses every number of features from a part of the samples."""
         if self.constraints and (name in self.lists or name in self.foreign):
             raise ValueError(f"it takes no features to {' or to '.join(self.constraints)}")
@@ -247,7 +256,8 @@ class Bench:
         if name in self.foreign:
             return lambda _: self.foreign[name].choose(copy(X), y, self.sizes)
         prepared = self._prepare(name, part, X, y)
-        return lambda keep: choose(*prepared, self.sizes, keep)
+        options = selection.fit_options(prepared[0], prepared[2], y, samples)
+        return lambda keep: choose(*prepared, self.sizes, keep, options)
 
     def _keep(self, folder: Path, part: str, fit: int) -> Checkpoint:
         return Checkpoint(folder, digest([part, fit])[:12])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from bigfs.evaluation.metrics import require_metrics
 from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
-from bigfs.evaluation.splits import Split, stratified_folds, target_kind
+from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, Split, stratified_folds, target_kind
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
 from bigfs.types import IntArray
@@ -36,8 +36,10 @@ def choose_best(
 ) -> IntArray:
     """Return the features that a method chooses from the training rows of a split, best first."""
     selector = selection.selector_for(corpus, method, features, parameters)
+    X, y = selection.usable(selector, method, split.X_train, split.y_train)
+    options = selection.fit_options(selector, X, split.y_train, split.samples)
     with observed(checkpoint=checkpoint):
-        selector.fit(*selection.usable(selector, method, split.X_train, split.y_train))
+        selector.fit(X, y, **options)
     return selection.ranking(selector, method, features)
 
 
@@ -49,6 +51,7 @@ def choose_number(
     parameters: dict[str, Any],
     keep: Keep,
     metric: str | None = None,
+    samples: Samples = NOTHING_KNOWN,
 ) -> SizeChoice:
     """Choose the number of features of a method by folds of some training samples."""
     kept, forbidden = selection.constraints_of(X, parameters)
@@ -56,7 +59,7 @@ def choose_number(
     sizes = default_sizes(X.shape[1] - len(forbidden), largest_tried, max(len(kept), 1))
     (metric, *_) = require_metrics(target_kind(y), [] if metric is None else [metric])
     return choose_size(
-        stratified_folds(X, y, FOLDS),
+        stratified_folds(X, y, FOLDS, samples=samples),
         sizes,
         lambda number, split: choose_best(
             corpus, method, sizes[-1], parameters, split, keep(number)
@@ -83,11 +86,12 @@ def choose(
     y: Any,
     sizes: Sequence[int],
     keep: Keep,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Chosen:
     """Choose each number of features by a method.
 
     One fit serves all sizes where the method has `fit_path` or its choices are nested, which they
-    are not with features to keep. Otherwise each size is fitted.
+    are not with features to keep. Otherwise each size is fitted. `options` are those of `fit`.
     """
     before, has_path = X.passes, hasattr(selector, "fit_path")
     fitted: dict[int, Any] = {}
@@ -99,12 +103,14 @@ def choose(
                 fitted = (
                     selector.fit_path(X, y, list(sizes))
                     if has_path
-                    else dict.fromkeys(sizes, selector.fit(X, y))
+                    else dict.fromkeys(sizes, selector.fit(X, y, **options))
                 )
         else:
             for i, m in enumerate(sizes):
                 with observed(checkpoint=keep(i)):
-                    fitted[m] = copy(selector).set_params(n_features_to_select=m).fit(X, y)
+                    fitted[m] = (
+                        copy(selector).set_params(n_features_to_select=m).fit(X, y, **options)
+                    )
     runs = list({id(run): run for run in fitted.values()}.values())
     passes = [int(run.result_.stats.get("passes", 0)) for run in runs]
     return Chosen(

@@ -49,6 +49,7 @@ class Choices(NamedTuple):
                 request["parameters"],
                 partial(self.keep, number, "number"),
                 request.get("metric"),
+                split.samples,
             ).n_features
             chosen = best(own, k)
             if k == m:

@@ -16,6 +16,7 @@ from bigfs.evaluation import large_model
 from bigfs.evaluation.curves import is_non_negative
 from bigfs.evaluation.metrics import METRIC_NAMES, require_metrics
 from bigfs.evaluation.splits import (
+    Samples,
     Split,
     held_out_split,
     labeled_rows,
@@ -27,7 +28,7 @@ from bigfs.evaluation.splits import (
     varies,
 )
 from bigfs.selectors.registry import Method
-from flows.evaluation.selection import Features, require_target
+from flows.evaluation.selection import Features, require_target, samples_of
 
 FOLDS = 5
 # passes over the stored values that one selection takes, roughly, if its work does not grow with
@@ -79,7 +80,8 @@ def make_plan(
 ) -> Plan:
     """Decide which samples a run is scored on."""
     X, y, kind = train.X, train.y, target_kind(train.y)
-    labeled, testable = labeled_rows(y), testable_rows(y)
+    samples = samples_of(train)
+    labeled, testable = labeled_rows(y), testable_rows(y, samples.groups)
     measured: dict[str, Any] = {
         "metrics": list(require_metrics(kind, metrics)),
         "model": MODELS[kind],
@@ -88,23 +90,26 @@ def make_plan(
         return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
     test = test_part(corpus)
     if test is None and not varies(y, testable):
-        why = "there are no test samples, and fewer than two classes have two samples"
+        two = "two samples" if samples.groups is None else "samples in two groups"
+        why = f"there are no test samples, and fewer than two classes have {two}"
         return Plan([], {"how": "not", "why": why})
     if test is not None:
-        splits, how = [Split(X, y, test.X, test.y)], "test half"
+        splits, how = [Split(X, y, test.X, test.y, samples)], "test half"
+        if samples.groups is not None:
+            measured["groups_in_both"] = len(np.intersect1d(samples.groups, test.groups))
     else:
         how = "held-out share"
         measured["untested"] = int(labeled.sum()) - len(testable)
         if test_size is not None:
-            splits = [held_out_split(X, y, test_size)]
+            splits = [held_out_split(X, y, test_size, samples=samples)]
         else:
-            splits = stratified_folds(X, y, folds or FOLDS)
+            splits = stratified_folds(X, y, folds or FOLDS, samples=samples)
             measured["folds"] = len(splits)
             work = selection_work(X, method) * len(splits) * selections
             if folds is not None or work <= MAX_WORK:
                 how = "nested folds"
             else:
-                splits = splits[:1]
+                splits = splits[:1] if samples.times is None else splits[-1:]
     measured["how"] = how
     first = splits[0]
     if how != "nested folds":
@@ -112,6 +117,8 @@ def make_plan(
         measured["test"] = int(labeled_rows(first.y_test).sum())
     if how == "held-out share":
         measured["share"] = measured["test"] / X.shape[0]
+    if used := {role: name for role, name in corpus.roles.items() if role != "batch"}:
+        measured["roles"] = used
     sample, of_sample = training_sample(first.X_train, first.y_train)
     if sample is not first.X_train:
         measured["trained_on"] = int(labeled_rows(of_sample).sum())
@@ -144,18 +151,28 @@ def require_choices(
         raise ValueError(
             f"{corpus.uri} has test samples, and they score the run: leave out --cv and --test-size"
         )
-    y = corpus.part("train").y if corpus.has_test_half else corpus.y
-    if folds is not None and varies(y, testable_rows(y)) and folds > (most := most_folds(y)):
-        largest = "in the largest class" if target_kind(y) == "class" else "with a target"
-        raise ValueError(
-            f"--cv must be at most {most}, the number of samples {largest}; got {folds}"
-        )
+    train = corpus.part("train") if corpus.has_test_half else corpus
+    if folds is not None:
+        _require_folds(corpus, train.y, samples_of(train), folds)
     if sizes and not isinstance(features, str) and max(sizes) > features:
         raise ValueError(
             f"--sizes must be at most {features}, the number of features selected; got {max(sizes)}"
         )
     for name in baselines or ():
         require_target(corpus, name)
+
+
+def _require_folds(corpus: Any, y: Any, samples: Samples, folds: int) -> None:
+    """Refuse more folds than can have test samples."""
+    if not varies(y, testable_rows(y, samples.groups)) or folds <= (most := most_folds(y, samples)):
+        return
+    largest = "in the largest class" if target_kind(y) == "class" else "with a target"
+    limit = f"the number of samples {largest}"
+    if samples.groups is not None:
+        limit += f", or of values of {corpus.roles['group']}"
+    if samples.times is not None:
+        limit = f"the number of values of {corpus.roles['time']} but the first"
+    raise ValueError(f"--cv must be at most {most}, {limit}; got {folds}")
 
 
 def selection_work(X: Any, method: Method) -> float:
@@ -181,8 +198,19 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
     """Describe how the figures were measured, for the terminal, the report and Prefect."""
     if measured["how"] == "not":
         return f"Not evaluated: {measured['why']}."
-    again = AGAIN.get(measured["how"])
-    parts = [f"{measured['model']}, {_samples(measured)}."]
+    again, roles = AGAIN.get(measured["how"]), measured.get("roles", {})
+    link = " in which" if measured["how"] == "nested folds" else ", where"
+    apart = _apart(measured, link, is_given=measured["how"] == "test half")
+    parts = [f"{measured['model']}, {_samples(measured)}{apart}."]
+    if measured.get("groups_in_both"):
+        parts.append(
+            f"Of the values of {roles['group']}, {measured['groups_in_both']:,} are in both parts, "
+            f"so the scores may be too high for new ones."
+        )
+    if "sample_weight" in roles:
+        parts.append(
+            f"The scores weigh all samples alike, whatever their {roles['sample_weight']}."
+        )
     if again is not None:
         parts.append(f"The features were selected again {again}.")
     if "trained_on" in measured:
@@ -196,6 +224,11 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
             if measured["untested"] == 1
             else f"{measured['untested']:,} samples are the only ones of their class. They were"
         )
+        if "group" in roles:
+            subject = (
+                f"{measured['untested']:,} of the samples are of a class that only one "
+                f"{roles['group']} has. They were"
+            )
         parts.append(f"{subject} used for training only.")
     if measured.get("not_converged"):
         parts.append(
@@ -205,11 +238,11 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
     if "all_features" in measured:
         parts.append(ALL_FEATURES[measured["all_features"]])
     if measured.get("auto") is not None:
-        score = measured.get("auto_metric")
+        score, apart = measured.get("auto_metric"), _apart(measured, " in which")
         parts.append(
             f"The number of features is the smallest within one standard error of the best"
             f"{'' if score is None else f' {METRIC_NAMES[score]}'}, by {measured['auto']} folds of "
-            f"the training samples{'' if again is None else f', again {again}'}."
+            f"the training samples{apart}{'' if again is None else f', again {again}'}."
         )
         if measured.get("auto_is_largest"):
             parts.append("It is the largest that was tried.")
@@ -225,6 +258,16 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
     return " ".join(parts)
 
 
+def _apart(measured: dict[str, Any], link: str, *, is_given: bool = False) -> str:
+    """Say what the two parts of a split do not share. The source may have given the split."""
+    parts, roles = [], measured.get("roles", {})
+    if "group" in roles and not (is_given and measured["groups_in_both"]):
+        parts.append(f"no {roles['group']} is in both parts")
+    if "time" in roles and not is_given:
+        parts.append(f"the training samples are earlier by {roles['time']}")
+    return f"{link} {' and '.join(parts)}" if parts else ""
+
+
 def _samples(measured: dict[str, Any]) -> str:
     if measured["how"] == "nested folds":
         return f"{measured['folds']} folds"
@@ -234,5 +277,6 @@ def _samples(measured: dict[str, Any]) -> str:
         return f"{verb} {train} training samples, tested on {test} test samples"
     return (
         f"{verb} {train} samples, tested on {test} held-out samples (a share of "
-        f"{measured['share']:.2f}, drawn with a fixed seed)"
+        f"{measured['share']:.2f}, "
+        f"{'the latest' if 'time' in measured.get('roles', {}) else 'drawn with a fixed seed'})"
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import numpy as np
+from sklearn.utils.validation import has_fit_parameter
 
 from bigfs.advice import closest
 from bigfs.constraints import Constraints, resolve
 from bigfs.evaluation.metrics import TARGETS
-from bigfs.evaluation.splits import labeled_rows, target_kind, testable_rows, varies
+from bigfs.evaluation.splits import Samples, labeled_rows, target_kind, testable_rows, varies
 from bigfs.linalg.rounding import variance_or_zero
+from bigfs.matrix import Matrix
 from bigfs.selectors.registry import METHODS, SYNONYMS, canonical_name
 from bigfs.selectors.scores.pvalues import SignificanceSelector
 from storage.scaling import scaling_of
@@ -98,8 +100,8 @@ def selector_for(corpus: Any, method: str, features: Features, parameters: dict[
     d = corpus.X.shape[1]
     require_target(corpus, method)
     if features == AUTO:
-        y = training_part(corpus).y
-        if not varies(y, testable_rows(y)):
+        train = training_part(corpus)
+        if not varies(train.y, testable_rows(train.y, train.groups)):
             raise ValueError(
                 f"--features auto chooses the number that predicts the labels best, and "
                 f"{corpus.uri} has none to predict: give a number"
@@ -213,6 +215,28 @@ def scale_hint(corpus: Any, train: Any) -> str | None:
     return (
         f"columns differ in scale: {names}{more} vary {FAR} times as much as the others or more, "
         f"and most methods follow the largest: --scale standard puts all on one scale"
+    )
+
+
+def samples_of(corpus: Any) -> Samples:
+    """Return the groups, times and weights of the samples of a corpus."""
+    return Samples(corpus.groups, corpus.times, corpus.sample_weight)
+
+
+def fit_options(selector: Any, X: Matrix, y: Any, samples: Samples) -> dict[str, Any]:
+    """Return the weights of the samples X that are `usable`, for a `fit` that takes weights."""
+    if samples.weights is None or not has_fit_parameter(selector, "sample_weight"):
+        return {}
+    is_used = slice(None) if X.shape[0] == len(samples.weights) else labeled_rows(y)
+    return {"sample_weight": samples.weights[is_used]}
+
+
+def weight_hint(corpus: Any, selector: Any, method: str) -> str | None:
+    """Say that a method does not use the weights of a corpus, if it has some."""
+    if corpus.sample_weight is None or has_fit_parameter(selector, "sample_weight"):
+        return None
+    return (
+        f"{method} does not use sample_weight={corpus.roles['sample_weight']}: all samples weigh 1"
     )
 
 

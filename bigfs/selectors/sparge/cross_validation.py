@@ -18,16 +18,19 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
+from dataclasses import field
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
 
+from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
+from bigfs.evaluation.splits import fold_splitter, group_codes
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.sparge.fold_scores import (
@@ -150,6 +153,7 @@ class SparGECV(SparGE):
     def _cost(self) -> Cost:  # type: ignore[override]
         return Cost("1 per cut, twice", "folds (n + d) r + columns")
 
+    _groups: Any = field(init=False, default=None)  # codes of the groups of the samples of `fit`
     _in_tiles = False  # the folds weigh the samples of one response
 
     def _validate_params(self) -> None:
@@ -162,6 +166,42 @@ class SparGECV(SparGE):
         gammas = np.asarray(self.gammas).ravel()
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
+
+    @engine.one_blas_thread()
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Choose the penalty and the features.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in the `fit` of `SparGE`.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            Labels or targets, as in the `fit` of `SparGE`.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each sample, such as a donor, a user or a site. No group is in both parts of a
+            fold. None lets all samples be apart.
+
+        Returns
+        -------
+        Self
+            The fitted selector.
+
+        Raises
+        ------
+        ValueError
+            As in the `fit` of `SparGE`. Also, `groups` has another length than X, or fewer values
+            than there are folds.
+        NotEnoughMemory
+            The projected memory of the run is above the limit.
+        """
+        return self._run(X, y, groups=groups)
+
+    def _fit(self, X: Matrix, y: Any, groups: Any = None) -> None:
+        self._groups = group_codes(groups, X.shape[0])
+        try:
+            super()._fit(X, y)
+        finally:
+            self._groups = None
 
     def _resolve(self, X: Matrix, y: Any, shared: dict[str, Columns]) -> SparGE:
         """Return the SparGE of the best score, or of the largest γ whose loss is near the least."""
@@ -252,16 +292,17 @@ class SparGECV(SparGE):
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
         """Return the pairs of training and test samples, stratified where there are classes."""
-        classes = None
+        classes, groups = None, self._groups
         if self.embedding == "lda":
             classes = y.codes[y.is_labeled]
+            groups = None if groups is None else groups[y.is_labeled]
         elif self.embedding == "sda":
             classes = y.codes
         if isinstance(self.cv, Integral):
-            splitter = KFold if classes is None else StratifiedKFold
-            return splitter(int(self.cv), shuffle=True, random_state=0).split(T, classes)
+            splitter = fold_splitter(int(self.cv), classes, groups)
+            return splitter.split(T, classes, groups)
         is_class = classes is not None
-        return check_cv(self.cv, classes, classifier=is_class).split(T, classes)
+        return check_cv(self.cv, classes, classifier=is_class).split(T, classes, groups)
 
 
 def _least_loss(losses: FloatArray) -> tuple[int, float]:
