@@ -48,7 +48,38 @@ class Shares:
 
 SHARES = Shares()
 
-_limit: ContextVar[int | None] = ContextVar("limit", default=None)
+
+class BlockValue:
+    """A value that holds inside a block, in the threads that the block starts too. A thread that is
+    in no block itself, such as one of joblib, sees the block that was entered last."""
+
+    def __init__(self, name: str) -> None:
+        self._of_context: ContextVar[Any] = ContextVar(name, default=None)
+        self._entered: list[Any] = []
+
+    @contextlib.contextmanager
+    def holding(self, value: Any) -> Iterator[None]:
+        """Let it have a value inside a block."""
+        entry = [value]
+        self._entered.append(entry)
+        try:
+            with holding(self._of_context, value):
+                yield
+        finally:  # blocks of several threads end in any order
+            self._entered[:] = [other for other in self._entered if other is not entry]
+
+    def get(self) -> Any:
+        """Return the value, or None outside of all blocks."""
+        if (own := self._of_context.get()) is not None:
+            return own
+        return next((value for (value,) in self._entered[-1:]), None)
+
+    def of_context(self) -> Any:
+        """Return the value of the block that this thread is in, or None."""
+        return self._of_context.get()
+
+
+_limit = BlockValue("limit")
 
 
 @contextlib.contextmanager
@@ -63,12 +94,13 @@ def holding(variable: ContextVar[Any], value: Any) -> Iterator[None]:
 
 def limit_memory(limit: int) -> contextlib.AbstractContextManager[None]:
     """Set the memory limit of this process inside a block."""
-    return holding(_limit, limit)
+    return _limit.holding(limit)
 
 
 def given_limit() -> int | None:
     """Return the limit that `limit_memory` has set, or None."""
-    return _limit.get()
+    limit: int | None = _limit.get()
+    return limit
 
 
 def worker_limit() -> float | None:
@@ -89,7 +121,14 @@ def process_memory() -> int:
     limit = worker_limit()
     if limit is None or limit == np.inf:
         return int(system.MEMORY_LIMIT)
-    return int(limit / get_worker().state.nthreads)
+    return of_thread(limit, get_worker().state.nthreads)
+
+
+def of_thread(limit: float, n_threads: int) -> int:
+    """Return the limit that each thread of a worker plans by. The threads share its libraries, and
+    the rest in equal parts."""
+    shared = min(LIBRARIES, limit)
+    return int(shared + (limit - shared) / max(n_threads, 1))
 
 
 # --- freed memory -------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextvars import ContextVar
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 
-from bigfs.engine.budget import LIBRARIES, SHARES, holding, limit_memory, memory_relief_plugin
+from bigfs.engine.budget import LIBRARIES, SHARES, BlockValue, limit_memory, memory_relief_plugin
 
 # Dask's HTTP servers have no password, so they serve no pages unless the user asks for the
 # dashboard.
@@ -57,7 +56,7 @@ class ClusterLost(RuntimeError):
 
 
 SERIAL = "serial"  # the value of `_client` inside `cluster(workers=0)`
-_client: ContextVar[Any] = ContextVar("client", default=None)
+_client = BlockValue("client")
 
 
 @contextlib.contextmanager
@@ -130,7 +129,7 @@ def cluster(
         with contextlib.ExitStack() as stack:
             if memory_limit not in (None, "auto"):
                 stack.enter_context(limit_memory(parse_bytes(memory_limit)))
-            stack.enter_context(holding(_client, SERIAL))
+            stack.enter_context(_client.holding(SERIAL))
             yield None
         return
     memory_limit = WORKER_MEMORY if memory_limit is None else memory_limit
@@ -142,7 +141,7 @@ def cluster(
                 "bigfs needs a synchronous Dask client; got an asynchronous one: create it "
                 "with Client(…, asynchronous=False)"
             )
-        with holding(_client, scheduler):
+        with _client.holding(scheduler):
             yield scheduler
         return
     log = logging.getLogger("distributed")
@@ -163,7 +162,7 @@ def cluster(
             )
             client.register_plugin(memory_relief_plugin())
         try:
-            with holding(_client, client):
+            with _client.holding(client):
                 yield client
         except Exception:  # told apart from an interruption, which the next clause is about
             raise
@@ -389,15 +388,20 @@ def translate_cluster_errors() -> Iterator[None]:
 def client() -> Any:
     """Return the client of the enclosing `cluster`, else the user's own if it is synchronous and
     runs. None when serial, and inside a task, because waiting there would block the worker."""
-    if (enclosing := _client.get()) is not None:
+    enclosing = _client.of_context()
+    if enclosing is None and "distributed" in sys.modules:
+        from distributed import get_worker
+
+        with contextlib.suppress(ValueError):  # "no worker found"
+            get_worker()
+            return None
+    enclosing = enclosing or _client.get()
+    if enclosing is not None:
         return None if enclosing is SERIAL else enclosing
     if "distributed" not in sys.modules:
         return None
-    from distributed import default_client, get_worker
+    from distributed import default_client
 
-    with contextlib.suppress(ValueError):  # "no worker found"
-        get_worker()
-        return None
     try:
         current = default_client()
     except ValueError:  # "no clients found"

@@ -19,6 +19,7 @@ from bigfs.engine.budget import (
     SHARES,
     NotEnoughMemory,
     given_limit,
+    of_thread,
     process_memory,
 )
 from bigfs.engine.clusters import client, describe_workers
@@ -69,7 +70,7 @@ def memory_limit() -> int:
         return limit
     if client() is not None:
         limits = [
-            worker["memory_limit"] // max(worker["nthreads"], 1)
+            of_thread(worker["memory_limit"], worker["nthreads"])
             for worker in describe_workers(client()).values()
         ]
         if limits and min(limits) > 0:

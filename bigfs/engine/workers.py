@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -121,11 +122,27 @@ def make_room(size: int) -> None:
 # --- BLAS -----------------------------------------------------------------------------------------
 
 
+_blas_lock = threading.Lock()
+_blas_blocks = [0]  # blocks that this process is in, of all its threads
+_blas_limits: list[Any] = []  # one per set of libraries that was found
+
+
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread in the block, so that its answer has the same bits anywhere."""
-    with _controller(len(sys.modules)).limit(limits=1, user_api="blas"):
+    """Let BLAS use one thread in the block, so that its answer has the same bits anywhere. The
+    setting is the process's. It stays until the last thread leaves such a block."""
+    with _blas_lock:
+        controller = _controller(len(sys.modules))
+        if not _blas_limits or _blas_limits[-1][0] is not controller:
+            _blas_limits.append((controller, controller.limit(limits=1, user_api="blas")))
+        _blas_blocks[0] += 1
+    try:
         yield
+    finally:
+        with _blas_lock:
+            _blas_blocks[0] -= 1
+            while _blas_limits and not _blas_blocks[0]:
+                _blas_limits.pop()[1].restore_original_limits()
 
 
 @lru_cache(1)

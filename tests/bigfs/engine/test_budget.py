@@ -5,6 +5,7 @@ import pytest
 from distributed import Client, LocalCluster, system
 
 from bigfs import engine
+from bigfs.engine.budget import LIBRARIES
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.graph.row_blocks import block_size
 from bigfs.matrix.panels import strip_width
@@ -33,7 +34,7 @@ def test_the_limit_of_a_container_holds_whatever_the_machine_has_free(limit, mon
 
 
 @pytest.mark.process
-def test_the_limit_of_a_worker_is_divided_by_its_threads():
+def test_the_threads_of_a_worker_share_its_libraries_and_divide_the_rest():
     with (
         LocalCluster(
             n_workers=1,
@@ -45,9 +46,10 @@ def test_the_limit_of_a_worker_is_divided_by_its_threads():
         Client(running, set_as_default=False) as own,
         engine.cluster(own),
     ):
-        assert engine.memory_limit() == GB // 2
+        limit = engine.memory_limit()
         (inside,) = engine.map_tiles(limit_inside, [0])
-    assert inside == GB // 2
+        assert 4 * engine.task_memory() + LIBRARIES < 2 * GB
+    assert inside == limit == int(LIBRARIES + (2 * GB - LIBRARIES) / 4)
 
 
 def limit_inside(tile):
