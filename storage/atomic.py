@@ -322,9 +322,16 @@ def building(
 def spooling(uri: str, scratch: Place | None = None) -> Iterator[Path]:
     """Make a workplace beside what a store spills, before its name is held or even known."""
     _, spilled = _places(uri, scratch)
+    is_new = not spilled.parent.exists()
     make_folder(spilled.parent)
-    with naming_full_disk(spilled.parent), workplace(spilled) as work:
-        yield work
+    try:
+        with naming_full_disk(spilled.parent), workplace(spilled) as work:
+            yield work
+    except BaseException:
+        if is_new:
+            with contextlib.suppress(OSError):  # it is not empty
+                spilled.parent.rmdir()
+        raise
 
 
 def _places(uri: str, scratch: Place | None) -> tuple[Path, Path]:

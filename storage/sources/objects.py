@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ENTRIES = 1 << 18  # of the rows that are converted at a time
+ROW_MEMORY = 64  # bytes that an entry takes while its row is staged
 FRAME_ROWS = 1 << 14  # of a frame that are converted at a time
 READ_BYTES = 16 << 20  # of what is read at a time from a matrix that does not lie in memory
 ANNDATA = ("X", "obs", "var", "obs_names", "var_names")
@@ -330,6 +331,8 @@ def cut_rows(X: Any, origin: str, start: int) -> Iterator[tuple[int, sp.csr_arra
         if sp.issparse(X):
             stop = int(np.searchsorted(indptr, indptr[first] + ENTRIES, side="right")) - 1
             stop = min(max(first + 1, stop), n)
+            entries = int(indptr[stop] - indptr[first])
+            engine.require_memory(ROW_MEMORY * entries, f"{origin}: row {start + first}, alone,")
             rows = read_csr(parts, (first, stop), d, origin)
         else:
             stop = min(first + max(1, ENTRIES // max(d, 1)), n)

@@ -34,7 +34,7 @@ log = logging.getLogger("bigfs.storage")
 
 
 def stage(
-    source: str | os.PathLike[str] | Source,
+    source: Any,
     store: str | os.PathLike[str] | None = None,
     *,
     format: str | None = None,
@@ -61,8 +61,20 @@ def stage(
 
     Parameters
     ----------
-    source : str, path-like or Source
-        Path of a file, folder or archive, a URL, or a name of the catalogue.
+    source : str, path-like, Source or object
+        Path of a file, folder or archive, a URL, or a name of the catalogue. Or an object that
+        holds the data:
+
+        * a table that speaks Arrow, such as those of polars, DuckDB, pandas, pyarrow and Lance, a
+          lazy frame of polars, a data frame of Dask, or an iterator over tables. Its options are
+          those of a file of Parquet;
+        * a matrix (n × d) of NumPy, SciPy, Dask, Zarr or HDF5. Its options are `y` (n labels, or
+          n × c as an indicator), `feature_names`, `sample_names`, `unlabeled`, and one value per
+          sample in `group`, `batch`, `sample_weight` and `time`;
+        * an iterator over blocks of rows, or over pairs (rows, labels), with the same options;
+        * an AnnData object in memory, backed or lazy, with the options of its file.
+
+        Objects are read once, see Notes.
     store : str, path-like or None, default=None
         Path or fsspec URL of the store. None takes ``.bigfs/<name>-<key>.zarr``, where the key
         stands for the source and the settings, so that the same question finds the same store.
@@ -138,12 +150,25 @@ def stage(
     scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and `MaxAbsScaler`, and
     "lognorm" is `normalize_total` and `log1p` of scanpy.
 
+    An object is read once and written to scratch, 8 bytes per non-zero of a matrix, beside the 16
+    bytes that staging takes. What it holds is hashed meanwhile, whatever the sizes of its blocks.
+    So the same content finds its store, but only after it was read. A stream that is interrupted
+    starts anew. An error of its generator is passed on and leaves nothing.
+
     Examples
     --------
     >>> import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> storage.open(uri).X.shape[0]
     100
+
+    Blocks of rows with their labels:
+
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> blocks = ((sp.eye_array(3, format="csr"), np.arange(3)) for _ in range(4))
+    >>> storage.open(storage.stage(blocks)).X.shape
+    (12, 3)
     """
     with contextlib.ExitStack() as spool:
         plan = make_plan(
@@ -199,7 +224,7 @@ def staged(
     Raises
     ------
     SourceError
-        The source is missing or broken.
+        The source is missing or broken, or an object, which can be read only once.
     StoreError
         The name is taken by something else.
 
@@ -240,7 +265,7 @@ def spooled(
 
 
 def make_plan(
-    source: str | os.PathLike[str] | Source,
+    source: Any,
     store: str | os.PathLike[str] | None,
     *,
     format: str | None = None,
