@@ -147,6 +147,8 @@ def _write_selection(
 ) -> None:
     """Write the scores, the chosen features, and the chosen features of each class."""
     scores = getattr(selector, selection.get_method(method).scores)
+    if hasattr(selector, "columns_"):
+        run.write_columns(selector.columns_)
     index = selection.ranking(selector, method, features)
     names = list(corpus.feature_names[index])
     columns: dict[str, Any] = {

@@ -175,6 +175,7 @@ class Corpus:
             class_stats=self._class_stats,
             feature_names=self.feature_names if self.manifest.named[1] else None,
             meta=sp.csr_array((0, d), dtype=np.float32),
+            batches=self.batches,
         )
 
     def _row_tiles(self) -> list[RowTile]:
@@ -343,7 +344,8 @@ class Corpus:
             The .h5ad file, or the .zarr folder that anndata wrote. None takes the one that the
             corpus was staged from.
         highly_variable : bool, default=False
-            Whether to write ``var["highly_variable"]`` too, which the tools of scanpy take.
+            Whether to write ``var["highly_variable"]`` too, which the tools of scanpy take. Of
+            `HighlyVariable` these are all columns that scanpy writes.
 
         Returns
         -------

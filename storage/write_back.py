@@ -5,6 +5,8 @@ selected columns as an AnnData file of their own, by the published encoding, wit
     var["bigfs_score"]      its score
     var["bigfs_rank"]       its rank among the selected ones, from 1 on, else NaN
     uns["bigfs"]            method, parameters and status
+
+and on request `var["highly_variable"]`, with all columns of scanpy where genes were chosen so.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ def write_selector(
         "status": "" if result is None else str(result.status),
         "version": version("bigfs"),
     }
-    write_var(file, selector.scores_, selector.selected_, about, highly_variable=highly_variable)
+    columns = getattr(selector, "columns_", None)
+    write_var(file, selector.scores_, selector.selected_, about, columns, highly_variable)
     return file
 
 
@@ -94,12 +97,13 @@ def write_var(
     scores: AnyArray,
     selected: IntArray,
     about: dict[str, Any],
-    *,
+    genes: dict[str, AnyArray] | None = None,
     highly_variable: bool = False,
 ) -> None:
     """Write a selection into `var` and `uns` of an AnnData file. An earlier one is replaced.
 
-    There are d scores and m selected features, best first. A file is copied and exchanged. Of a
+    There are d scores and m selected features, best first. `genes` are the columns of
+    `HighlyVariable`. A file is copied and exchanged. Of a
     folder only `var`, `uns` and the root's metadata are copied, and the rest is linked. So either
     is whole at any moment.
     """
@@ -112,20 +116,23 @@ def write_var(
         f"{PREFIX}score": np.asarray(scores, dtype=np.float64),
         f"{PREFIX}rank": rank,
     }
+    uns: dict[str, Any] = {"bigfs": about}
     if highly_variable:
-        columns["highly_variable"] = is_selected
+        columns |= genes or {"highly_variable": is_selected}
+        if genes:
+            uns["hvg"] = {"flavor": about["parameters"].get("flavor", "seurat")}
     with atomic.lock(path):
         if path.is_dir():
-            _write_folder(path, columns, about)
+            _write_folder(path, columns, uns)
         else:
             with atomic.write(path) as part:
                 atomic.delete_parts(path.parent, path.name)
                 shutil.copy2(path, part)
                 with need_h5py(str(path)).File(part, "r+") as root:
-                    _write_selection(root, columns, about)
+                    _write_selection(root, columns, uns)
 
 
-def _write_folder(path: Path, columns: dict[str, AnyArray], about: dict[str, Any]) -> None:
+def _write_folder(path: Path, columns: dict[str, AnyArray], uns: dict[str, Any]) -> None:
     def link_or_copy(file: str, target: str) -> None:
         element, *inside = Path(file).relative_to(path).parts
         if not inside or element in WRITTEN:
@@ -137,15 +144,15 @@ def _write_folder(path: Path, columns: dict[str, AnyArray], about: dict[str, Any
         new = work / "new"
         shutil.copytree(path, new, symlinks=True, copy_function=link_or_copy)
         root = zarr.open_group(new, mode="r+", use_consolidated=False)
-        _write_selection(root, columns, about)
+        _write_selection(root, columns, uns)
         if zarr.open_group(path, mode="r").metadata.consolidated_metadata is not None:
             with warnings.catch_warnings(action="ignore"):  # format 3 does not specify it yet
                 zarr.consolidate_metadata(new)
         atomic.publish(new, path, work)
 
 
-def _write_selection(root: Any, columns: dict[str, AnyArray], about: dict[str, Any]) -> None:
-    """Write columns of `var` and the description into a file of h5py or a group of Zarr."""
+def _write_selection(root: Any, columns: dict[str, AnyArray], described: dict[str, Any]) -> None:
+    """Write columns of `var` and descriptions in `uns` into a file of h5py or a group of Zarr."""
     var = root["var"]
     for name, values in columns.items():
         write_element(var, name, values)
@@ -155,11 +162,14 @@ def _write_selection(root: Any, columns: dict[str, AnyArray], about: dict[str, A
     uns = root.require_group("uns")
     if "encoding-type" not in uns.attrs:
         _encode(uns, "dict", "0.1.0")
-    description = {
-        name: value if isinstance(value, str | int | float) else json.dumps(value, sort_keys=True)
-        for name, value in about.items()
-    }
-    write_element(uns, "bigfs", description)
+    for name, facts in described.items():
+        plain = {
+            key: value
+            if isinstance(value, str | int | float)
+            else json.dumps(value, sort_keys=True)
+            for key, value in facts.items()
+        }
+        write_element(uns, name, plain)
 
 
 # --- a file of selected columns -------------------------------------------------------------------

@@ -54,6 +54,8 @@ class Matrix:
     meta : ndarray, csr_array or None, default=None
         Block without rows, of the type and the dtype of the blocks of rows. None stands for a csr
         array of float64.
+    batches : ndarray of shape (n,) or None, default=None
+        Batch of each row, for methods that tell batches apart. None makes all rows one batch.
 
     Attributes
     ----------
@@ -75,6 +77,8 @@ class Matrix:
         As given. The matrix of a store reads them as they are asked for.
     meta : ndarray or csr_array of shape (0, d)
         Type and dtype of the blocks of rows.
+    batches : ndarray of shape (n,) or None
+        As given. `take_rows` takes those of its rows.
     T : transposed view
         The transposed matrix, for products only.
     stats : Stats
@@ -122,6 +126,7 @@ class Matrix:
         local: bool = False,
         feature_names: Any = None,
         meta: Any = None,
+        batches: AnyArray | None = None,
     ) -> None:
         if not rows and not columns:
             raise ValueError("a Matrix needs tiles of rows or tiles of columns; got neither")
@@ -135,6 +140,7 @@ class Matrix:
         self._read_stats = None if isinstance(stats, Stats) else stats
         self.feature_names = feature_names
         self.meta = sp.csr_array((0, self.shape[1])) if meta is None else meta
+        self.batches = batches
 
     ndim = 2
 
@@ -481,6 +487,7 @@ class Matrix:
             local=self.local,
             feature_names=self.feature_names,
             meta=self.meta,
+            batches=None if self.batches is None else self.batches[rows],
         )
         taken._source = self._source
         return taken
@@ -521,6 +528,7 @@ class Matrix:
             local=self.local,
             feature_names=None if self.feature_names is None else self.feature_names[index],
             meta=self.meta[:, index],
+            batches=self.batches,
         )
         taken._source, taken._passes = self._source, self._passes
         return taken

@@ -87,7 +87,10 @@ def select(
     ] = None,
     highly_variable: Annotated[
         bool,
-        typer.Option("--highly-variable", help='with --into, also write var["highly_variable"]'),
+        typer.Option(
+            "--highly-variable",
+            help='with --into, also write var["highly_variable"], and of hvg the columns of scanpy',
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -128,7 +131,7 @@ def select(
             "status": run.metadata["status"],
             "version": __version__,
         }
-        write_var(into, run.scores, run.selected, about, highly_variable=highly_variable)
+        write_var(into, run.scores, run.selected, about, run.columns, highly_variable)
     print_run(job.folder, as_json)
     if is_done:
         say_done(job)

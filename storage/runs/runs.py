@@ -4,6 +4,7 @@
                    samples have classes; p_value, where the method has them
     classes.csv    the selected features of each class by t against the other classes
     scores.npy     every feature's score, float64
+    columns.npz    other figures of every feature, of methods that have some
     run.json       everything needed to repeat the run, its status, history and figures
     curves.csv     method, n_features, and a column for each metric
     report.html    the report
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigfs.types import AnyArray
 from storage import atomic
 from storage.errors import RunError, explain_read_errors
 from storage.format import disk
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out", "write_csv"]
 
 FILES = {
-    *("selected.csv", "classes.csv", "scores.npy", "run.json", "curves.csv"),
+    *("selected.csv", "classes.csv", "scores.npy", "columns.npz", "run.json", "curves.csv"),
     *("report.html", "model.npz"),
 }
 OTHER = {"checkpoints", atomic.MARKER}
@@ -231,6 +233,11 @@ class Run:
             )
             file.write(values.data)  # on a full disk, np.save raises an error without errno
 
+    def write_columns(self, columns: dict[str, AnyArray]) -> None:
+        """Write further columns of the features, whole or not at all."""
+        with self._replacing("columns.npz") as part, part.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **columns)
+
     def write_model(self, model: Model) -> None:
         """Write the model that the run's scores come from, whole or not at all."""
         with self._replacing("model.npz") as part, part.open("wb") as file:
@@ -261,6 +268,15 @@ class Run:
             if scores.ndim != 1:
                 raise ValueError("it must hold one score per feature")
         return scores
+
+    @property
+    def columns(self) -> dict[str, AnyArray] | None:
+        """Further columns of the features. None if the method has none."""
+        file = self.path / "columns.npz"
+        if not file.exists():
+            return None
+        with explain_read_errors(file), file.open("rb") as opened, np.load(opened) as arrays:
+            return dict(arrays)
 
     @property
     def selected(self) -> Any:

@@ -1,5 +1,6 @@
 """A selection in the user's own AnnData file."""
 
+import contextlib
 import json
 import threading
 
@@ -7,14 +8,15 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import zarr
 
 import storage
-from bigfs import ANOVA
+from bigfs import ANOVA, HighlyVariable
 from storage import atomic
 from storage.errors import SourceError
 from storage.runs.runs import Run
 from tests.helpers.commands import fails
-from tests.storage.sources.test_sources_anndata import write_anndata
+from tests.storage.sources.test_sources_anndata import write_anndata, zarr_text
 
 
 def hdf5_text(group, name, values):
@@ -164,3 +166,49 @@ def test_the_copy_of_a_killed_selection_is_deleted_by_the_next(cells, tmp_path):
     assert [path.name for path in tmp_path.glob("*.bigfs-part")] == [
         ".other.h5ad.0123456789abcdef.bigfs-part"
     ]
+
+
+HVG = ("--method", "hvg", "--features", "3", "--workers", "0", "--out", "h")
+COLUMNS = {
+    "seurat": ("dispersions", "dispersions_norm", "highly_variable_intersection"),
+    "seurat_v3": ("variances", "variances_norm", "highly_variable_rank"),
+}
+
+
+@pytest.mark.parametrize("flavor", COLUMNS)
+@pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+def test_highly_variable_genes_get_the_columns_of_scanpy(bigfs, tmp_path, rng, suffix, flavor):
+    """By the command line, with the batches of the file, and as `write_var` writes them."""
+    X = sp.csr_array(rng.poisson(rng.gamma(0.5, 2.0, 40), (60, 40)), dtype=np.float64)
+    path, batch = tmp_path / f"mine.{suffix}", np.arange(60) % 2
+    with (
+        h5py.File(path, "w") if suffix == "h5ad" else contextlib.nullcontext(zarr.open_group(path))
+    ) as root:
+        write_anndata(root, X, "csr_matrix", hdf5_text if suffix == "h5ad" else zarr_text)
+        root["obs"]["donor"] = batch
+    weight = {"seurat": "lognorm", "seurat_v3": None}[flavor]
+    store = storage.stage(f"{path}?batch=donor", tmp_path / "s.zarr", weight=weight)
+    into = ("--into", str(path), "--highly-variable", "--set", f"flavor={flavor}")
+    status, _, err = bigfs("select", "s.zarr", *HVG, *into)
+    assert status == 0, err
+    corpus = storage.open(store)
+    selector = HighlyVariable(n_features_to_select=3, flavor=flavor).fit(
+        np.asarray(corpus.X.rows(np.arange(60)).toarray(), dtype=np.float64), batch=batch
+    )
+    for _ in range(2):
+        with (
+            h5py.File(path)
+            if suffix == "h5ad"
+            else contextlib.nullcontext(zarr.open_group(path)) as root
+        ):
+            names = ("highly_variable", "means", "highly_variable_nbatches", *COLUMNS[flavor])
+            for name in names:
+                np.testing.assert_allclose(
+                    root["var"][name][:].astype(float), selector.columns_[name], rtol=1e-9
+                )
+            assert set(names) <= set(root["var"].attrs["column-order"])
+            flavor_written = root["uns/hvg/flavor"][()]
+            text = flavor_written if isinstance(flavor_written, bytes) else str(flavor_written)
+            assert text in (flavor, flavor.encode())
+        corpus.write_var(selector.fit(corpus.X), highly_variable=True)

@@ -140,7 +140,8 @@ class HighlyVariable(Selector):
         y : object, default=None
             Not used.
         batch : array-like of shape (n_samples,), default=None
-            Batch of each cell, as a number or a text. None takes all cells as one batch.
+            Batch of each cell, as a number or a text. None takes those of a `Matrix` of a store
+            that was staged with ``batch=``, and else all cells as one batch.
 
         Returns
         -------
@@ -158,7 +159,7 @@ class HighlyVariable(Selector):
         return self._run(X, y, batch=batch)
 
     def _fit(self, X: Matrix, y: Any, batch: Any = None) -> None:
-        codes, sizes = _codes(batch, X.shape[0])
+        codes, sizes = _codes(X.batches if batch is None else batch, X.shape[0])
         sums, squares, fractions = _moments(X, codes, len(sizes), self.flavor == "seurat")
         means, variances = _mean_and_variance(sums, squares, sizes)
         allowed = np.ones(X.shape[1], dtype=bool)
