@@ -21,6 +21,7 @@ AUTO: Final = "auto"  # the number of features, to be chosen by folds of the tra
 SIGNIFICANCE: Final = ("percentile", "fpr", "fdr", "fwe")  # modes that choose the number
 Features = int | Literal["auto", "percentile", "fpr", "fdr", "fwe"]
 TABLES = ("csv-features", "parquet-features")  # formats whose columns may have units of their own
+TABLES_OF_TEXT = ("csv", "jsonl", "parquet")  # formats whose columns have roles
 FAR = 100  # times the median standard deviation, from which on a column is called far larger
 MOST_NAMED = 5  # columns that the hint names
 CONSTRAINTS = ("keep", "forbid")  # parameters that hold for the rivals of a method as well
@@ -167,21 +168,30 @@ def _by_number(corpus: Any, weights: Any) -> Any:
 
 def accepts_target(corpus: Any, method: str) -> bool:
     """Return whether a method can learn from the kind of target of a corpus."""
-    kind, accepted = corpus.spec["target"], get_method(method).targets
+    kind, accepted = _target_of(corpus), get_method(method).targets
     optional = kind is None and not needs_target(get_method(method).make())
     return kind in accepted or not accepted or optional
+
+
+def _target_of(corpus: Any) -> str | None:
+    """Return the kind of target of a corpus, None where no sample has a label."""
+    kind = corpus.spec["target"]
+    return None if kind == "class" and not corpus.class_names else kind
 
 
 def require_target(corpus: Any, method: str) -> None:
     """Check that a method can learn from the kind of target of a corpus."""
     if accepts_target(corpus, method):
         return
-    kind = corpus.spec["target"]
+    kind = _target_of(corpus)
     suitable = [
         name for name, entry in METHODS.items() if kind in entry.targets or not entry.targets
     ]
-    columns = corpus.spec["source"].get("label_columns") if kind is None else None
-    advice = f"stage it with label= one of {', '.join(columns)}, or " if columns else ""
+    source, advice = corpus.spec["source"], ""
+    if kind is None and (columns := source.get("label_columns")):
+        advice = f"stage it with label= one of {', '.join(columns)}, or "
+    elif kind is None and source.get("format", "").partition("-")[0] in TABLES_OF_TEXT:
+        advice = "name the column of the labels, SOURCE?label=COLUMN, or "
     raise ValueError(
         f"{method} cannot learn from {corpus.uri}, which has {TARGETS[kind]}: "
         f"{advice}use one of {', '.join(suitable)}"

@@ -29,9 +29,9 @@ from bigfs import engine
 from bigfs.evaluation.metrics import METRIC_NAMES
 from flows.report.page import pictures
 from flows.report.summary import (
+    count_of_features,
     metric_names,
     metrics_of,
-    n_features,
     score_table,
     status_text,
 )
@@ -162,7 +162,7 @@ def _show_picture(run: Run, name: str, key: str, description: str) -> None:
 
 def _title(run: Run) -> str:
     about = run.metadata
-    return f"{n_features(about)} features by {about['parameters']['method']}"
+    return f"{count_of_features(about)} by {about['parameters']['method']}"
 
 
 def _key(*words: str) -> str:

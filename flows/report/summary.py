@@ -15,6 +15,12 @@ def n_features(about: dict[str, Any]) -> int:
     return int(about.get("n_features", about["parameters"]["features"]))
 
 
+def count_of_features(about: dict[str, Any]) -> str:
+    """Return "1 feature" or "500 features"."""
+    m = n_features(about)
+    return f"{m:,} feature{'' if m == 1 else 's'}"
+
+
 def metrics_of(about: dict[str, Any]) -> list[str]:
     """Return the metrics of a run. The first one is drawn."""
     return list(about.get("measured", {}).get("metrics", ["accuracy"]))
@@ -67,7 +73,7 @@ def status_text(about: dict[str, Any]) -> str:
     """Return the status of a run with its gaps, for the terminal and Prefect."""
     words = {
         "relaxation": "relaxation",
-        "features": f"{n_features(about):,} features",
+        "features": count_of_features(about),
     }
     parts = [f"gap of the {words[name]} {100 * gap:.2f} %" for name, gap in gaps(about).items()]
     return f"{about['status']}{' (' + ', '.join(parts) + ')' if parts else ''}"

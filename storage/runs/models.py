@@ -156,7 +156,9 @@ class Model:
         from sklearn.compose import ColumnTransformer
         from sklearn.pipeline import Pipeline
 
-        picker = ColumnTransformer([("selected", "passthrough", self.columns.tolist())])
+        picker = ColumnTransformer(
+            [("selected", "passthrough", self.columns.tolist())], verbose_feature_names_out=False
+        )
         picker.set_params(sparse_threshold=1.0)
         picker.fit(sp.csr_matrix((1, self.n_features)))
         names = np.array(self.class_names, dtype=np.str_) if self.class_names else None
