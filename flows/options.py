@@ -256,6 +256,12 @@ def _size(memory_limit: str) -> str:
     return memory_limit
 
 
+def _with_scheduler(tls: str | None, info: ValidationInfo) -> str | None:
+    if tls is not None and info.data.get("scheduler") is None:
+        raise ValueError("--tls is for a cluster that runs: give its --scheduler tls://… too")
+    return tls
+
+
 class Engine(BaseModel):
     """Options for the Dask cluster that does the work."""
 
@@ -267,6 +273,7 @@ class Engine(BaseModel):
     ] = None
     tls: Annotated[
         str | None,
+        AfterValidator(_with_scheduler),
         Field(
             description="folder of certificates for a tls:// scheduler, written "
             "by `bigfs certificates`"

@@ -463,6 +463,7 @@ def test_no_word_of_pydantic_or_typer_reaches_the_user(bigfs, corpus):
         ("run", "corpus", "--tile-rows", "0"),
         ("run", "corpus", "--features", "0"),
         ("run", "corpus", "--overlap", "no"),
+        ("run", "corpus", "--tls", "certificates"),
     ):
         answer = bigfs(*words)
         fails(answer)
