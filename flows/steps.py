@@ -83,7 +83,11 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
     corpus, method, m = storage.open(str(job.store)), job.method, job.features
     selector = selection.selector_for(corpus, method, m, job.parameters)
     train = selection.training_part(corpus)
-    found = selection.scale_hint(corpus, train), selection.weight_hint(corpus, selector, method)
+    found = (
+        selection.scale_hint(corpus, train),
+        selection.weight_hint(corpus, selector, method),
+        selection.shape_hint(selector),
+    )
     hints = [hint for hint in found if hint is not None]
     request = {"store": corpus.uri, **job.question}
     run = Run.begin(job.folder, request)

@@ -14,6 +14,7 @@ import typer
 from pydantic import BaseModel
 from typer.models import OptionInfo
 
+from bigfs.selectors.registry import METHODS
 from flows import locks
 from flows.cli.output import state
 from flows.job import Request
@@ -211,6 +212,8 @@ def _option(name: str, field: Any, default: Any, is_argument: bool) -> inspect.P
         kind, more = Any, {"parser": str, "metavar": METAVARS[name]}
     else:
         more["min"] = next((check.ge for check in field.metadata if hasattr(check, "ge")), None)
+    if name == "method":
+        more["autocompletion"] = lambda: list(METHODS)
     more["help"] = field.description
     if default is REQUIRED:
         kind, more["help"] = str, field.description.partition(" (default")[0]

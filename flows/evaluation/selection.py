@@ -202,6 +202,16 @@ def needs_target(selector: Any) -> bool:
     return bool(selector.__sklearn_tags__().target_tags.required)
 
 
+def shape_hint(selector: Any) -> str | None:
+    """Return advice for a method of images that was not told their shape."""
+    if getattr(selector, "sample_shape", ()) is not None:
+        return None
+    return (
+        "the samples are taken as vectors: for images stage SOURCE?sample_shape=MxN or give "
+        "--set sample_shape=[M,N]"
+    )
+
+
 def scale_hint(corpus: Any, train: Any) -> str | None:
     """Return advice for a table of numbers of which some columns vary far more than the others.
 

@@ -110,3 +110,13 @@ def test_an_unsupervised_choice_from_labeled_samples_names_classes_too(bigfs, tm
     write_table(tmp_path / "t.parquet", "class")
     select(bigfs, "class", method)
     assert set(pd.read_csv("r/selected.csv")["class"]) <= set(CLASSES)
+
+
+def test_a_method_of_images_says_that_it_has_vectors(bigfs, tmp_path):
+    write_table(tmp_path / "t.parquet", "class")
+    words = ("run", "t.parquet?columns=x*&label=kind", "--method", "smr", "--features", 3)
+    with pytest.warns(UserWarning, match="the samples are taken as vectors"):
+        assert bigfs(*words, "--out", "r", "--workers", 0)[0] == 0
+    assert any("taken as vectors" in hint for hint in Run.open("r").metadata["hints"])
+    words = (*words, "--set", "sample_shape=[4,2]")
+    assert bigfs(*words, "--out", "s", "--workers", 0)[0] == 0

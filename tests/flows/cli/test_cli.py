@@ -501,6 +501,11 @@ def test_the_shells_complete_commands_and_options(bigfs, monkeypatch, shell):
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
         assert found in bigfs()[1]
+    line = "bigfs run a --method sparge-lda-"
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", "4")
+    assert "sparge-lda-cv" in bigfs()[1]
 
 
 COMMAND_NAMES = sorted(typer.main.get_command(app).commands)
