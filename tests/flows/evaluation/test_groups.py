@@ -5,6 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
+from sklearn.model_selection import GroupKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
 
 import storage
 from bigfs import ANOVA, SelectorCV, SparGE, SparGECV
@@ -126,6 +130,32 @@ def test_no_group_is_in_both_parts_of_sparge_cv(monkeypatch, unlabeled):
     folds.clear()
     selector.fit(X, y)  # it does not remember groups
     assert any(set(donor[train]) & set(donor[test]) for train, test in folds)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        SelectorCV(ANOVA(), sizes=[2, 4], cv=2),
+        SparGECV(n_features_to_select=4, gammas=[0.3, 1.0], cv=GroupKFold(3)),
+    ],
+)
+def test_groups_reach_a_selector_by_the_metadata_of_scikit_learn(selector):
+    table, given = leaking(), []
+    X, y, groups = table.filter(regex="x").to_numpy(), table["type"], table["donor"].to_numpy()
+
+    class Noted(type(selector)):
+        def fit(self, X, y=None, groups=None):
+            given.append(groups)
+            return super().fit(X, y, groups)
+
+    noted = Noted(**selector.get_params(deep=False))
+    with config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(noted.set_fit_request(groups=True), LinearSVC())
+        cross_validate(
+            pipeline, X, y, cv=GroupKFold(3), params={"groups": groups}, error_score="raise"
+        )
+    assert [len(part) for part in given] == [160] * 3
+    assert all(len(set(part)) == DONORS * 2 // 3 for part in given)
 
 
 @pytest.mark.parametrize("selector", [SelectorCV(ANOVA(), sizes=[2]), SparGECV(gammas=[1.0])])

@@ -1,7 +1,8 @@
 """Stores written by every version so far must open for ever, with the same numbers.
 
 `stores/text-v1.zarr` was made by `storage.stage(folder, min_df=1, tile_rows=2)` of TEXTS, then
-`storage.append(folder, …, split="test")` of LATER.
+`storage.append(folder, …, split="test")` of LATER. `stores/samples-v3.zarr` was made by
+`storage.stage(file, columns="x", **ROLES)` of the CSV file SAMPLES.
 """
 
 from pathlib import Path
@@ -21,6 +22,11 @@ TEXTS = {
     "x-test/cats/c": "the kitten sat",
     "x-test/dogs/b": "dogs bark",
 }
+SAMPLES = (
+    "x,label,donor,lane,w,day\n"
+    "1,a,d2,1,0.5,2024-03-01\n2,b,d1,2,1,2024-02-01\n3,a,d2,1,0,2024-03-01T12:30\n"
+)
+ROLES = {"group": "donor", "batch": "lane", "sample_weight": "w", "time": "day"}
 LATER = {"dogs/z": "dogs chase dogs", "mice/y": "the mat"}
 
 
@@ -55,3 +61,14 @@ def test_an_old_store_opens(name):
     assert list(corpus.sample_names) == [*TEXTS, *LATER]
     assert corpus.part("test").X.shape == (4, expected.shape[1])
     assert storage.check(STORES / name).problems == []
+
+
+def test_groups_batches_weights_and_times_of_version_3():
+    corpus = storage.open(STORES / "samples-v3.zarr")
+    assert corpus.roles == ROLES
+    assert [corpus.categories("group")[code] for code in corpus.groups] == ["d2", "d1", "d2"]
+    assert [corpus.categories("batch")[code] for code in corpus.batches] == ["1", "2", "1"]
+    assert corpus.sample_weight.tolist() == [0.5, 1.0, 0.0]
+    days = ["2024-03-01T00:00", "2024-02-01T00:00", "2024-03-01T12:30"]
+    np.testing.assert_array_equal(corpus.times, np.array(days, dtype="datetime64[us]"))
+    assert storage.check(STORES / "samples-v3.zarr").problems == []
