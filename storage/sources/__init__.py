@@ -195,8 +195,10 @@ def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
     known = {p.name: str(p.annotation) for p in parameters}
     required = [p.name for p in parameters if p.default is p.empty]
     if unknown := sorted(set(options) - set(known)):
+        meant = closest(unknown[0], [*known, *BY_OPTION])
         raise SourceError(
-            f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}"
+            f"{kind.format} has no option {', '.join(unknown)}"
+            + (meant or f"; it has {', '.join(known) or 'none'}")
         )
     if missing := [name for name in required if name not in options]:
         raise SourceError(f"{kind.format} needs the option {', '.join(missing)}=")

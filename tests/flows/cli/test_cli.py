@@ -544,9 +544,11 @@ def test_quiet_leaves_the_result_alone(bigfs, corpus):
         (("run", "corpus", "--method", "anovva"), "unknown method 'anovva': did you mean anova"),
         (("run", "corpus", "--against", "chi3"), "unknown method 'chi3': did you mean chi2"),
         (("run", "corpus", "--metric", "acuracy"), "did you mean accuracy"),
+        (("stage", "a.csv?colums=x", "a.zarr"), "csv has no option colums: did you mean columns?"),
     ],
 )
 def test_a_misspelled_name_is_answered_with_the_name_that_is_meant(bigfs, corpus, words, said):
+    (corpus.parent / "a.csv").write_text("x,label\n1,a\n2,b\n")
     fails(bigfs(*words), said)
 
 

@@ -126,7 +126,7 @@ def test_unknown_content_and_options(tmp_path):
     refused(path, "name it with format=", tmp_path)
     path = tmp_path / "d.jsonl"
     path.write_text('{"text": "x"}\n')
-    with pytest.raises(SourceError, match="jsonl has no option labl; it has label, split"):
+    with pytest.raises(SourceError, match="jsonl has no option labl: did you mean label"):
         sources.find(path, labl="y")
     with pytest.raises(SourceError, match=r"unknown format 'word'; the formats are"):
         sources.find(path, format="word")
