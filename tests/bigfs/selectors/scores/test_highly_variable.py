@@ -252,6 +252,16 @@ def test_a_batch_of_seurat_v3_counts_as_alone():
     np.testing.assert_allclose(batched["variances"], COUNTS.var(axis=0, ddof=1), rtol=1e-12)
 
 
+def test_a_matrix_brings_its_batches():
+    rows = np.arange(0, 60, 2)
+    expected = HighlyVariable(n_features_to_select=20).fit(cells("")[rows], batch=BATCH[rows])
+    whole = Matrix.from_array(cells(""), tile_rows=9)
+    whole.batches = BATCH
+    for part in (whole.take_rows(rows), whole.take_columns(np.arange(160)).take_rows(rows)):
+        taken = HighlyVariable(n_features_to_select=20).fit(part)
+        np.testing.assert_array_equal(taken.selected_, expected.selected_)
+
+
 def test_the_paper_ranks_first_by_the_number_of_batches():
     selectors = {
         flavor: HighlyVariable(n_features_to_select=20, flavor=flavor).fit(COUNTS, batch=BATCH)
