@@ -155,8 +155,13 @@ class Job(Request):
         named = {name: getattr(self, name) for name in ("method", "features", "parameters")}
         return {**named, **chosen}
 
-    def key(self, content: str, store: str) -> str:
-        """Return the key of the selection from a store with this key of its content."""
+    def key(self, spec: Mapping[str, Any], store: str) -> str:
+        """Return the key of the selection from a store with this description."""
+        content = spec["content"]
+        if isinstance(self.parameters.get("graph"), str):  # it is read from the source
+            from storage.sources import find
+
+            content += find(spec["source"]["uri"], format="anndata").fingerprint()
         return content_key(content, store, *self.question.values())
 
     def with_out(self) -> Self:

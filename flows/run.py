@@ -95,7 +95,7 @@ def is_done(job: Job, *, scored: bool = True) -> bool:
     store = in_place or storage.staged(job.source, job.store, **job.settings.model_dump())
     if store is None:
         return False
-    run = reuse.find_run(job.folder, job.key(storage.open(store).spec["content"], store))
+    run = reuse.find_run(job.folder, job.key(storage.open(store).spec, store))
     if run is None or not reuse.is_reported(run) or not reuse.is_selected(run):
         return False
     return not scored or reuse.is_scored(run, job.scoring.choices())

@@ -41,9 +41,11 @@ CLASS_HEADER = ["class", "rank", "index", "name", "t"]
 def needs_graph(job: Job) -> bool:
     """Return whether a job uses the graph beside the store.
 
-    That graph is of all features. With forbidden ones the method makes its own.
+    That graph is of all features. With forbidden ones the method makes its own, and `graph` names
+    one that the user has.
     """
-    return selection.get_method(job.method).graph and not job.parameters.get("forbid")
+    is_taken = selection.get_method(job.method).graph
+    return is_taken and not job.parameters.get("forbid") and not job.parameters.get("graph")
 
 
 def graph(job: Job) -> dict[str, Any]:
@@ -113,6 +115,8 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
             made = next((step["graph"] for step in earlier if "graph" in step), None)
             if made is not None:
                 selector.set_params(graph=storage.open_graph(made).neighbors())
+            if (given := selection.given_graph(job.parameters)) is not None:
+                selector.set_params(graph=train.obsp(given))
             X, y = selection.usable(selector, method, train.X, train.y)
             options = selection.fit_options(selector, X, train.y, selection.samples_of(train))
             with observed(checkpoint=checkpoint):
@@ -317,7 +321,7 @@ def write_page(run: Run) -> None:
 
 def key_of(job: Job) -> str:
     """Return the key of the selection from the store as it is now."""
-    return job.key(storage.open(str(job.store)).spec["content"], str(job.store))
+    return job.key(storage.open(str(job.store)).spec, str(job.store))
 
 
 def run_of(job: Job) -> Run:

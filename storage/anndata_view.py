@@ -113,6 +113,11 @@ class AnnDataCorpus:
         part.sample_names = self.sample_names[rows]
         return part
 
+    def obsp(self, name: str, file: str | None = None) -> sp.csr_array:
+        """Read a graph of the samples, as `Corpus.obsp` does."""
+        source = self.source if file is None else AnnData(file)
+        return source.obsp(name, self.sample_names.tolist())
+
     def write_var(
         self, selector: Any, file: str | None = None, *, highly_variable: bool = False
     ) -> str:

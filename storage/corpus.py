@@ -328,6 +328,43 @@ class Corpus:
     def _rows(self, path: str) -> AnyArray:
         return np.concatenate([self.store.read(path, s.start, s.stop) for s in self.segments])
 
+    def obsp(self, name: str, file: str | None = None) -> sp.csr_array:
+        """Read a graph of the samples from the AnnData file of this corpus.
+
+        The samples are found by their names, so the graph has the order of the corpus.
+
+        Parameters
+        ----------
+        name : str
+            Name of the graph in `obsp`, such as "connectivities".
+        file : str or None, default=None
+            The .h5ad file, or the .zarr folder. None takes the one that the corpus was staged from.
+
+        Returns
+        -------
+        csr_array of shape (n, n)
+            The weights, in memory: 12 bytes an edge. The methods on a graph take it as `graph`.
+
+        Raises
+        ------
+        SourceError
+            There is no such graph, it holds distances, or its samples are not those of the corpus.
+        NotEnoughMemory
+            The graph does not fit in memory.
+
+        Examples
+        --------
+        >>> import storage
+        >>> from bigfs import SparGE
+        >>> corpus = storage.open("cells.zarr")  # doctest: +SKIP
+        >>> graph = corpus.obsp("connectivities")  # doctest: +SKIP
+        >>> SparGE(embedding="lpp", graph=graph).fit(corpus.X)  # doctest: +SKIP
+        """
+        from storage.sources.anndata import AnnData
+
+        source = AnnData(str(self.manifest.source["uri"] if file is None else file))
+        return source.obsp(name, self.sample_names.tolist())
+
     def write_var(
         self, selector: Any, file: str | None = None, *, highly_variable: bool = False
     ) -> str:

@@ -75,6 +75,8 @@ def make_selector(method: str, features: Features, parameters: dict[str, Any]) -
                 f"use one of {', '.join(having)}"
             )
         parameters = {**parameters, "mode": features}
+    if given_graph(parameters) is not None:  # `flows.steps.select` reads it
+        parameters = {name: value for name, value in parameters.items() if name != "graph"}
     selector.set_params(**parameters)
     if entry.scores == "scores_":  # else the estimator keeps something other than columns
         if "n_features_to_select" in parameters:
@@ -87,6 +89,19 @@ def make_selector(method: str, features: Features, parameters: dict[str, Any]) -
         if features not in SIGNIFICANCE:
             selector.set_params(n_features_to_select=features)
     return selector
+
+
+def given_graph(parameters: dict[str, Any]) -> str | None:
+    """Return the name of the graph in `obsp` that the parameter `graph` names, if it names one."""
+    graph = parameters.get("graph")
+    if not isinstance(graph, str):
+        return None
+    room, _, name = graph.partition("/")
+    if room != "obsp" or not name:
+        raise ValueError(
+            f"graph must be obsp/NAME, a graph in the AnnData file of the corpus; got {graph!r}"
+        )
+    return name
 
 
 def require_parameters(method: str, features: Features, parameters: dict[str, Any]) -> None:

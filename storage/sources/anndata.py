@@ -19,6 +19,7 @@ import zarr
 import zarr.errors
 from zarr.storage import LocalStore
 
+from bigfs.engine import require_memory
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
@@ -38,6 +39,7 @@ from storage.sources.scratch_matrix import (
     transpose_csc,
 )
 
+GRAPH_ENTRY = 12  # bytes of an edge: a float64 weight and an int32 index
 NULLABLE = ("nullable-string-array", "nullable-integer", "nullable-boolean")
 TEXTS = ("string-array", "nullable-string-array", "categorical")
 
@@ -194,6 +196,38 @@ class AnnData(MatrixSource):
             parts = X["data"], X["indices"]
             largest = max(part.chunks[0] * part.dtype.itemsize for part in parts)
             return require_compressed(X, kind, shape, self.path).astype(np.int64), largest
+
+    def obsp(self, name: str, samples: Sequence[str]) -> sp.csr_array:
+        """Read a graph of the samples, in the order of the names of some of them."""
+        with self._file() as file:
+            graphs = sorted(file["obsp"]) if "obsp" in file else []
+            if name not in graphs:
+                raise SourceError(
+                    f"{self.path} has no obsp[{name!r}]; it has {', '.join(graphs) or 'none'}"
+                )
+            A, place = file["obsp"][name], f"{self.path}: obsp[{name!r}]"
+            n = self._matrix(file)[2][0]
+            shape = tuple(int(side) for side in A.attrs.get("shape", ()))
+            kind = A.attrs.get("encoding-type")
+            if kind != "csr_matrix" or shape != (n, n):
+                raise SourceError(f"{place} has the encoding {kind!r}, not csr_matrix of {n} × {n}")
+            if name.endswith("distances"):
+                raise SourceError(
+                    f"{place} holds distances: give affinities, such as obsp/connectivities"
+                )
+            require_compressed(A, "csr", shape, place)
+            require_memory(2 * GRAPH_ENTRY * A["data"].shape[0], f"{place} in memory")
+            graph, names = read_csr(A, (0, n), n, place), self._names(file, "obs", n)
+        position = {} if names is None else {key: i for i, key in enumerate(names)}
+        missing = [key for key in samples if key not in position]
+        if missing or len(position) < n:
+            reason = f"has no sample {missing[0]!r}" if missing else "repeats names of samples"
+            raise SourceError(
+                f"{self.path} {reason}, so its graph cannot be matched with the corpus: give the "
+                f"file that the corpus was staged from, with obs_names of its own for each sample"
+            )
+        rows = np.array([position[key] for key in samples], dtype=np.int64)
+        return sp.csr_array(graph[rows][:, rows])
 
     # --- the encoding ---------------------------------------------------------------------------
 

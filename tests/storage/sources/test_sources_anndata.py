@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import zarr
 
 import storage
-from bigfs import ANOVA
+from bigfs import ANOVA, LaplacianScore
 from flows.evaluation import selection
 from storage import sources
 from storage.errors import SourceError, StoreError
+from storage.runs.runs import Run
+from tests.helpers.commands import fails
 from tests.helpers.sources import SIZES, refused, rows_of
 
 
@@ -218,3 +221,92 @@ def test_broken_anndata_names_the_file(tmp_path, matrix):
     group = root.create_group("X")
     group.attrs.update({"encoding-type": "csr_matrix", "shape": [23, 17]})
     refused(path, "is broken", tmp_path)
+
+
+@pytest.fixture
+def with_graph(tmp_path, matrix, rng):
+    """A folder with a graph of its 23 cells, whose split is not in order, and the dense graph."""
+    path = tmp_path / "cells.zarr"
+    root = zarr.open_group(path, mode="w")
+    write_anndata(root, matrix, "csr_matrix", zarr_text)
+    zarr_text(root["obs"], "split", ["train", "test", "train"] * 7 + ["test", "train"])
+    weights = np.triu(rng.random((23, 23)) * (rng.random((23, 23)) < 0.5), 1)
+    A = sp.csr_array(weights + weights.T)
+    for name in ("connectivities", "distances", "dense"):
+        group = root.require_group("obsp").create_group(name)
+        for part in ("data", "indices", "indptr"):
+            group[part] = getattr(A, part)
+        kind = "array" if name == "dense" else "csr_matrix"
+        group.attrs.update({"encoding-type": kind, "encoding-version": "0.1.0", "shape": [23, 23]})
+    return path, A.toarray()
+
+
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+def test_a_graph_of_obsp_has_the_order_of_the_corpus(with_graph, tmp_path, bigfs):
+    path, A = with_graph
+    corpus = storage.open(storage.stage(path, tmp_path / "staged.zarr"))
+    split = np.array(["train", "test", "train"] * 7 + ["test", "train"])
+    order = np.argsort(split == "test", kind="stable")
+    np.testing.assert_array_equal(corpus.obsp("connectivities").toarray(), A[np.ix_(order, order)])
+    in_place = storage.open(path)
+    np.testing.assert_array_equal(in_place.obsp("connectivities").toarray(), A)
+    train = corpus.part("train")
+    rows = np.flatnonzero(split == "train")
+    for part in (train, in_place.part("train")):
+        graph = part.obsp("connectivities")
+        np.testing.assert_array_equal(graph.toarray(), A[np.ix_(rows, rows)])
+    expected = LaplacianScore(n_features_to_select=3, graph=graph).fit(train.X)
+    command = ("select", "staged.zarr", "--method", "laplacian", "--features", "3")
+    options = ("--out", "run", "--workers", "0")
+    status, _, err = bigfs(*command, *options, "--set", "graph=obsp/connectivities")
+    assert status == 0, err
+    run = Run.open(tmp_path / "run")
+    np.testing.assert_array_equal(run.scores, expected.scores_)
+    assert run.metadata["stats"]["graph_method"] == "given"
+    assert not (tmp_path / "staged.graphs").exists()
+    # the same graph is not read again, and another one is
+    assert (
+        "has this result already"
+        in bigfs(*command, *options, "--set", "graph=obsp/connectivities")[2]
+    )
+    zarr.open_group(path)["obsp/connectivities/data"][:] = 1.0
+    status, _, err = bigfs(*command, *options, "--set", "graph=obsp/connectivities")
+    assert status == 0, err
+    assert not np.array_equal(Run.open(tmp_path / "run").scores, expected.scores_)
+    fails(bigfs(*command, "--out", "n", "--set", "graph=mine"), "graph must be obsp/NAME")
+    fails(
+        bigfs(
+            "select",
+            "staged.zarr",
+            "--method",
+            "anova",
+            *command[4:],
+            "--out",
+            "n",
+            "--set",
+            "graph=obsp/connectivities",
+        ),
+        "anova has no parameter graph",
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+def test_a_graph_that_does_not_fit_is_refused(with_graph, tmp_path):
+    path, _ = with_graph
+    corpus = storage.open(storage.stage(path, tmp_path / "staged.zarr"))
+    for name, message in {
+        "knn": r"has no obsp\['knn'\]; it has connectivities, dense, distances",
+        "distances": "holds distances: give affinities",
+        "dense": "has the encoding 'array', not csr_matrix of 23 × 23",
+    }.items():
+        with pytest.raises(SourceError, match=message):
+            corpus.obsp(name)
+    names = zarr.open_group(path)["obs/_index"]
+    before = names[:]
+    for wrong, message in {
+        "obs1": "repeats names of samples",
+        "mine": "has no sample 'obs0'",
+    }.items():
+        names[:] = np.array([wrong, *before[1:]])
+        with pytest.raises(SourceError, match=message):
+            corpus.part("test" if wrong == "obs1" else "train").obsp("connectivities")
