@@ -22,6 +22,7 @@ from flows.job import Job
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring, Staging
 from flows.report import artifacts
+from flows.report.history import history
 from storage.errors import StoreError
 from storage.runs.runs import Run
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
@@ -100,9 +101,15 @@ def test_a_second_run_skips_what_is_done_and_a_changed_one_does_not(prefect, cor
     assert Run.open("runs/r").metadata == before
     run(corpus, features=6, fresh=True)
     assert worked == 2 * ALL
+    assert not Path("runs/r.earlier").exists()  # it answered another question
+    before = Run.open("runs/r").metadata
     write_corpus(Path(corpus), seed=4)
     run(corpus, features=6)
     assert worked == 3 * ALL
+    nights = history("runs/r")
+    assert [night["run"] for night in nights][1:] == ["runs/r"]
+    assert Run.open(nights[0]["run"]).metadata == before
+    assert len(nights[1]["came"]) == len(nights[1]["went"])
 
 
 def test_the_disk_alone_says_what_is_done(prefect, corpus, worked, tmp_path):
