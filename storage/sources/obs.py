@@ -19,6 +19,7 @@ from storage.sources.base import shorten
 
 CATEGORIES = ("group", "batch")  # the roles whose values are texts
 DATE = np.dtype("datetime64[us]")
+DATES = (datetime.date, np.datetime64)  # of which `datetime.datetime` is one
 
 
 def as_obs(role: str, values: Sequence[Any], place: Callable[[int], object]) -> AnyArray:
@@ -30,7 +31,7 @@ def as_obs(role: str, values: Sequence[Any], place: Callable[[int], object]) -> 
     kept = [read(value, role, place, i) for i, value in enumerate(values)]
     if role in CATEGORIES:
         return np.array(kept, dtype=np.str_)
-    dates = [isinstance(value, np.datetime64) for value in kept]
+    dates = [isinstance(value, DATES) for value in kept]
     if any(dates) and not all(dates):
         raise mixed_times(place(dates.index(not dates[0])))
     return np.array(kept, dtype=DATE if any(dates) else np.float64)
@@ -72,18 +73,17 @@ def _time(value: Any, role: str, place: Callable[[int], object], i: int) -> Any:
     return date
 
 
-def _date(value: Any) -> np.datetime64 | None:
+def _date(value: Any) -> Any:
     """Return a date, or a text in ISO 8601, as UTC, or None where it is none."""
+    if value != value:  # NaT
+        return None
     try:
         date = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
         if isinstance(date, datetime.datetime) and date.tzinfo is not None:
             date = date.astimezone(datetime.UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         return None
-    if not isinstance(date, datetime.date | np.datetime64):
-        return None
-    kept: np.datetime64 = np.datetime64(date).astype(DATE)
-    return None if np.isnat(kept) else kept
+    return date if isinstance(date, DATES) else None
 
 
 def _number(value: Any) -> float | None:

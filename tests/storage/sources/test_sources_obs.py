@@ -1,5 +1,6 @@
 """Groups, batches, weights and times of samples: from the columns of a source into the store."""
 
+import datetime
 import json
 
 import h5py
@@ -14,6 +15,7 @@ from pyarrow import parquet
 import storage
 from storage.errors import SourceError
 from storage.format import manifest
+from storage.sources.obs import as_obs
 from storage.write_back import write_element
 from tests.helpers.commands import fails
 
@@ -206,3 +208,21 @@ def test_the_command_line_takes_roles_and_shows_them(tmp_path, bigfs):
     told = json.loads(bigfs("info", uri, "--json")[1])
     assert told["roles"] == {"group": "donor", "time": "day"}
     fails(bigfs("stage", f"{path}?columns=a,b,c&bach=lane", "b.zarr"), "bach", "batch")
+
+
+def test_times_come_as_objects_too():
+    times = [
+        datetime.date(2024, 1, 1),
+        datetime.datetime(2024, 1, 1, 3),
+        np.datetime64("2024-01-01T05"),
+        pd.Timestamp("2024-01-01 07:00", tz="Europe/Berlin"),
+        "2024-01-01T07:00Z",
+    ]
+    hours = as_obs("time", times, str) - np.datetime64("2024-01-01")
+    assert (hours / np.timedelta64(1, "h")).tolist() == [0, 3, 5, 6, 7]
+
+
+@pytest.mark.parametrize("value", [pd.NaT, np.datetime64("NaT"), None, "", np.nan, True, "x", []])
+def test_a_missing_time_is_refused(value):
+    with pytest.raises(SourceError, match="row 1: time= names a column that must hold a number or"):
+        as_obs("time", [datetime.date(2024, 1, 1), value], "row {}".format)
