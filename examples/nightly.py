@@ -45,7 +45,7 @@ def arrive(start, stop):
 # -------
 # A run keeps its directory for as long as its source has the same name. A night that finds nothing
 # new ends at once. The flow does the same for every step, and it goes on from the last step of a run
-# that was killed.
+# that was killed. The result of the night before is kept beside it: ``bigfs history`` lists them.
 
 from flows import run as runs
 from flows.job import Job

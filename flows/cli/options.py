@@ -114,7 +114,8 @@ GROUPS = {
     "Text": "min_df max_df ngram_range stop_words remove sublinear_tf hashing",
     "Matrix": "weight scale",
     "Method": "set_ keep forbid",
-    "Cluster": "prefect",
+    "Prefect": "prefect",
+    "Schedule": "cron timezone name port",
 }
 GROUP_OF = {name: group for group, names in GROUPS.items() for name in names.split()}
 GROUP_OF_MODEL = {"Staging": "Source", "Scoring": "Scoring", "Engine": "Cluster"}
