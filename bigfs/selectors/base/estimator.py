@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine
@@ -181,8 +181,21 @@ class MatrixInput:
 
     def _check_y(self, y: Any) -> Any:
         """Return the class labels, one per sample. A method for other targets overrides this."""
+        if y.ndim == 2 and y.shape[1] > 1:
+            raise ValueError(
+                f"y should be a 1d array, got an array of shape {y.shape} instead: several labels "
+                f"per sample are for SparGE(embedding='cca'), SparGE(embedding='hsl') and ANOVA"
+            )
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
-        check_classification_targets(y)
+        try:
+            check_classification_targets(y)
+        except ValueError as error:
+            if type_of_target(y) != "continuous":
+                raise
+            raise ValueError(
+                f"{error} Real values are for FRegression, MRMR(relevance='f') and "
+                f"SparGE(embedding='cca')."
+            ) from None
         return labels_of(y)
 
 

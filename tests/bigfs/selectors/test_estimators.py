@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import bigfs
 from bigfs import (
     ANOVA,
     CMIM,
@@ -526,3 +527,18 @@ def test_columns_of_a_far_larger_scale_are_named(rng):
     assert "the scale of x3, x5 is up to" in hint
     assert "--scale standard" in hint
     assert "hint" not in ANOVA(n_features_to_select=3).fit(X, y).result_.stats
+
+
+def test_a_target_of_another_kind_is_answered_with_who_takes_it():
+    X, rng = np.random.default_rng(0).random((30, 5)), np.random.default_rng(1)
+    sets, real = rng.integers(0, 2, (30, 3)), rng.random(30)
+    for y, said in ((sets, r"1d array.*embedding='cca'.*ANOVA"), (real, "continuous.*FRegression")):
+        with pytest.raises(ValueError, match=said):
+            bigfs.SparGE(n_features_to_select=2).fit(X, y)
+    bigfs.ANOVA(n_features_to_select=2).fit(X, sets)
+    for selector in (
+        bigfs.FRegression(n_features_to_select=2),
+        bigfs.MRMR(n_features_to_select=2, relevance="f"),
+        bigfs.SparGE(n_features_to_select=2, embedding="cca"),
+    ):
+        selector.fit(X, real)
