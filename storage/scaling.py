@@ -97,7 +97,7 @@ class Scaling:
 def row_totals(X: sp.csr_array) -> FloatArray:
     """Return the sum of each row of counts."""
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    return np.bincount(rows, weights=X.data, minlength=X.shape[0])
+    return np.bincount(rows, weights=X.data, minlength=X.shape[0]).astype(np.float64)
 
 
 def unit_rows(indptr: AnyArray, values: FloatArray) -> None:

@@ -121,7 +121,7 @@ class HighlyVariable(Selector):
     columns_: dict[str, AnyArray] = field(init=False)
 
     @property
-    def _cost(self) -> Cost:
+    def _cost(self) -> Cost:  # type: ignore[override]
         return Cost("2" if self.flavor in V3 else "1", "d b")
 
     def __sklearn_tags__(self) -> Any:

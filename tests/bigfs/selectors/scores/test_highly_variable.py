@@ -215,7 +215,7 @@ def test_genes_are_those_of_scanpy(flavor, batched, form):
 @pytest.mark.parametrize("flavor", ["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper"])
 @pytest.mark.filterwarnings("ignore")  # scanpy's own
 def test_columns_are_those_of_the_scanpy_that_is_here(flavor, batched):
-    scanpy = pytest.importorskip("scanpy", reason="scanpy is no dependency: install it to compare")
+    scanpy = pytest.importorskip("scanpy", reason="scanpy is no dependency: `make newest` has it")
     import anndata
     import pandas as pd
 
