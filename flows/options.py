@@ -18,7 +18,13 @@ from pydantic import (
 )
 
 from bigfs.advice import closest
-from bigfs.engine.clusters import cluster, prepare_workers, require_size
+from bigfs.engine.clusters import (
+    cluster,
+    configured_scheduler,
+    is_specification,
+    prepare_workers,
+    require_size,
+)
 from bigfs.selectors.registry import canonical_name
 from storage.messages import read_parts
 
@@ -257,9 +263,17 @@ def _size(memory_limit: str) -> str:
 
 
 def _with_scheduler(tls: str | None, info: ValidationInfo) -> str | None:
-    if tls is not None and info.data.get("scheduler") is None:
+    if tls is not None and (info.data.get("scheduler") or configured_scheduler()) is None:
         raise ValueError("--tls is for a cluster that runs: give its --scheduler tls://… too")
     return tls
+
+
+def _specification(path: str | None, info: ValidationInfo) -> str | None:
+    if path is not None and not is_specification(path):
+        raise ValueError(f"--cluster must be the path of a .yaml file; got {path}")
+    if path is not None and info.data.get("scheduler") is not None:
+        raise ValueError("--scheduler and --cluster exclude one another: give one of them")
+    return path
 
 
 class Engine(BaseModel):
@@ -269,7 +283,18 @@ class Engine(BaseModel):
 
     scheduler: Annotated[
         str | None,
-        Field(description="address of a Dask scheduler (default: start local processes)"),
+        Field(
+            description="address of a Dask scheduler (default: DASK_SCHEDULER_ADDRESS, or start "
+            "local processes)"
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None,
+        AfterValidator(_specification),
+        Field(
+            description="YAML file of a cluster to start and close: cluster_class, such as "
+            "dask_jobqueue.SLURMCluster, cluster_kwargs and adapt_kwargs"
+        ),
     ] = None
     tls: Annotated[
         str | None,
@@ -297,25 +322,31 @@ class Engine(BaseModel):
     ] = False
 
     @property
+    def is_local(self) -> bool:
+        """Whether this process does the work, or processes that it starts on this machine."""
+        elsewhere = self.scheduler or self.cluster
+        return not (elsewhere or (self.workers is None and configured_scheduler()))
+
+    @property
     def staging_memory(self) -> str | None:
         """The memory limit of a staging task started here.
 
         None leaves the limit to the scheduler's workers, or to "auto".
         """
-        return None if self.scheduler or self.memory_limit == "auto" else self.memory_limit
+        return self.memory_limit if self.is_local and self.memory_limit != "auto" else None
 
     def prepare(self, module: str) -> None:
         """Import a module for all local workers at once, beside what this process does meanwhile.
 
         Its tasks' libraries take longer to import than a small selection takes to compute.
         """
-        if self.scheduler is None and self.workers != 0:
+        if self.is_local and self.workers != 0:
             prepare_workers(module)
 
-    def cluster(self) -> AbstractContextManager[Any]:
+    def start(self) -> AbstractContextManager[Any]:
         """Start or reach the Dask cluster that these options name."""
         return cluster(
-            self.scheduler,
+            self.cluster or self.scheduler,
             workers=self.workers,
             memory_limit=self.memory_limit,
             security=self.tls,

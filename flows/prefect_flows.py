@@ -303,8 +303,8 @@ def on_cluster(engine: Engine) -> Iterator[None]:
 
     Prefect shows its dashboard, the progress of the work and the log of bigfs.
     """
-    with engine.cluster() as client, _logged(), artifacts.progress():
-        wants_link = engine.dashboard or engine.scheduler is not None
+    with engine.start() as client, _logged(), artifacts.progress():
+        wants_link = engine.dashboard or not engine.is_local
         if client is not None and wants_link and "dashboard" in client.scheduler_info()["services"]:
             get_run_logger().info("Dask dashboard: %s", client.dashboard_link)
             artifacts.show_dashboard(client.dashboard_link)

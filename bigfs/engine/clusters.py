@@ -8,7 +8,9 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
@@ -79,11 +81,14 @@ def cluster(
     ----------
     scheduler : str, distributed.Client or cluster object, default=None
         Address of a running scheduler (``tcp://…``, ``tls://…``), a client, or a cluster
-        (`LocalCluster`, `SLURMCluster`, …). It is used as it is and stays open. None starts
+        (`LocalCluster`, `SLURMCluster`, …). It is used as it is and stays open. The path of a YAML
+        file (``….yaml``) with `cluster_class`, `cluster_kwargs` and `adapt_kwargs` starts the
+        cluster that it describes, which is closed at the end. None takes the address in Dask's
+        configuration (``DASK_SCHEDULER_ADDRESS``) where `workers` is None too, else it starts
         processes on this machine.
     workers : int, default=None
-        Number of processes to start, one thread each. None starts one per core. 0 runs serially, in
-        this process.
+        Number of processes to start on this machine, one thread each. None starts one per core. 0
+        runs serially, in this process.
     memory_limit : str or int, default=None
         Memory of each worker, or of this process with `workers=0`, as Dask writes it. "auto" shares
         the machine's memory. None gives each worker 1 GB, and this process the memory of its
@@ -107,7 +112,8 @@ def cluster(
     ClusterLost
         The cluster cannot be reached, or it is lost while the block runs. The message has advice.
     ValueError
-        `memory_limit` is not a size, or is less than the libraries of a worker take.
+        `memory_limit` is not a size, or is less than the libraries of a worker take. The YAML file
+        names no cluster class, or is no specification.
 
     See Also
     --------
@@ -123,6 +129,8 @@ def cluster(
     >>> selector.selected_
     array([2, 3])
     """
+    if scheduler is None and workers is None:
+        scheduler = configured_scheduler()
     if scheduler is None and memory_limit is not None:
         require_size(memory_limit)
     if scheduler is None and workers == 0:
@@ -145,13 +153,18 @@ def cluster(
             yield scheduler
         return
     log = logging.getLogger("distributed")
+    is_specified = isinstance(scheduler, str | os.PathLike) and is_specification(scheduler)
     with contextlib.ExitStack() as stack:
         stack.callback(log.setLevel, log.level)
         stack.enter_context(dask.config.set(_settings(memory_limit)))
+        if is_specified:  # jobs wait in a queue
+            stack.enter_context(dask.config.set({"distributed.scheduler.no-workers-timeout": None}))
         if scheduler is None:
             address: Any = stack.enter_context(
                 _local(workers or CPU_COUNT, memory_limit, dashboard)
             )
+        elif is_specified:
+            address = stack.enter_context(_specified(str(scheduler)))
         else:
             address = scheduler
         with _translate_connect_errors(scheduler):
@@ -161,6 +174,8 @@ def cluster(
                 )
             )
             client.register_plugin(memory_relief_plugin())
+        if is_specified:
+            _wait_for_worker(client, timeout)
         try:
             with _client.holding(client):
                 yield client
@@ -195,6 +210,99 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
             )
         with started:
             yield started
+
+
+def configured_scheduler() -> str | None:
+    """Return the address of a scheduler in Dask's configuration, or None."""
+    address: str | None = dask.config.get("scheduler-address", None)
+    return address or None
+
+
+# of `adapt`, which takes any other name in silence
+ADAPT_KEYS = (
+    *("minimum", "maximum", "minimum_jobs", "maximum_jobs", "minimum_cores", "maximum_cores"),
+    *("minimum_memory", "maximum_memory", "interval", "wait_count", "target_duration", "active"),
+)
+SPECIFICATION_KEYS = ("cluster_class", "cluster_kwargs", "adapt_kwargs")
+
+
+def is_specification(scheduler: str | os.PathLike[str]) -> bool:
+    """Return whether this is the path of a file that describes a cluster, and no address."""
+    return "://" not in str(scheduler) and str(scheduler).endswith((".yaml", ".yml"))
+
+
+@contextlib.contextmanager
+def _specified(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Start the cluster that a YAML file describes, and close it after the block."""
+    kind, arguments, adaptation = read_specification(path)
+    try:
+        started = kind(**arguments)
+    except (OSError, TypeError, ValueError, RuntimeError) as error:
+        raise ClusterLost(f"the {kind.__name__} of {path} did not start: {error}") from error
+    with started:
+        if adaptation:
+            started.adapt(**adaptation)
+        yield started
+
+
+def _wait_for_worker(client: Any, timeout: str) -> None:
+    """Wait for the first worker, because plans go by its memory. A cluster that adapts needs a task
+    to start one, and a job may wait in a queue for hours."""
+    first = client.submit(os.getpid, pure=False)
+    try:
+        first.result(timeout)
+    except TimeoutError:
+        warnings.warn(f"no worker of the cluster has come in {timeout}: waiting", stacklevel=2)
+        first.result()
+
+
+def read_specification(
+    path: str | os.PathLike[str],
+) -> tuple[type[Any], dict[str, Any], dict[str, Any]]:
+    """Return the class of a cluster, its arguments, and how it adapts, from a YAML file."""
+    import yaml
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ValueError(f"there is no file {path}, which should describe a cluster") from error
+    try:
+        given = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is no YAML: {error}") from error
+    if not isinstance(given, dict) or not isinstance(given.get("cluster_class"), str):
+        raise ValueError(f"{path} needs a line such as cluster_class: dask_jobqueue.SLURMCluster")
+    if unknown := [str(key) for key in given if key not in SPECIFICATION_KEYS]:
+        raise ValueError(f"{path} has {unknown[0]}, and may have {', '.join(SPECIFICATION_KEYS)}")
+    for key in SPECIFICATION_KEYS[1:]:
+        if not isinstance(given.get(key) or {}, dict):
+            raise ValueError(f"{path}: {key} must be names with values; got {given[key]!r}")
+    if unknown := [key for key in given.get("adapt_kwargs") or {} if key not in ADAPT_KEYS]:
+        raise ValueError(f"{path}: adapt_kwargs has {unknown[0]}; it takes {', '.join(ADAPT_KEYS)}")
+    kind = _cluster_class(given["cluster_class"], path)
+    return kind, given.get("cluster_kwargs") or {}, given.get("adapt_kwargs") or {}
+
+
+def _cluster_class(name: str, path: str | os.PathLike[str]) -> type[Any]:
+    """Import a class by name, and refuse what is no cluster of Dask."""
+    from distributed.deploy import Cluster
+
+    module, _, attribute = name.rpartition(".")
+    try:
+        kind = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: there is no class {name} ({error}): install its package, or correct "
+            "cluster_class"
+        ) from error
+    is_class = isinstance(kind, type)
+    # the cluster of a gateway is not derived from the others
+    is_gateway = is_class and kind.__module__.partition(".")[0] == "dask_gateway"
+    if not is_class or not (
+        issubclass(kind, Cluster) or (is_gateway and kind.__name__ == "GatewayCluster")
+    ):
+        raise ValueError(f"{path}: {name} is no cluster class, such as distributed.LocalCluster")
+    return kind
 
 
 # Python's resource tracker would name the semaphores of a process that had to end at once

@@ -47,7 +47,7 @@ def show_progress(as_json: bool, first: str | None = None) -> Iterator[None]:
 @contextlib.contextmanager
 def cluster_and_progress(engine: Engine, as_json: bool) -> Iterator[None]:
     """Start or reach the cluster of `engine` for the block, and show progress."""
-    with engine.cluster(), show_progress(as_json):
+    with engine.start(), show_progress(as_json):
         yield
 
 

@@ -84,7 +84,7 @@ def audit(request: Audit) -> dict[str, Any]:
     folder = Path(request.folder)
     require_folder(folder)
     request = request.model_copy(update={"store": store_of(request)})
-    with exclusive([request.folder], wait=request.waits), request.engine.cluster():
+    with exclusive([request.folder], wait=request.waits), request.engine.start():
         began = time.perf_counter()
         if not reads_store:
             try_again(steps.stage, request)

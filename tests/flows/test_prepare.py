@@ -17,7 +17,7 @@ def libraries():
 if __name__ == "__main__":
     options = Engine(workers=1)
     options.prepare("flows.steps")
-    with options.cluster() as client:
+    with options.start() as client:
         print(libraries(), *client.run(libraries).values())
 """
 NOT_PREPARED = """
