@@ -26,7 +26,13 @@ def open_hdf5(path: str) -> Iterator[Any]:
             return f"{name} has its values in other files"
         return None
 
-    with h5py.File(path, "r") as file:
+    try:
+        opened = h5py.File(path, "r")
+    except BlockingIOError:
+        raise SourceError(
+            f"{path} is open for writing in another program: close it there"
+        ) from None
+    with opened as file:
         if complaint := file.visititems_links(elsewhere):
             raise SourceError(f"{path}: {complaint}: copy them into the file")
         yield file

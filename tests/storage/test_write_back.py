@@ -1,6 +1,7 @@
 """A selection in the user's own AnnData file."""
 
 import contextlib
+import fcntl
 import json
 import threading
 
@@ -156,6 +157,21 @@ def test_two_selections_into_one_file_go_one_after_the_other(cells, tmp_path):
     assert content(cells).keys() == before.keys()
     with h5py.File(cells) as root:
         assert root["var/bigfs_selected"][:].sum() == 4
+
+
+def test_a_file_that_is_written_elsewhere_is_left_alone(cells, tmp_path):
+    corpus = storage.open(tmp_path / "c.zarr")
+    chosen = ANOVA(n_features_to_select=4).fit(corpus.X, corpus.y)
+    before = cells.read_bytes()
+    with open(cells, "rb+") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)  # as HDF5 does
+        with pytest.raises(SourceError, match="is open for writing in another program: close it"):
+            corpus.write_var(chosen)
+    assert cells.read_bytes() == before
+    with h5py.File(cells) as reader:  # who reads it keeps what was there
+        corpus.write_var(chosen)
+        assert "bigfs_selected" not in reader["var"]
+    assert cells.read_bytes() != before
 
 
 def test_the_copy_of_a_killed_selection_is_deleted_by_the_next(cells, tmp_path):
