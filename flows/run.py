@@ -45,7 +45,7 @@ def run(
     job: Job,
     call: Call | None = None,
     *,
-    cluster: Callable[[Engine], AbstractContextManager[Any]] = Engine.cluster,
+    cluster: Callable[[Engine], AbstractContextManager[Any]] = Engine.start,
     scored: bool = True,
     loaded: str = "Python, Dask",
 ) -> str:

@@ -60,7 +60,7 @@ def compare(
     request: Comparison,
     call: Call = try_again,
     *,
-    cluster: Callable[[Engine], AbstractContextManager[Any]] = Engine.cluster,
+    cluster: Callable[[Engine], AbstractContextManager[Any]] = Engine.start,
 ) -> tuple[str, dict[str, str]]:
     """Stage the source, run the methods and write the files."""
     reads_store, request = is_store(request), prepare(request)
