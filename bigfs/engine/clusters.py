@@ -234,9 +234,13 @@ def is_specification(scheduler: str | os.PathLike[str]) -> bool:
 @contextlib.contextmanager
 def _specified(path: str | os.PathLike[str]) -> Iterator[Any]:
     """Start the cluster that a YAML file describes, and close it after the block."""
+    from distributed import LocalCluster
+
     kind, arguments, adaptation = read_specification(path)
+    is_here = issubclass(kind, LocalCluster)
     try:
-        started = kind(**arguments)
+        with _interrupts_blocked() if is_here else contextlib.nullcontext():
+            started = kind(**arguments)
     except (OSError, TypeError, ValueError, RuntimeError) as error:
         raise ClusterLost(f"the {kind.__name__} of {path} did not start: {error}") from error
     with started:
