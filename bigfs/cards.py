@@ -6,7 +6,8 @@ it, so that it suits a light and a dark one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import fields
 from html import escape
 from typing import Any
 
@@ -15,6 +16,30 @@ import numpy as np
 LINE = "1px solid rgba(128, 128, 128, 0.35)"
 CELL = "text-align: left; padding: 0.15em 1em 0.15em 0"
 WIDTH, HEIGHT = 240, 48  # of a curve, in pixels
+MOST_SHOWN, LONGEST = 6, 80  # entries and characters of a value at a prompt
+
+
+def brief(thing: Any) -> str:
+    """Return a dataclass or a named tuple in a line for a prompt: arrays by their shape, long
+    values by their size."""
+    names = getattr(thing, "_fields", None) or [field.name for field in fields(thing)]
+    parts = (f"{name}={_short(getattr(thing, name))}" for name in names)
+    return f"{type(thing).__name__}({', '.join(parts)})"
+
+
+def _short(value: Any) -> str:
+    """Return the repr of a value if that takes little of a line, else its kind and size."""
+    kind = type(value).__name__
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"<{kind} {' × '.join(map(str, value.shape))} {value.dtype}>"
+    if hasattr(value, "_fields"):  # a named tuple of arrays
+        return f"<{kind}>"
+    if isinstance(value, Sized) and len(value) > MOST_SHOWN and not isinstance(value, str):
+        return f"<{kind} of {len(value):,}>"
+    text = repr(value)
+    if len(text) <= LONGEST and "\n" not in text:
+        return text
+    return f"<{kind} of {len(value):,}>" if isinstance(value, Sized) else f"<{kind}>"
 
 
 def card(title: str, facts: Mapping[str, Any], *parts: str) -> str:

@@ -140,6 +140,8 @@ class Result(Generic[State]):
     ['features', 'gap', 'lower', 'sets', 'upper']
     """
 
+    __repr__ = cards.brief
+
     value: State
     status: Status
     history: list[Record] = field(default_factory=list)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from bigfs.cards import brief
 from bigfs.graph import Bridges, Neighbors, find_bridges, stream_knn
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import row_alignment
@@ -70,6 +71,8 @@ class Graph:
     >>> graph.neighbors(0, 10).index.shape
     (10, 3)
     """
+
+    __repr__ = brief
 
     uri: str
     shape: tuple[int, int]

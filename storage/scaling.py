@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.cards import brief
 from bigfs.types import AnyArray, FloatArray, IntArray
 from storage.errors import SourceError
 
@@ -26,6 +27,8 @@ COLUMNS = {TFIDF: "idf", LOGNORM: "target_sum"}  # of var in the store
 @dataclass(frozen=True)
 class Scaling:
     """How the values of a matrix become those of its store."""
+
+    __repr__ = brief
 
     settings: dict[str, Any]
     factors: FloatArray  # (d,): the idf, the same sum for all columns, or the spread

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfs import engine
+from bigfs.cards import brief
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.cutting_plane.columns import LARGE_SIZE, Columns, Residual
 from bigfs.cutting_plane.elimination import Elimination, eliminate
@@ -44,6 +45,8 @@ class CuttingPlaneState(NamedTuple):
     gathered: IntArray  # the features that the passes have found, and the likely ones
     upper: float  # bounds of the relaxation's optimum
     lower: float  # the best so far
+
+    __repr__ = brief
 
     @property
     def gap(self) -> float:

@@ -22,6 +22,7 @@ from sklearn.preprocessing import LabelBinarizer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from bigfs import engine
+from bigfs.cards import brief
 from bigfs.evaluation.splits import labeled_rows, target_kind
 from bigfs.linalg import dual_svm
 from bigfs.matrix import Block, Matrix
@@ -50,6 +51,8 @@ class LinearModel(NamedTuple):
     intercept: FloatArray  # (k,): intercepts
     scale: FloatArray  # (m,): standard deviation of each column for real targets, else empty
     target_mean: FloatArray  # (1,): mean of the real targets, which R² compares with, else empty
+
+    __repr__ = brief
 
     def decision(self, Z: Any) -> FloatArray:
         """Return the decision values or the predicted values, (n,) or (n, k)."""

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.cards import card, shape_text
+from bigfs.cards import brief, card, shape_text
 from bigfs.matrix import construction, gathering, kernels, panels, tiles
 from bigfs.matrix.panels import ColumnStrips
 from bigfs.matrix.statistics import (
@@ -615,6 +615,8 @@ def _require_length(factor: Any, length: int, noun: str) -> AnyArray:
 @dataclass(frozen=True)
 class Transposed:
     """The transposed matrix, only for products."""
+
+    __repr__ = brief
 
     X: Matrix
 

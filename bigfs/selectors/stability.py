@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, validate_params
 
 from bigfs import engine
+from bigfs.cards import brief
 from bigfs.evaluation.significance import stability_index
 from bigfs.evaluation.splits import draw_subsamples
 from bigfs.result import scope
@@ -29,6 +30,8 @@ from bigfs.types import FloatArray
 @dataclass(frozen=True)
 class Stability:
     """How often each feature was chosen."""
+
+    __repr__ = brief
 
     frequencies: FloatArray  # (d,)
     index: float  # Φ: 1 for the same choice each time, 0 in the mean for a random one

@@ -31,6 +31,7 @@ import fsspec
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore
 
+from bigfs.cards import brief
 from storage import atomic
 from storage.errors import Damaged, StoreError
 from storage.format.checked import parse
@@ -66,6 +67,8 @@ class Segment:
 @dataclass(frozen=True)
 class Manifest:
     """Metadata of a store. `key` stands for source and settings: equal keys mean equal stores."""
+
+    __repr__ = brief
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 

@@ -19,6 +19,10 @@ class FeatureNames(Sequence[str]):
     def __init__(self, store: StoreRef, size: int, named: bool) -> None:
         self.store, self.size, self.named = store, size, named
 
+    def __repr__(self) -> str:
+        kind = "names" if self.named else "numbers for names"
+        return f"<FeatureNames: {self.size:,} {kind}, read as they are asked for>"
+
     def __len__(self) -> int:
         return self.size
 

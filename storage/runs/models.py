@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.cards import brief
 from bigfs.evaluation.linear_model import LinearModel, map_rows
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, IntArray
@@ -31,6 +32,8 @@ WEIGHTING = {"min_df", "max_df", "sublinear_tf", "hashing", "ngram_range", "stop
 @dataclass(frozen=True)
 class TextUnits:
     """How documents become tf-idf rows."""
+
+    __repr__ = brief
 
     settings: dict[str, Any]
     terms: bytes | None
@@ -87,6 +90,8 @@ class Model:
     units : Scaling or None
         How the rows of a source become those of the store. None if they are the same.
     """
+
+    __repr__ = brief
 
     linear: LinearModel
     columns: IntArray

@@ -78,6 +78,12 @@ class Run:
         # inside `transaction`: name → the path to write to
         self._place: Callable[[str], Path] | None = None
 
+    def __repr__(self) -> str:
+        known = self.metadata.get("parameters", {})
+        facts = [str(known[name]) for name in ("method", "features") if name in known]
+        state = "" if self.path == self.final else ", unfinished"
+        return f"<Run {self.final}{': ' if facts else ''}{' '.join(facts)}{state}>"
+
     @classmethod
     def begin(cls, out: str | Path, parameters: dict[str, Any]) -> Run:
         """Start a run, or go on with a killed one of the same parameters.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.cards import brief
 from bigfs.graph.edges import Neighbors
 from bigfs.graph.kernels import hyperedges as kernels
 from bigfs.linalg.prox import inverse_root
@@ -87,6 +88,8 @@ class Members(NamedTuple):
 @dataclass(frozen=True)
 class Hypergraph:
     """The incidence H and the weights w of a hypergraph. `Hypergraph.of` checks them."""
+
+    __repr__ = brief
 
     H: sp.csr_array  # n × e, zeros and ones, in int8
     w: AnyArray  # (e,)

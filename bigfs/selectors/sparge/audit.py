@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from bigfs import engine
+from bigfs.cards import brief
 from bigfs.constraints import NO_CONSTRAINTS, indices_of
 from bigfs.cutting_plane.exchanges import Exchanges
 from bigfs.cutting_plane.relaxation import Relaxation
@@ -42,6 +43,8 @@ class NamedExchange:
 class AuditedList:
     """What is certain about a list of features."""
 
+    __repr__ = brief
+
     features: IntArray  # (m,), in increasing order
     objective: float  # J
     most_better: float  # no set of m features has an objective lower by more than this share
@@ -53,6 +56,8 @@ class AuditedList:
 @dataclass(frozen=True)
 class Audit:
     """The audited lists, and SparGE's own choices of the same sizes."""
+
+    __repr__ = brief
 
     lists: dict[str, AuditedList]
     best: dict[int, SparGE]  # by the number of features
