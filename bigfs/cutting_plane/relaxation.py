@@ -46,7 +46,8 @@ class CuttingPlaneState(NamedTuple):
     upper: float  # bounds of the relaxation's optimum
     lower: float  # the best so far
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
     @property
     def gap(self) -> float:

@@ -52,7 +52,8 @@ class LinearModel(NamedTuple):
     scale: FloatArray  # (m,): standard deviation of each column for real targets, else empty
     target_mean: FloatArray  # (1,): mean of the real targets, which R² compares with, else empty
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
     def decision(self, Z: Any) -> FloatArray:
         """Return the decision values or the predicted values, (n,) or (n, k)."""
