@@ -41,8 +41,9 @@ TINY = 1e-12  # in place of a mean of zero
 class HighlyVariable(Selector):
     """Score each gene by how much it varies for its mean.
 
-    It is unsupervised. The flavors "seurat" and "cell_ranger" take the logarithms of normalized
-    counts, as a store of ``weight="lognorm"`` has them, and the flavors "seurat_v3" take counts.
+    It is unsupervised. The flavors "seurat" and "cell_ranger" take the natural logarithms of
+    normalized counts, as a store of ``weight="lognorm"`` has them. The flavors "seurat_v3" take
+    counts.
 
     Parameters
     ----------
