@@ -292,6 +292,7 @@ def _cluster_class(name: str, path: str | os.PathLike[str]) -> type[Any]:
     from distributed.deploy import Cluster
 
     module, _, attribute = name.rpartition(".")
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         kind = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
@@ -299,6 +300,9 @@ def _cluster_class(name: str, path: str | os.PathLike[str]) -> type[Any]:
             f"{path}: there is no class {name} ({error}): install its package, or correct "
             "cluster_class"
         ) from error
+    finally:  # dask_jobqueue makes Ctrl-C a success
+        if signal.getsignal(signal.SIGINT) is not interrupt:
+            signal.signal(signal.SIGINT, interrupt)
     is_class = isinstance(kind, type)
     # the cluster of a gateway is not derived from the others
     is_gateway = is_class and kind.__module__.partition(".")[0] == "dask_gateway"

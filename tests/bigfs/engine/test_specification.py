@@ -1,6 +1,7 @@
 """Where the cluster is: Dask's own configuration, and a cluster that a YAML file describes."""
 
 import os
+import signal
 import threading
 
 import dask
@@ -127,6 +128,19 @@ def test_a_missing_file_and_a_cluster_that_does_not_start_are_plain(written, tmp
         engine.cluster(path),
     ):
         raise AssertionError("let in")
+
+
+def test_ctrl_c_stays_what_it_was(written, tmp_path, monkeypatch):
+    """dask_jobqueue takes it for itself when it is imported."""
+    (tmp_path / "takes_interrupts.py").write_text(
+        "import signal, sys\nfrom distributed import LocalCluster\n"
+        "signal.signal(signal.SIGINT, lambda *_: sys.exit())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+    kind, _, _ = read_specification(written("cluster_class: takes_interrupts.LocalCluster"))
+    assert kind is LocalCluster
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_the_class_of_a_gateway_is_a_cluster(written, monkeypatch):
