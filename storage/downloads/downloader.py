@@ -86,8 +86,8 @@ def version_of(url: str) -> str:
         return repr([answer.headers.get(name) for name in VERSION])
 
 
-def ranges_of(url: str) -> tuple[int, Callable[[int, int], bytes]]:
-    """Return the length of a file behind an http(s) URL, and a function that fetches a range.
+def ranges_of(url: str) -> tuple[int, Callable[[int, int], bytes], Callable[[], None]]:
+    """Return the length of a file behind an http(s) URL, and functions: fetch a range, and close.
 
     A SourceError says that the server sends no ranges, or no mark of the version.
     """
@@ -98,16 +98,21 @@ def ranges_of(url: str) -> tuple[int, Callable[[int, int], bytes]]:
     def ask(start: int, stop: int) -> requests.Response:
         headers = PLAIN | {"Range": f"bytes={start}-{stop - 1}"}
         answer = session.get(url, headers=headers, stream=True, timeout=TIMEOUT)
-        answer.raise_for_status()
+        if not answer.ok:
+            answer.close()
+            answer.raise_for_status()
         return answer
 
     try:
         with ask(0, 1) as answer:
+            is_partial = answer.status_code == requests.codes.partial_content
             length = CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
             is_marked = bool({"ETag", "Last-Modified"} & set(answer.headers))
     except requests.RequestException as error:
+        session.close()
         raise SourceError(unreadable(url, error)) from error
-    if answer.status_code != requests.codes.partial_content or not length or not is_marked:
+    if not is_partial or not length or not is_marked:
+        session.close()
         raise SourceError(f"{redacted(url)}: the server sends no ranges of a known version")
 
     def fetch(start: int, stop: int) -> bytes:
@@ -116,7 +121,7 @@ def ranges_of(url: str) -> tuple[int, Callable[[int, int], bytes]]:
                 raise OSError("the server sends ranges no more")
             return answer.content
 
-    return int(length[1]), fetch
+    return int(length[1]), fetch, session.close
 
 
 def unreadable(url: str, error: Exception) -> str:

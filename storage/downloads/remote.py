@@ -86,8 +86,20 @@ def fetch(url: str) -> Path:
 class RangeFile(io.RawIOBase):
     """A file behind a URL, of which the bytes that are read are fetched, and no others."""
 
-    def __init__(self, url: str, size: int, fetch: Callable[[int, int], bytes]) -> None:
+    def __init__(
+        self,
+        url: str,
+        size: int,
+        fetch: Callable[[int, int], bytes],
+        disconnect: Callable[[], None] = lambda: None,
+    ) -> None:
         self._url, self._size, self._fetch, self._at = url, size, fetch, 0
+        self._disconnect = disconnect
+
+    def close(self) -> None:
+        if not self.closed:
+            self._disconnect()
+        super().close()
 
     def readable(self) -> bool:
         return True

@@ -172,7 +172,10 @@ def _kind_by_ranges(url: str, format: str | None) -> type[Source] | None:
     try:
         files = remote.list_files(url, suffixes)
         is_columnar = format or all(urlsplit(file).path.endswith(tuple(suffixes)) for file in files)
-        start = remote.open_ranges(files[0]).read(8) if files and is_columnar else b""
+        if not files or not is_columnar:
+            return None
+        with remote.open_ranges(files[0]) as file:
+            start = file.read(8)
     except SourceError:  # which the copy meets too, or does not need
         return None
     return next((kind for kind in columnar if start.startswith(kind.magic)), None)

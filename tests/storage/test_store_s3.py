@@ -6,6 +6,8 @@ import asyncio
 import uuid
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from fsspec.asyn import sync as fsspec_sync
 from zarr.core.sync import sync as zarr_sync
@@ -14,6 +16,7 @@ import storage
 from bigfs import engine
 from bigfs.selectors import ANOVA
 from storage import atomic
+from storage.downloads import downloader, remote
 from storage.errors import Damaged, SourceError, StoreError
 from storage.format import manifest as manifests
 from tests.helpers.listing import names_in
@@ -132,3 +135,31 @@ def test_of_two_machines_that_stage_to_one_name_one_is_refused(bucket, tmp_path,
             storage.stage(source, uri, scratch=tmp_path / "two")
         monkeypatch.setattr(atomic, "_keys", keys)
         assert len(looks) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_columns_of_parquet_in_a_bucket_are_read_in_place(bucket, tmp_path, monkeypatch, workers):
+    monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))
+    table = pa.table({f"c{i}": np.random.default_rng(i).random(20_000) for i in range(20)})
+    fetched = []
+    read = remote.RangeFile.read
+    monkeypatch.setattr(
+        remote.RangeFile,
+        "read",
+        lambda self, *size: fetched.append(read(self, *size)) or fetched[-1],
+    )
+    for name, part in (("a", table.slice(0, 9000)), ("b", table.slice(9000))):
+        pa.parquet.write_table(part, tmp_path / f"{name}.parquet", row_group_size=3000)
+        s3fs.S3FileSystem().put(str(tmp_path / f"{name}.parquet"), f"{bucket}/d/{name}.parquet")
+    local = storage.stage(tmp_path / "*.parquet", tmp_path / "l.zarr", columns="c3,c11")
+    with engine.cluster(workers=workers, memory_limit="1GB"):
+        stores = [
+            storage.stage(f"{bucket}/d{end}", tmp_path / f"{i}.zarr", columns="c3,c11")
+            for i, end in enumerate(("", "/*.parquet"))
+        ]
+    contents = {storage.open(store).manifest.content for store in (local, *stores)}
+    assert len(contents) == 1
+    assert not (tmp_path / "data").exists()
+    if not workers:
+        size = sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
+        assert 0 < sum(map(len, fetched)) < 2 * 0.35 * size

@@ -147,12 +147,17 @@ class ParquetFile(ColumnFile):
                     ):
                         yield number, batch
 
-    def _open(self, file: str, **settings: Any) -> Any:
+    @contextlib.contextmanager
+    def _open(self, file: str, **settings: Any) -> Iterator[Any]:
         from pyarrow import parquet
 
-        with _arrow_errors(f"{redacted(file)} is not a whole Parquet file"):
-            source = remote.open_ranges(file) if remote.is_remote(file) else file
-            return parquet.ParquetFile(source, **settings)
+        with contextlib.ExitStack() as files:
+            with _arrow_errors(f"{redacted(file)} is not a whole Parquet file"):
+                source: Any = file
+                if remote.is_remote(file):
+                    source = files.enter_context(remote.open_ranges(file))
+                table = files.enter_context(parquet.ParquetFile(source, **settings))
+            yield table
 
 
 @dataclass(eq=False, kw_only=True)
