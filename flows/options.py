@@ -227,6 +227,13 @@ class Scoring(BaseModel):
             "without test samples)",
         ),
     ] = None
+    judge: Annotated[
+        Literal["svm", "logistic"],
+        Field(
+            description="model that judges classes and labels: a linear SVM, or a logistic "
+            "regression, which also measures auc and neg_log_loss by default"
+        ),
+    ] = "svm"
     test_size: Annotated[
         float | None,
         Field(
@@ -253,6 +260,7 @@ class Scoring(BaseModel):
             "baselines": against and list(dict.fromkeys(against)),
             "folds": self.cv,
             "test_size": self.test_size,
+            "judge": self.judge if self.judge != "svm" else None,
         }
         return {name: value for name, value in given.items() if value is not None}
 

@@ -246,6 +246,7 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
                 choices.get("folds"),
                 choices.get("metrics", ()),
                 test_size=choices.get("test_size"),
+                judge=choices.get("judge", "svm"),
                 selections=choosing.FOLDS + 2 if is_auto else 1,
             )
             if is_auto and plan.splits:
@@ -262,7 +263,9 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
                 names = evaluation.default_baselines(train, request["method"])
             points: list[Point] = []
             if plan.splits:
-                with predict.fitting_model(corpus, train, run.selected) as fitted:
+                with predict.fitting_model(
+                    corpus, train, run.selected, logistic=choices.get("judge") == "logistic"
+                ) as fitted:
                     points = curves.points(run, corpus, train, plan, names, choices, fitted)
                 model = fitted()
         measured = plan.measured.get("metrics", ["accuracy"])

@@ -19,10 +19,12 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.evaluation import large_model, metrics
+from bigfs.evaluation.metrics import Judge
 from bigfs.evaluation.scoring import (
+    SVM,
     FittedModel,
     Judgment,
-    judge,
+    judge_sets,
     judging_all,
     with_training_sample,
 )
@@ -78,7 +80,7 @@ def measure(
     rank: Callable[[int, Split], Rankings],
     *,
     with_all: bool | str = True,
-    with_auc: bool = False,
+    judge: Judge = SVM,
     checkpoint: Checkpoint | None = None,
     known: Callable[[int], KnownTallies | None] = lambda number: None,
     fitted: FittedModel | None = None,
@@ -97,8 +99,8 @@ def measure(
     with_all : bool or {"svm", "ridge", "sgd"}, default=True
         Also score all features. A word says how their model is trained where they do not fit in
         memory, see `bigfs.evaluation.large_model`.
-    with_auc : bool, default=False
-        Also measure the AUC, for classes.
+    judge : Judge, default=Judge()
+        The model, and whether it also measures the AUC, for classes.
     checkpoint : Checkpoint, optional
         Keeps the tally of each finished split. A split that is there already is not measured again.
     known : callable, optional
@@ -125,7 +127,7 @@ def measure(
                 split,
                 partial(rank, number, split),
                 with_all=with_all,
-                with_auc=with_auc,
+                judge=judge,
                 known=known(number),
                 fitted=fitted,
             )
@@ -136,9 +138,9 @@ def measure(
             engine.show_progress(label, number, len(splits))
     kind = target_kind(splits[0].y_test)
     return Evaluation(
-        pool(folds, kind, with_auc),
+        pool(folds, kind, judge),
         sum(fold.not_converged for fold in folds),
-        [pool([fold], kind, with_auc) for fold in folds],
+        [pool([fold], kind, judge) for fold in folds],
         [np.concatenate(parts) for parts in zip(*(fold.losses for fold in folds), strict=True)],
     )
 
@@ -148,7 +150,7 @@ def tally_split(
     rank: Callable[[], Rankings],
     *,
     with_all: bool | str = True,
-    with_auc: bool = False,
+    judge: Judge = SVM,
     known: KnownTallies | None = None,
     fitted: FittedModel | None = None,
 ) -> FoldTally:
@@ -159,7 +161,7 @@ def tally_split(
     judged = {name: Judgment(tally, np.empty(0)) for name, tally in earlier.items()}
     name_of_all = _name_of(split, np.arange(d)) if with_all is True else f"{ALL} by {with_all}"
     is_new = with_all is not False and name_of_all not in judged
-    with judging_all(split, with_all, with_auc) if is_new else nullcontext() as judge_all:
+    with judging_all(split, with_all, judge) if is_new else nullcontext() as judge_all:
         rankings, not_converged = _rank(rank)
         sets = {(name, m): np.sort(i) for name, best in rankings.items() for m, i in best.items()}
         names = {point: _name_of(split, index) for point, index in sets.items()}
@@ -168,7 +170,7 @@ def tally_split(
             for point, index in sets.items()
             if names[point] not in {*judged, name_of_all}
         }
-        added = judge(split, new, with_auc=with_auc, fitted=fitted)
+        added = judge_sets(split, new, judge=judge, fitted=fitted)
         if judge_all is not None:
             added[name_of_all] = judge_all()
     if known is not None and added:
@@ -197,22 +199,29 @@ def _name_of(split: Split, index: IntArray) -> str:
     return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
 
 
-def pool(folds: Sequence[FoldTally], kind: str, with_auc: bool = False) -> list[Point]:
+def pool(folds: Sequence[FoldTally], kind: str, judge: Judge = SVM) -> list[Point]:
     """Return the curves' points from the sums of the splits' tallies."""
     points = []
     for i, (name, m) in enumerate(zip(folds[0].methods, folds[0].counts, strict=True)):
         total = np.sum([fold.tallies[i] for fold in folds], axis=0)
-        scores = metrics.scores_of(total[:-2].reshape(3, -1) if with_auc else total, kind)
-        areas = {"auc": metrics.auc_of(total[-2:])} if with_auc else {}
-        points.append(Point(name, int(m), scores | areas))
+        total, further = total.ravel(), {}
+        for metric, measured in (("neg_log_loss", judge.is_logistic), ("auc", judge.with_auc)):
+            if measured and kind == "class":
+                total, sums = np.split(total, [-2])
+                further[metric] = metrics.mean_of(sums)
+        counts = total if kind == "real" else total.reshape(3, -1)
+        points.append(Point(name, int(m), metrics.scores_of(counts, kind) | further))
     return points
 
 
-def way_of_all(X: Matrix, y: Any) -> bool | str:
-    """Return how all features can be scored, as `with_all` of `measure`."""
+def way_of_all(X: Matrix, y: Any, judge: Judge = SVM) -> bool | str:
+    """Return how all features can be scored, as `with_all` of `measure`.
+
+    A logistic regression is fitted in memory only.
+    """
     X, y = training_sample(X, y)
     way = large_model.choose_way(X, y)
-    return way == large_model.IN_MEMORY or way or False
+    return way == large_model.IN_MEMORY or (not judge.is_logistic and way) or False
 
 
 def is_non_negative(X: Matrix) -> bool:

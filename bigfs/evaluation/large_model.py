@@ -94,11 +94,11 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
     return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
 
 
-def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
+def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to columns of a matrix, in one task or, if they do not fit, by tiles."""
     way = choose_way(X, y, index)
-    if way is None or way == IN_MEMORY:
-        return linear_model.fit_columns(X, y, index)
+    if way is None or way == IN_MEMORY or logistic:
+        return linear_model.fit_columns(X, y, index, logistic=logistic)
     model = fit(X, y, way, index)
     scale = model.scale[index] if len(model.scale) else model.scale
     return model._replace(coef=model.coef[:, index], scale=scale)

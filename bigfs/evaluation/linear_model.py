@@ -1,7 +1,7 @@
 """The linear models that judge a selection: fitted on gathered columns, kept as plain arrays.
 
-    classes       linear SVM
-    label sets    one linear SVM per label
+    classes       linear SVM, or logistic regression where it is asked for
+    label sets    one of them per label
     real values   ridge regression on columns of unit variance
 
 A model is its arrays, so a model that was saved predicts what it predicted before.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelBinarizer, StandardScaler
@@ -51,6 +51,7 @@ class LinearModel(NamedTuple):
     intercept: FloatArray  # (k,): intercepts
     scale: FloatArray  # (m,): standard deviation of each column for real targets, else empty
     target_mean: FloatArray  # (1,): mean of the real targets, which R² compares with, else empty
+    is_logistic: bool = False  # whether decision values are logits
 
     def __repr__(self) -> str:
         return brief(self)
@@ -84,15 +85,16 @@ class LinearModel(NamedTuple):
         """Return scikit-learn's fitted estimator of these arrays. `class_names` holds the names of
         all codes, which take the place of the codes."""
         names = self.classes if class_names is None else class_names[self.classes]
+        fitted = _fitted_logistic if self.is_logistic else _fitted_svm
         if self.kind == "class":
-            return _fitted_svm(names, self.coef, self.intercept)
+            return fitted(names, self.coef, self.intercept)
         if self.kind == "multilabel":
-            labels = OneVsRestClassifier(_svm())
+            labels = OneVsRestClassifier(_logistic() if self.is_logistic else _svm())
             labels.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(
                 sp.csr_matrix(np.eye(len(names), dtype=np.int8))
             )
             labels.estimators_ = [
-                _fitted_svm(np.array([0, 1]), self.coef[[j]], self.intercept[[j]])
+                fitted(np.array([0, 1]), self.coef[[j]], self.intercept[[j]])
                 for j in range(len(names))
             ]
             labels.n_features_in_ = self.coef.shape[1]
@@ -104,7 +106,7 @@ class LinearModel(NamedTuple):
         return make_pipeline(scaler, ridge)
 
 
-def fit(Z: Any, y: Any) -> LinearModel:
+def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to gathered columns. Rows without a target are left out."""
     n_values = Z.nnz if sp.issparse(Z) else Z.size
     engine.make_room(_training_memory(n_values, Z.shape[0], Z.shape[1], n_machines(y)))
@@ -118,6 +120,8 @@ def fit(Z: Any, y: Any) -> LinearModel:
         coef, intercept = np.atleast_2d(ridge.coef_), np.atleast_1d(ridge.intercept_)
         no_classes, mean = np.empty(0, dtype=np.int64), np.array([y.mean()])
         return LinearModel(kind, no_classes, coef, intercept, scaler.scale_, mean)
+    if logistic:
+        return _fit_logistic(_with_short_indices(Z), y, kind)
     if kind == "multilabel":
         Y = sp.csc_array(y)
         labels = (Y[:, [j]].toarray().ravel() > 0 for j in range(Y.shape[1]))
@@ -166,15 +170,15 @@ def fits_in_memory(X: Matrix, y: Any, index: IntArray | None = None) -> bool:
     return projected_memory(X, y, index) < engine.task_memory()
 
 
-def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
+def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to columns of a matrix, in one task."""
     held = hold_columns(X, np.unique(index))
-    (model,) = engine.map_tiles(_gather_and_fit, [index], held, y, local=X.local)
+    (model,) = engine.map_tiles(_gather_and_fit, [index], held, y, logistic, local=X.local)
     return model
 
 
-def _gather_and_fit(index: IntArray, X: Matrix, y: Any) -> LinearModel:
-    return fit(X.columns(index).tocsr(), y)
+def _gather_and_fit(index: IntArray, X: Matrix, y: Any, logistic: bool) -> LinearModel:
+    return fit(X.columns(index).tocsr(), y, logistic=logistic)
 
 
 def map_rows(answer: Callable[[Any], Any], X: Matrix, index: IntArray) -> Any:
@@ -196,6 +200,24 @@ def _answer_block(
 
 
 # --- training -------------------------------------------------------------------------------------
+
+
+def _fit_logistic(Z: Any, y: Any, kind: str) -> LinearModel:
+    """Fit a multinomial logistic regression of classes, or one of each label."""
+    none = np.empty(0)
+    if kind == "class":
+        fitted = _logistic().fit(Z, y)
+        arrays = fitted.classes_, fitted.coef_, fitted.intercept_
+        return LinearModel(kind, *arrays, none, none, is_logistic=True)
+    Y, machines = sp.csc_array(y), []
+    for j in range(Y.shape[1]):
+        label = Y[:, [j]].toarray().ravel() > 0
+        machine = np.zeros((1, Z.shape[1])), np.array([1.0 if label[0] else -1.0])
+        if label.any() and not label.all():
+            fitted = _logistic().fit(Z, label)
+            machine = fitted.coef_, fitted.intercept_
+        machines.append(machine)
+    return _of_machines(kind, np.arange(Y.shape[1]), machines)._replace(is_logistic=True)
 
 
 def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Machine]:
@@ -239,6 +261,20 @@ def _svm(Z: Any = None) -> LinearSVC:
     """Return an unfitted SVM, by the faster of liblinear's two ways for these columns."""
     is_wide = sp.issparse(Z) and Z.shape[1] >= WIDE_FROM
     return LinearSVC(dual=True if is_wide else "auto", random_state=0, max_iter=10_000)
+
+
+def _logistic() -> LogisticRegression:
+    """Return an unfitted logistic regression with scikit-learn's penalty."""
+    return LogisticRegression(max_iter=10_000)
+
+
+def _fitted_logistic(
+    classes: AnyArray, coef: FloatArray, intercept: FloatArray
+) -> LogisticRegression:
+    model = _logistic()
+    model.classes_, model.coef_, model.intercept_ = classes, coef, intercept
+    model.n_features_in_, model.n_iter_ = coef.shape[1], np.zeros(1, dtype=np.int32)
+    return model
 
 
 def _fitted_svm(classes: AnyArray, coef: FloatArray, intercept: FloatArray) -> LinearSVC:

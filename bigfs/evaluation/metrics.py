@@ -6,21 +6,24 @@ micro_f1            2 Σ TP / (2 Σ TP + Σ FP + Σ FN), over all classes or lab
 macro_f1            mean over the tested classes or labels of 2 TP_c / (2 TP_c + FP_c + FN_c)
 auc                 area under the ROC curve of each class against the rest, mean over the
                     classes, mean over the test samples of the folds
+neg_log_loss        mean over the test samples of log p, the probability of the sample's own class;
+                    of a logistic model only
 r2                  1 − Σ (y − ŷ)² / Σ (y − mean of the training y)²
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import log_softmax
 
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 METRICS: dict[str, tuple[str, ...]] = {
-    "class": ("accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "auc"),
+    "class": ("accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "auc", "neg_log_loss"),
     "multilabel": ("micro_f1", "macro_f1"),
     "real": ("r2",),
 }
@@ -29,12 +32,15 @@ DEFAULT_METRICS: dict[str, tuple[str, ...]] = {
     "multilabel": ("micro_f1", "macro_f1"),
     "real": ("r2",),
 }
+# of a logistic model of classes, whose fields report them
+LOGISTIC_METRICS = ("accuracy", "auc", "neg_log_loss")
 METRIC_NAMES = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "micro_f1": "micro F1",
     "macro_f1": "macro F1",
     "auc": "AUC",
+    "neg_log_loss": "negative log loss",
     "r2": "R²",
 }
 TARGETS: dict[str | None, str] = {
@@ -45,13 +51,31 @@ TARGETS: dict[str | None, str] = {
 }
 
 
-def require_metrics(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:
+class Judge(NamedTuple):
+    """The model that judges features, and whether it measures the AUC."""
+
+    model: str = "svm"  # of classes and label sets, or "logistic"
+    with_auc: bool = False
+
+    @property
+    def is_logistic(self) -> bool:
+        return self.model == "logistic"
+
+
+def require_metrics(kind: str, metrics: Sequence[str], judge: str | None = None) -> tuple[str, ...]:
     """Return the metrics of a kind of target: the given ones, or the default without any."""
     if unknown := [name for name in metrics if name not in METRICS[kind]]:
         raise ValueError(
             f"{unknown[0]} is no metric of {TARGETS[kind]}; these are {', '.join(METRICS[kind])}"
         )
-    return tuple(dict.fromkeys(metrics)) or DEFAULT_METRICS[kind]
+    if judge == "logistic" and kind == "real":
+        raise ValueError("the judge logistic predicts classes or labels, and the targets are real")
+    if "neg_log_loss" in metrics and judge == "svm":
+        raise ValueError("neg_log_loss is of probabilities: give --judge logistic too")
+    default = DEFAULT_METRICS[kind]
+    if judge == "logistic" and kind == "class":
+        default = LOGISTIC_METRICS
+    return tuple(dict.fromkeys(metrics)) or default
 
 
 def count_classes(predicted: IntArray, y: IntArray, n_classes: int) -> FloatArray:
@@ -98,6 +122,17 @@ def sum_auc(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatArray:
     return len(y) * np.array([np.mean(areas), 1.0]) if areas else np.zeros(2)
 
 
+def sum_log_loss(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatArray:
+    """Return Σ log p of the own classes of n samples, and n. A class that the model has not seen
+    has the least probability that a number can be told from zero."""
+    if decision.ndim == 1:
+        decision = np.column_stack([np.zeros(len(decision)), decision])
+    own = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    logs = log_softmax(decision, axis=1)[np.arange(len(y)), own]
+    least = np.log(np.finfo(np.float64).eps)
+    return np.array([np.sum(np.where(classes[own] == y, logs, least).clip(min=least)), len(y)])
+
+
 def scores_of(total: FloatArray, kind: str) -> dict[str, float]:
     """Return the scores of summed counts (3 × c), or of summed squares for real targets. Those of
     classes are NaN where no test sample has a label."""
@@ -118,8 +153,8 @@ def scores_of(total: FloatArray, kind: str) -> dict[str, float]:
     return {"accuracy": accuracy, "balanced_accuracy": float(recall.mean())} | f1
 
 
-def auc_of(total: FloatArray) -> float:
-    """Return the AUC of summed areas, NaN if no fold could measure it."""
+def mean_of(total: FloatArray) -> float:
+    """Return a mean of its sum and its count, NaN if no fold could measure it."""
     return float(total[0] / total[1]) if total[1] > 0 else float("nan")
 
 

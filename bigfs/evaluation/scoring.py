@@ -16,15 +16,18 @@ import numpy as np
 from bigfs import engine
 from bigfs.evaluation import large_model, linear_model, metrics
 from bigfs.evaluation.linear_model import LinearModel
+from bigfs.evaluation.metrics import Judge
 from bigfs.evaluation.splits import Split, labeled_rows, training_sample
 from bigfs.matrix.gathering import hold_columns
 from bigfs.types import AnyArray, FloatArray, IntArray
+
+SVM = Judge()
 
 
 class Judgment(NamedTuple):
     """What a model on one set of features answers on the test rows of one split."""
 
-    tally: FloatArray  # adds up over splits; with the AUC, its two sums follow the counts
+    tally: FloatArray  # adds up over splits; two sums of each further metric follow the counts
     losses: AnyArray  # of each test row with a target, as in `metrics.losses_of`
 
 
@@ -44,16 +47,16 @@ def with_training_sample(split: Split) -> Split:
     return split._replace(X_train=X, y_train=y)
 
 
-def judge(
+def judge_sets(
     split: Split,
     sets: Mapping[str, IntArray],
     *,
-    with_auc: bool = False,
+    judge: Judge = SVM,
     fitted: FittedModel | None = None,
 ) -> dict[str, Judgment]:
     """Judge a linear model on each set of features, by the names of the sets, one task per set."""
     judged = {
-        name: judge_streamed(split, way, index, with_auc=with_auc)
+        name: judge_streamed(split, way, index, judge=judge)
         for name, index in sets.items()
         if (way := large_model.choose_way(split.X_train, split.y_train, index))
         not in (None, large_model.IN_MEMORY)
@@ -63,11 +66,11 @@ def judge(
     if fitted is not None:
         given = next((n for n in tasks if np.array_equal(sets[n], fitted.features)), None)
     tasks = [name for name in tasks if name != given]
-    with _judging(split, [sets[name] for name in tasks], with_auc, "evaluate") as results:
+    with _judging(split, [sets[name] for name in tasks], judge, "evaluate") as results:
         if fitted is not None and given is not None:
             held = _holding(split, [fitted.features])
             (judged[given],) = engine.map_tiles(
-                _judge, [fitted.features], held, with_auc, fitted.get(), local=split.X_train.local
+                _judge, [fitted.features], held, judge, fitted.get(), local=split.X_train.local
             )
         judged |= zip(tasks, results(), strict=True)
     return judged
@@ -75,14 +78,14 @@ def judge(
 
 @contextlib.contextmanager
 def _judging(
-    split: Split, sets: Sequence[IntArray], with_auc: bool, label: str
+    split: Split, sets: Sequence[IntArray], judge: Judge, label: str
 ) -> Iterator[Callable[[], list[Judgment]]]:
     """Judge models, one task per set, beside the block. Yields a function that waits for them."""
     if not sets:
         yield list
         return
     local, split = split.X_train.local, _holding(split, sets)
-    with engine.started_tiles(_judge, sets, split, with_auc, local=local, label=label) as judged:
+    with engine.started_tiles(_judge, sets, split, judge, local=local, label=label) as judged:
         yield judged
 
 
@@ -95,48 +98,56 @@ def _holding(split: Split, sets: Sequence[IntArray]) -> Split:
 
 
 @contextlib.contextmanager
-def judging_all(split: Split, way: bool | str, with_auc: bool) -> Iterator[Waiting]:
+def judging_all(split: Split, way: bool | str, judge: Judge) -> Iterator[Waiting]:
     """Judge a linear model on all features beside what the block does, where it fits in memory."""
     if isinstance(way, str):
-        yield partial(judge_streamed, split, way, with_auc=with_auc)
+        yield partial(judge_streamed, split, way, judge=judge)
         return
     every = np.arange(split.X_train.shape[1])
-    with _judging(split, [every], with_auc, "evaluate all") as judged:
+    with _judging(split, [every], judge, "evaluate all") as judged:
         yield lambda: judged()[0]
 
 
 def judge_streamed(
-    split: Split, way: str, index: IntArray | None = None, *, with_auc: bool = False
+    split: Split, way: str, index: IntArray | None = None, *, judge: Judge = SVM
 ) -> Judgment:
     """Judge a linear model on all features, or on some of them, that do not fit in memory."""
+    if judge.is_logistic:
+        raise engine.NotEnoughMemory(
+            "a logistic regression is fitted in memory, and the chosen columns do not fit: choose "
+            "fewer features, or judge by svm"
+        )
     model = large_model.fit(split.X_train, split.y_train, way, index)
     is_labeled = labeled_rows(split.y_test)
     decision = large_model.decide(split.X_test, model)[is_labeled]
-    return _judgment(model, decision, split, split.y_test[is_labeled], with_auc)
+    return _judgment(model, decision, split, split.y_test[is_labeled], judge)
 
 
 def _judge(
-    index: IntArray, split: Split, with_auc: bool, model: LinearModel | None = None
+    index: IntArray, split: Split, judge: Judge, model: LinearModel | None = None
 ) -> Judgment:
     """Fit a model on these columns of the training rows, if none is given, and predict the test
     rows."""
     if model is None:
-        model = linear_model.fit(split.X_train.columns(index).tocsr(), split.y_train)
+        Z = split.X_train.columns(index).tocsr()
+        model = linear_model.fit(Z, split.y_train, logistic=judge.is_logistic)
     is_labeled = labeled_rows(split.y_test)
     Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]
-    return _judgment(model, model.decision(Z), split, y, with_auc)
+    return _judgment(model, model.decision(Z), split, y, judge)
 
 
 def _judgment(
-    model: LinearModel, decision: FloatArray, split: Split, y: Any, with_auc: bool
+    model: LinearModel, decision: FloatArray, split: Split, y: Any, judge: Judge
 ) -> Judgment:
     """Return the judgment of a model by its decision values of the test rows with a target."""
     predicted, n_classes = model.answer(decision), 0
     if model.kind == "class":
         n_classes = 1 + int(max(split.y_train.max(), split.y_test.max()))
     tally = _count(model, predicted, y, n_classes)
-    if with_auc:
+    if model.kind == "class" and judge.with_auc:
         tally = np.concatenate([tally.ravel(), metrics.sum_auc(decision, y, model.classes)])
+    if model.kind == "class" and judge.is_logistic:
+        tally = np.concatenate([tally.ravel(), metrics.sum_log_loss(decision, y, model.classes)])
     return Judgment(tally, metrics.losses_of(predicted, y, model.kind))
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfs.evaluation.curves import Rankings, measure
+from bigfs.evaluation.metrics import Judge
 from bigfs.evaluation.splits import Split
 from bigfs.result import Checkpoint
 from bigfs.types import AnyArray, FloatArray, IntArray
@@ -58,7 +59,7 @@ def choose_size(
         splits,
         sets,
         with_all=False,
-        with_auc=metric == "auc",
+        judge=Judge("logistic" if metric == "neg_log_loss" else "svm", metric == "auc"),
         checkpoint=checkpoint,
         label="folds for the number of features",
     )

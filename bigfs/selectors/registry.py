@@ -28,8 +28,8 @@ class Method(NamedTuple):
 
     def make(self, **parameters: Any) -> Any:
         """Return the estimator with these parameters."""
-        kind = load(*self.estimator.split(":"), package=self.package)
-        return kind(**{**self.parameters, **parameters})
+        module, name = self.estimator.split(":")
+        return load(module, name, self.package)(**{**self.parameters, **parameters})
 
 
 def load(module: str, name: str, package: str = "bigfs.selectors") -> Any:

@@ -17,7 +17,13 @@ from bigfs import engine
 from bigfs.constraints import resolve
 from bigfs.evaluation import large_model
 from bigfs.evaluation.linear_model import map_rows
-from bigfs.evaluation.metrics import METRIC_NAMES, auc_of, require_metrics, sum_auc
+from bigfs.evaluation.metrics import (
+    METRIC_NAMES,
+    mean_of,
+    require_metrics,
+    sum_auc,
+    sum_log_loss,
+)
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.size_choice import choose_size, default_sizes
 from bigfs.evaluation.splits import (
@@ -58,8 +64,9 @@ class SelectorCV(Selector):
         `groups` of `fit`, no group is in both parts of a fold.
     metric : str or None, default=None
         Score to choose by and to return from `score`: "accuracy", "balanced_accuracy", "micro_f1",
-        "macro_f1" or "auc" for classes, "micro_f1" or "macro_f1" for label sets, "r2" for real
-        targets. None takes the first of these.
+        "macro_f1", "auc" or "neg_log_loss" for classes, "micro_f1" or "macro_f1" for label sets,
+        "r2" for real targets. None takes the first of these. "neg_log_loss" is that of a logistic
+        regression, which then takes the place of the SVM.
 
     Attributes
     ----------
@@ -186,7 +193,9 @@ class SelectorCV(Selector):
         self.classes_ = y.classes if isinstance(y, Labels) else None
         for name in ("scores_", "selected_", "support_", "result_"):
             setattr(self, name, getattr(self.selector_, name))
-        self.model_ = large_model.fit_columns(X, codes, np.flatnonzero(self.support_))
+        logistic = self._metric == "neg_log_loss"
+        index = np.flatnonzero(self.support_)
+        self.model_ = large_model.fit_columns(X, codes, index, logistic=logistic)
 
     def predict(self, X: Any) -> Any:
         """Predict samples by the linear model on the chosen features.
@@ -233,12 +242,13 @@ class SelectorCV(Selector):
         """
         matrix, index = self._samples(X), np.flatnonzero(self.support_)
         codes = self._codes(y)
-        if self._metric != "auc":
+        sums = {"auc": sum_auc, "neg_log_loss": sum_log_loss}.get(self._metric)
+        if sums is None:
             predicted = map_rows(self.model_.predict, matrix, index)
             return score_predictions(self.model_, predicted, codes)[self._metric]
         known = labeled_rows(codes)
         decision = map_rows(self.model_.decision, matrix, index)
-        return auc_of(sum_auc(decision[known], codes[known], self.model_.classes))
+        return mean_of(sums(decision[known], codes[known], self.model_.classes))
 
     def cross_val_score(self, X: Any, y: Any, *, cv: int = 5, groups: Any = None) -> FloatArray:
         """Score the whole choice by folds: number and features are chosen again in each.

@@ -45,7 +45,7 @@ def compare(
         Request,
         Fields(without="overlap timeout", arguments="source out", defaults={"out": REQUIRED}),
     ],
-    scoring: Annotated[Scoring, Fields("metric cv test_size")],
+    scoring: Annotated[Scoring, Fields("metric cv judge test_size")],
     subsamples: Annotated[
         int | None,
         typer.Option(
@@ -104,6 +104,7 @@ def compare(
         "timeout": timeout,
         "folds": scoring.cv,
         "test_size": scoring.test_size,
+        "judge": scoring.judge,
         "subsamples": subsamples,
         "at_once": at_once,
         "constraints": with_constraints({}, keep, forbid) or None,
@@ -135,7 +136,7 @@ def audit(
         typer.Option(help="SparGE's embedding that judges (default: by the kind of the target)"),
     ] = None,
     set_: Set = None,
-    scoring: Annotated[Scoring, Fields("metric cv test_size")],
+    scoring: Annotated[Scoring, Fields("metric cv judge test_size")],
     as_json: Json = False,
 ) -> None:
     """Certify lists of features that anybody chose: how much better a list can be at most."""

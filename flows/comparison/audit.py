@@ -110,6 +110,7 @@ def examine(request: Audit) -> dict[str, Any]:
         choices.get("folds"),
         choices.get("metrics", ()),
         test_size=choices.get("test_size"),
+        judge=request.scoring.judge,
     )
     samples = selection.usable(selector, method, train.X, train.y)
     found = bigfs.audit(*samples, lists, estimator=selector)
@@ -125,7 +126,8 @@ def examine(request: Audit) -> dict[str, Any]:
     metrics = plan.measured.get("metrics", [])
     scores: dict[tuple[str, int], dict[str, float]] = {}
     if plan.splits:
-        points = measure(plan.splits, rank, with_all=False, with_auc="auc" in metrics).points
+        judge = evaluation.judge_of(plan.measured)
+        points = measure(plan.splits, rank, with_all=False, judge=judge).points
         scores = {
             (p.method, p.n_features): {name: p.scores[name] for name in metrics} for p in points
         }

@@ -67,6 +67,7 @@ class Bench:
             "metrics": request.metrics or (),
             "folds": request.folds,
             "test_size": request.test_size,
+            "judge": request.judge,
         }
         evaluation.require_choices(self.corpus, d, **of_plan)
         self.train = selection.training_part(self.corpus)
@@ -150,7 +151,7 @@ class Bench:
             self.splits,
             lambda number, split: {name: sets[number - 1]},
             with_all=False,
-            with_auc="auc" in self.metrics,
+            judge=evaluation.judge_of(self.measured),
             label=f"folds of {name}",
         )
         redundancy = {} if name == ALL else self._redundancies(chosen.sets)
@@ -324,7 +325,8 @@ class Bench:
 
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""
-        return way_of_all(self.train.X, self.train.y) is True
+        judge = evaluation.judge_of(self.measured)
+        return way_of_all(self.train.X, self.train.y, judge) is True
 
 
 def _method_of(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from sklearn.model_selection import ParameterGrid
@@ -99,6 +99,9 @@ class Comparison(Request):
     test_size: Annotated[
         float | None, Field(gt=0, lt=1, description="share of the samples to hold out instead")
     ] = None
+    judge: Annotated[
+        Literal["svm", "logistic"], Field(description="model that judges classes and labels")
+    ] = "svm"
     subsamples: Annotated[
         int | None,
         Field(
@@ -134,6 +137,8 @@ class Comparison(Request):
         """
         names = ("sizes", "metrics", "folds", "test_size", "subsamples", "constraints")
         question = {name: getattr(self, name) for name in names}
+        if self.judge != "svm":
+            question["judge"] = self.judge
         return self.with_default_out(f"{source_name(self.source)}-comparison", question)
 
     def names(self) -> list[str]:

@@ -94,10 +94,11 @@ def points(
     m = len(run.selected)
     counts = sorted({m, *(choices.get("sizes") or (max(1, round(share * m)) for share in SHARES))})
     counts = [k for k in counts if k <= m]
-    with_all = way_of_all(train.X, train.y)
+    judge = evaluation.judge_of(plan.measured)
+    with_all = way_of_all(train.X, train.y, judge)
     if with_all is not True:
         plan.measured["all_features"] = with_all or "left out"
-    content, with_auc = corpus.spec["content"], "auc" in plan.measured["metrics"]
+    content = corpus.spec["content"]
     of_run = [run.metadata["parameters"], content, plan.measured, list(names), counts, with_all]
     keep = partial(run.checkpoint, *of_run, source_hash())
     # what a model depends on beside its features
@@ -105,7 +106,7 @@ def points(
         content,
         {key: value for key, value in plan.measured.items() if key in evaluation.OF_SPLITS},
         (choices.get("folds"), choices.get("test_size")),
-        with_auc,
+        judge.with_auc,
         [version(name) for name in ("numpy", "scipy", "scikit-learn")],
     ]
     fitted = None
@@ -115,7 +116,7 @@ def points(
         plan.splits,
         Choices(run, corpus, names, counts, keep, is_chosen=fitted is not None).rank,
         with_all=with_all,
-        with_auc=with_auc,
+        judge=judge,
         checkpoint=keep(),
         known=lambda number: tallies_of(corpus.uri, content_key(*of_splits, number)),
         fitted=fitted,

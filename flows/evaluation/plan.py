@@ -7,14 +7,14 @@ too much, one fold is held out and the features are selected once more without i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigfs.evaluation import large_model
 from bigfs.evaluation.curves import is_non_negative
-from bigfs.evaluation.metrics import METRIC_NAMES, require_metrics
+from bigfs.evaluation.metrics import METRIC_NAMES, Judge, require_metrics
 from bigfs.evaluation.splits import (
     Samples,
     Split,
@@ -37,9 +37,15 @@ PASSES = 200
 # limit on the multiplications of the selections in all folds: a minute or two on two cores
 MAX_WORK = 5e10
 MODELS = {
-    "class": "Linear SVM",
-    "multilabel": "One linear SVM per label",
-    "real": "Ridge regression",
+    "svm": {
+        "class": "Linear SVM",
+        "multilabel": "One linear SVM per label",
+        "real": "Ridge regression",
+    },
+    "logistic": {
+        "class": "Logistic regression",
+        "multilabel": "One logistic regression per label",
+    },
 }
 # of features that do not fit in one process together
 ALL_FEATURES = {
@@ -58,7 +64,7 @@ AGAIN = {
 }
 SIMPLE = {"class": ("anova", "chi2"), "multilabel": ("anova",), "real": ("f-regression",)}
 # figures of a plan that say which samples train and test its models
-OF_SPLITS = ("how", "train", "test", "share", "folds", "untested", "trained_on")
+OF_SPLITS = ("how", "train", "test", "share", "folds", "untested", "trained_on", "judge")
 
 
 class Plan(NamedTuple):
@@ -77,15 +83,18 @@ def make_plan(
     *,
     test_size: float | None = None,
     selections: int = 1,
+    judge: str = "svm",
 ) -> Plan:
     """Decide which samples a run is scored on."""
     X, y, kind = train.X, train.y, target_kind(train.y)
     samples = samples_of(train)
     labeled, testable = labeled_rows(y), testable_rows(y, samples.groups)
     measured: dict[str, Any] = {
-        "metrics": list(require_metrics(kind, metrics)),
-        "model": MODELS[kind],
+        "metrics": list(require_metrics(kind, metrics, judge)),
+        "model": MODELS[judge][kind],
     }
+    if judge != "svm":
+        measured["judge"] = judge
     if not varies(y, np.flatnonzero(labeled)):
         return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
     test = test_part(corpus)
@@ -125,6 +134,11 @@ def make_plan(
     return Plan(splits, measured)
 
 
+def judge_of(measured: Mapping[str, Any]) -> Judge:
+    """Return the judge of a plan."""
+    return Judge(measured.get("judge", "svm"), "auc" in measured["metrics"])
+
+
 def test_part(corpus: Any) -> Any:
     """Return the test samples of a corpus, or None if it has none with a target."""
     if not corpus.has_test_half:
@@ -143,10 +157,10 @@ def require_choices(
     baselines: Sequence[str] | None = None,
     folds: int | None = None,
     test_size: float | None = None,
+    judge: str = "svm",
 ) -> None:
     """Refuse choices of the scoring that do not suit a corpus, before any work."""
-    if metrics:
-        require_metrics(corpus.spec["target"] or "class", metrics)
+    require_metrics(corpus.spec["target"] or "class", metrics, judge)
     if (folds, test_size) != (None, None) and test_part(corpus) is not None:
         raise ValueError(
             f"{corpus.uri} has test samples, and they score the run: leave out --cv and --test-size"

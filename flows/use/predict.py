@@ -84,14 +84,16 @@ class Predictions(NamedTuple):
 # --- the model of a corpus ------------------------------------------------------------------------
 
 
-def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
+def fit_model(corpus: Any, train: Any, selected: IntArray, *, logistic: bool = False) -> Model:
     """Fit the linear model on the selected columns of the training samples.
 
     Of many samples and classes, a part of the samples trains it: see `training_sample`.
     """
     columns = np.sort(selected)
     return Model(
-        linear=large_model.fit_columns(*training_sample(train.X, train.y), columns),
+        linear=large_model.fit_columns(
+            *training_sample(train.X, train.y), columns, logistic=logistic
+        ),
         columns=columns,
         names=[str(name) for name in corpus.feature_names[columns]],
         n_features=corpus.X.shape[1],
@@ -102,11 +104,11 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
 
 
 def fitting_model(
-    corpus: Any, train: Any, selected: IntArray
+    corpus: Any, train: Any, selected: IntArray, *, logistic: bool = False
 ) -> AbstractContextManager[Callable[[], Model]]:
     """Fit the model of `fit_model` once, beside what the block does where one task fits it."""
     X, y = training_sample(train.X, train.y)
-    fit = cache(partial(fit_model, corpus, train, selected))
+    fit = cache(partial(fit_model, corpus, train, selected, logistic=logistic))
     by_tiles = large_model.choose_way(X, y, np.sort(selected)) != large_model.IN_MEMORY
     return contextlib.nullcontext(fit) if by_tiles else engine.beside(fit)
 

@@ -194,6 +194,8 @@ class Model:
             "class_names": self.class_names,
             "text": None if self.text is None else self.text.settings,
         }
+        if self.linear.is_logistic:
+            header["judge"] = "logistic"
         if self.units is not None:
             header["units"] = self.units.settings
         arrays = {name: getattr(self.linear, name) for name in LINEAR}
@@ -219,6 +221,7 @@ def read_model(file: Path) -> Model:
         newer = isinstance(header["version"], int) and header["version"] > VERSION
         if not newer:
             linear = LinearModel(header["kind"], *(arrays[name] for name in LINEAR))
+            linear = linear._replace(is_logistic=header.get("judge") == "logistic")
             text = header["text"]
             if text is not None:
                 terms = arrays["terms"].tobytes() if "terms" in arrays else None

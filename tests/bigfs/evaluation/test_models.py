@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn import metrics as oracle
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from bigfs import Matrix
-from bigfs.evaluation import linear_model, metrics
-from bigfs.evaluation.curves import pool, tally_split
+from bigfs import ANOVA, Matrix, SelectorCV, engine
+from bigfs.evaluation import large_model, linear_model, metrics, scoring
+from bigfs.evaluation.curves import pool, tally_split, way_of_all
 from bigfs.evaluation.linear_model import LinearModel
+from bigfs.evaluation.metrics import Judge
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import Split
 
@@ -24,7 +25,7 @@ def columns(rng):
 
 def again(model):
     """The model from copies of its arrays."""
-    return LinearModel(model.kind, *(np.array(part) for part in model[1:]))
+    return LinearModel(model.kind, *map(np.array, model[1:6]), model.is_logistic)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -110,8 +111,10 @@ def test_scores_of_classes_are_scikit_learns(columns, classes, rng):
     train = np.arange(90) % 3 > 0
     X = Matrix.from_array(columns, tile_rows=20)
     split = Split(X[train], y[train], X[~train], y[~train])
-    tally = tally_split(split, lambda: {"a": {7: np.arange(7)}}, with_all=False, with_auc=True)
-    [point] = pool([tally], "class", with_auc=True)
+    tally = tally_split(
+        split, lambda: {"a": {7: np.arange(7)}}, with_all=False, judge=Judge(with_auc=True)
+    )
+    [point] = pool([tally], "class", judge=Judge(with_auc=True))
     model = linear_model.fit(columns[train], y[train])
     answer, truth = model.predict(columns[~train]), y[~train]
     decision = model.decision(columns[~train])
@@ -133,7 +136,7 @@ def test_scores_of_classes_are_scikit_learns(columns, classes, rng):
         ),
         "auc": np.mean(areas),
     }
-    assert set(point.scores) == set(metrics.METRICS["class"])
+    assert {*point.scores, "neg_log_loss"} == set(metrics.METRICS["class"])
     assert point.scores == pytest.approx(expected, rel=1e-12)
     assert score_predictions(model, answer, truth)["macro_f1"] == point.scores["macro_f1"]
 
@@ -144,10 +147,10 @@ def test_scores_of_folds_add_up(columns):
     X = Matrix.from_array(columns)
     folds = [Split(X, y, X[np.flatnonzero(y == c)[:20]], np.full(20, c)) for c in (0, 1)]
     tallies = [
-        tally_split(f, lambda: {"a": {7: np.arange(7)}}, with_all=False, with_auc=True)
+        tally_split(f, lambda: {"a": {7: np.arange(7)}}, with_all=False, judge=Judge(with_auc=True))
         for f in folds
     ]
-    [point] = pool(tallies, "class", with_auc=True)
+    [point] = pool(tallies, "class", judge=Judge(with_auc=True))
     model = linear_model.fit(columns, y)
     rows = np.concatenate([np.arange(20), 45 + np.arange(20)])
     assert point.scores["accuracy"] == np.mean(model.predict(columns[rows]) == y[rows])
@@ -161,3 +164,92 @@ def test_a_metric_that_does_not_suit_is_refused(kind):
     assert metrics.require_metrics(kind, [best, best]) == (best,)
     with pytest.raises(ValueError, match=f"rmse is no metric .* {best}$"):
         metrics.require_metrics(kind, ["rmse"])
+
+
+# --- the logistic judge ---------------------------------------------------------------------------
+
+LOGISTIC = Judge("logistic", with_auc=True)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_logistic_judge_is_scikit_learns(columns, rng, n_classes):
+    y = rng.integers(0, n_classes, 90)
+    train, test = np.arange(60), np.arange(60, 90)
+    X = [Matrix.from_array(columns[rows]) for rows in (train, test)]
+    split = Split(X[0], y[train], X[1], y[test])
+    tally = tally_split(split, lambda: {"a": {7: np.arange(7)}}, with_all=False, judge=LOGISTIC)
+    [point] = pool([tally], "class", LOGISTIC)
+    model = LogisticRegression(max_iter=10_000).fit(columns[train], y[train])
+    p = model.predict_proba(columns[test])
+    assert point.scores["accuracy"] == model.score(columns[test], y[test])
+    assert point.scores["neg_log_loss"] == pytest.approx(-oracle.log_loss(y[test], p), rel=1e-6)
+    areas = [oracle.roc_auc_score(y[test] == c, p[:, c]) for c in range(n_classes)]
+    if n_classes == 2:
+        assert point.scores["auc"] == pytest.approx(np.mean(areas))
+    fitted = linear_model.fit(columns[train], y[train], logistic=True)
+    names = np.array(["a", "b", "c"])[:n_classes]
+    exported = again(fitted).estimator(names)
+    np.testing.assert_allclose(exported.predict_proba(columns[test]), p, rtol=1e-6)
+    assert (exported.predict(columns[test]) == names[model.predict(columns[test])]).all()
+
+
+def test_folds_pool_the_log_loss_by_samples(columns, rng):
+    y = rng.integers(0, 3, 90)
+    folds = [np.arange(0, 20), np.arange(20, 90)]
+    splits = []
+    for test in folds:
+        train = np.setdiff1d(np.arange(90), test)
+        X = [Matrix.from_array(columns[rows]) for rows in (train, test)]
+        splits.append(Split(X[0], y[train], X[1], y[test]))
+    tallies = [
+        tally_split(s, lambda: {"a": {7: np.arange(7)}}, with_all=False, judge=Judge("logistic"))
+        for s in splits
+    ]
+    [whole] = pool(tallies, "class", Judge("logistic"))
+    parts = [
+        pool([tally], "class", Judge("logistic"))[0].scores["neg_log_loss"] for tally in tallies
+    ]
+    assert whole.scores["neg_log_loss"] == pytest.approx((20 * parts[0] + 70 * parts[1]) / 90)
+
+
+def test_a_class_that_the_model_has_not_seen_has_the_least_probability():
+    decision, classes = np.array([[0.0, 0.0], [0.0, 0.0]]), np.array([0, 2])
+    total, n = metrics.sum_log_loss(decision, np.array([0, 1]), classes)
+    assert n == 2
+    assert total == pytest.approx(np.log(0.5) + np.log(np.finfo(float).eps))
+
+
+def test_labels_are_judged_by_a_logistic_regression_each(columns, rng):
+    Y = sp.csr_array(rng.integers(0, 2, (90, 3)))
+    Y = sp.csr_array(np.column_stack([Y.toarray(), np.ones(90, dtype=int)]))  # one that all have
+    model = linear_model.fit(columns, Y, logistic=True)
+    predicted = model.predict(columns).toarray()
+    for j in range(3):
+        expected = LogisticRegression(max_iter=10_000).fit(columns, Y.toarray()[:, j])
+        np.testing.assert_array_equal(predicted[:, j], expected.predict(columns))
+    assert predicted[:, 3].all()
+    exported = model.estimator().predict(columns)
+    np.testing.assert_array_equal(sp.csr_array(exported).toarray(), predicted)
+
+
+def test_a_logistic_judge_needs_classes_and_memory(columns, rng, monkeypatch):
+    with pytest.raises(ValueError, match="the targets are real"):
+        metrics.require_metrics("real", (), "logistic")
+    with pytest.raises(ValueError, match="give --judge logistic too"):
+        metrics.require_metrics("class", ("neg_log_loss",), "svm")
+    assert metrics.require_metrics("class", (), "logistic") == ("accuracy", "auc", "neg_log_loss")
+    y = rng.integers(0, 2, 90)
+    X = Matrix.from_array(columns)
+    monkeypatch.setattr(large_model, "choose_way", lambda *_: large_model.SVM)
+    assert way_of_all(X, y) == large_model.SVM
+    assert way_of_all(X, y, LOGISTIC) is False
+    with pytest.raises(engine.NotEnoughMemory, match="choose fewer features, or judge by svm"):
+        scoring.judge_sets(Split(X, y, X, y), {"a": np.arange(7)}, judge=LOGISTIC)
+
+
+def test_selector_cv_chooses_by_the_log_loss(columns, rng):
+    y = (columns[:, [0]].toarray().ravel() > 0).astype(int)
+    selector = SelectorCV(ANOVA(), metric="neg_log_loss").fit(columns, y)
+    model = LogisticRegression(max_iter=10_000).fit(columns[:, selector.support_], y)
+    p = model.predict_proba(columns[:, selector.support_])
+    assert selector.score(columns, y) == pytest.approx(-oracle.log_loss(y, p), rel=1e-4)

@@ -11,7 +11,8 @@ from sklearn.svm import LinearSVC
 from bigfs import ANOVA, Matrix, engine
 from bigfs.evaluation import large_model, linear_model, scoring, splits
 from bigfs.evaluation.curves import measure, pool, tally_split, way_of_all
-from bigfs.evaluation.scoring import judge
+from bigfs.evaluation.metrics import Judge
+from bigfs.evaluation.scoring import judge_sets
 from bigfs.evaluation.splits import Split
 
 
@@ -44,7 +45,9 @@ def test_all_features_are_scored_in_memory_and_by_tiles_alike(text):
     sets = {"a": {3: np.array([0, 3, 6])}}
     (_, inside), (_, tiled) = (
         pool(
-            [tally_split(split, lambda: sets, with_all=way, with_auc=True)], "class", with_auc=True
+            [tally_split(split, lambda: sets, with_all=way, judge=Judge(with_auc=True))],
+            "class",
+            judge=Judge(with_auc=True),
         )
         for way in (True, "svm")
     )
@@ -56,7 +59,7 @@ def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch
     """A set that fits is judged in memory beside it."""
     split, X_train, _ = parts(text)
     sets = {"one": np.array([3]), "many": np.arange(0, 60, 2)}
-    inside = judge(split, sets)
+    inside = judge_sets(split, sets)
     tiled = []
     judge_tiles = scoring.judge_streamed
     monkeypatch.setattr(
@@ -68,7 +71,7 @@ def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch
     )
     monkeypatch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
     with engine.limit_memory(2_000_000):
-        by_tiles = judge(split, sets)
+        by_tiles = judge_sets(split, sets)
     assert tiled == [30]
     assert [len(answer.losses) for answer in by_tiles.values()] == [len(split.y_test)] * 2
     np.testing.assert_array_equal(by_tiles["one"].losses, inside["one"].losses)

@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 import storage
 from bigfs import ANOVA, LaplacianScore
@@ -242,3 +244,40 @@ def test_metric_is_part_of_the_identity_of_auto_alone():
 
     assert key("auto", "auc") != key("auto", "accuracy")
     assert key(5, "auc") == key(5, "accuracy")
+
+
+# --- the judge ------------------------------------------------------------------------------------
+
+
+def test_a_logistic_judge_scores_the_run_and_is_its_model(bigfs, stores):
+    words = ("--method", "anova", "--features", 6, "--workers", 0, "--out", "r", "--no-prefect")
+    status, _, err = bigfs("run", stores["split"], *words, "--judge", "logistic")
+    assert status == 0, err
+    run = Run.open("r")
+    assert run.metadata["measured"]["metrics"] == ["accuracy", "auc", "neg_log_loss"]
+    assert run.metadata["evaluation"].startswith("Logistic regression, ")
+    corpus = storage.open(stores["split"])
+    index, (train, test) = np.sort(run.selected), (corpus.part("train"), corpus.part("test"))
+    model = LogisticRegression(max_iter=10_000).fit(train.X.columns(index).tocsr(), train.y)
+    Z = test.X.columns(index).tocsr()
+    point = next(
+        p for p in run.metadata["curves"] if p["method"] == "anova" and p["n_features"] == 6
+    )
+    expected = -log_loss(test.y, model.predict_proba(Z))
+    assert point["neg_log_loss"] == pytest.approx(expected, rel=1e-4)
+    assert run.model().linear.is_logistic
+    np.testing.assert_allclose(run.model().linear.coef, model.coef_, rtol=1e-3)
+    status, _, err = bigfs("run", stores["split"], *words)  # scored again, by the SVM
+    assert status == 0, err
+    assert not Run.open("r").model().linear.is_logistic
+    answer = bigfs("run", stores["split"], *words, "--metric", "neg_log_loss")
+    fails(answer, "neg_log_loss is of probabilities: give --judge logistic too")
+
+
+def test_a_comparison_may_have_a_logistic_judge(bigfs, stores):
+    words = ("--methods", "anova", "--sizes", "3,6", "--workers", 0, "--no-prefect", "--json")
+    status, out, err = bigfs("compare", stores["plain"], "c", *words, "--judge", "logistic")
+    assert status == 0, err
+    about = json.loads(out)
+    assert about["metrics"] == ["accuracy", "auc", "neg_log_loss"]
+    assert all(point["neg_log_loss"] < 0 for point in about["rows"][0]["points"])
