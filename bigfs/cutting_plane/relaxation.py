@@ -207,21 +207,21 @@ class Relaxation:
             self.last_factor = None
             engine.trim_memory()  # what the master's arrays have left
 
-    def eliminate_to_m(
-        self, state: CuttingPlaneState, exchanges: bool = True
-    ) -> tuple[IntArray, Elimination]:
+    def heaviest(self, state: CuttingPlaneState) -> IntArray:
+        """Return the positions in the union of the features of largest weight, in their order."""
+        order = self.constraints.within(state.features).order(row_norms(state.W))
+        return np.sort(order[: CANDIDATES * self.m])
+
+    def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
         """Return the features of largest weight in the union, and their order of elimination.
 
-        With `exchanges` the m best are improved by exchanges for others of the union.
+        The m best are then improved by exchanges for others of the union.
         """
-        order = self.constraints.within(state.features).order(row_norms(state.W))
-        heaviest = np.sort(order[: CANDIDATES * self.m])
+        heaviest = self.heaviest(state)
         features, W = state.features[heaviest], state.W[heaviest]
         kept = self.constraints.within(features).kept
         elimination = self.loss.eliminate(features, W, self.gamma, self.m, kept)
-        if exchanges:
-            elimination = self.loss.exchange(features, elimination, self.gamma, self.m, kept)
-        return features, elimination
+        return features, self.loss.exchange(features, elimination, self.gamma, self.m, kept)
 
     def lower_bound(self, residual: Residual, s: FloatArray) -> float:
         """Return a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ s_j)/γ over the set of largest Σ s_j."""

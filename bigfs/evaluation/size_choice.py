@@ -1,10 +1,12 @@
 """The number of features, chosen by folds of the training samples.
 
-    m* = min { m : mean_k s(m, k) ≥ mean_k s(m°, k) − std_k s(m°, k) / √K },  m° = argmax mean_k s
+    m* = min { m : mean_k δ(m, k) ≥ −std_k δ(m, k) / √K },  δ(m, k) = s(m, k) − s(m°, k)
 
 s(m, k) is the score of a linear model on the best m features that a method chooses from the
-training rows of fold k, measured on the fold's other rows. This is the rule of one standard error
-of Breiman et al., "Classification and Regression Trees", 1984, section 3.4.3.
+training rows of fold k, measured on the fold's other rows, and m° = argmax mean_k s. This is the
+rule of one standard error of Breiman et al., "Classification and Regression Trees", 1984, section
+3.4.3, but with the error of the difference: all sizes are scored on the same folds, some of which
+are harder than others.
 """
 
 from __future__ import annotations
@@ -70,11 +72,18 @@ def choose_size(
 
 def smallest_within_one_error(sizes: Sequence[int] | AnyArray, scores: AnyArray) -> int:
     """Return the smallest size whose mean score is within one standard error of the best mean."""
+    return int(sizes[first_within_one_error(scores)])
+
+
+def first_within_one_error(scores: AnyArray) -> int:
+    """Return the first row of scores (n_candidates × n_folds) that is as good as the best mean.
+
+    It may be worse by one standard error of the difference of the two. Folds with NaN do not count.
+    """
     scores = scores[:, ~np.isnan(scores).any(axis=0)]
     n_folds = scores.shape[1]
     if not n_folds:
         raise ValueError("no fold could be scored: choose another metric, or give more samples")
-    means = scores.mean(axis=1)
-    best = int(np.argmax(means))
-    error = scores[best].std(ddof=min(1, n_folds - 1)) / np.sqrt(n_folds)
-    return int(sizes[int(np.flatnonzero(means >= means[best] - error)[0])])
+    differences = scores - scores[int(np.argmax(scores.mean(axis=1)))]
+    errors = differences.std(axis=1, ddof=min(1, n_folds - 1)) / np.sqrt(n_folds)
+    return int(np.flatnonzero(differences.mean(axis=1) >= -errors)[0])

@@ -387,7 +387,7 @@ ranking : {"elimination", "weights", "svm"}, default=
     How the union of the sets becomes exactly m features. "elimination" removes the feature of
     least exact cost to the objective, one by one. "weights" takes the largest row norms of the
     relaxation, as [1]_ does, which counts twice what two features share. "svm", for "lda",
-    makes sets of 4m features, eliminates to 4m, and then removes a tenth of them per round by
+    takes the 4m features of largest norm, or all, and removes a fifth of them per round by
     their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features. There the
     class weights are weights of the samples.
 solver : {"auto", "newton", "simplex", "apg"}, default=

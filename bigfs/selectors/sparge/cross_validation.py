@@ -1,4 +1,4 @@
-"""SparGE with γ chosen by cross-validation.
+"""SparGE with its loss and ranking, or its γ, chosen by cross-validation.
 
     loss(γ) = mean over folds of  min_γ' ‖T_out − 1b − (X_out − 1μᵀ) W‖² / ‖T_out − 1b‖²
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import field
 from functools import partial
 from numbers import Integral
@@ -30,21 +31,32 @@ from sklearn.utils._param_validation import StrOptions
 
 from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
+from bigfs.evaluation.size_choice import first_within_one_error
 from bigfs.evaluation.splits import fold_splitter, group_codes
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.sparge.fold_scores import (
     Fold,
+    auc_scorer,
     held_out_loss,
     held_out_score,
     measure_folds,
 )
 from bigfs.selectors.sparge.sparge import SparGE
-from bigfs.types import FloatArray
+from bigfs.types import AnyArray, FloatArray
 
 FOLD_SETS = 10  # sets of m features that the penalties of a fold are taken to gather
 LARGE_FOLDS = 256 << 20  # bytes of the products of all folds from which one is solved at a time
 GRIDS = ("class_weight", "loss", "ranking")  # parameters that may be lists of values
+# What is tried for classes where nothing is asked for. Of the first it is known that no other is
+# better on most data, so another is chosen only where the folds say so by a standard error.
+SHORT_LIST = (
+    {"loss": "squared", "ranking": "elimination"},
+    {"loss": "squared_hinge", "ranking": "elimination"},
+    {"loss": "squared", "ranking": "svm"},
+)
+GAMMAS = (0.1, 0.3, 1.0, 3.0)  # that are tried for other embeddings
+SCORERS = {"micro_f1": "f1_micro", "macro_f1": "f1_macro"}  # our names and scikit-learn's
 
 
 class EndOfGrid(UserWarning):
@@ -52,11 +64,18 @@ class EndOfGrid(UserWarning):
 
 
 class SparGECV(SparGE):
-    """Choose the features of `SparGE`, with its penalty γ chosen by cross-validation.
+    """Choose the features of `SparGE`, with loss and ranking, or γ, chosen by cross-validation.
 
-    The loss of a γ is the share of the held-out embedding that a ridge on the m features chosen
-    without the held-out samples leaves unexplained. The ridge has the best penalty of the grid, so
-    the choice of features is judged and not the shrinkage.
+    For classes, and unless something else is asked for, three candidates are tried at γ = 1: the
+    squared loss, the squared hinge loss, and the squared loss with the ranking of a linear SVM. The
+    first is taken that is within one standard error of the best, by the score of a linear SVM on
+    the features chosen without the held-out samples. The error is that of the difference of the
+    two.
+
+    With `gammas`, and for other embeddings, γ is chosen by the held-out loss. The loss of a γ is
+    the share of the held-out embedding that a ridge on the m features chosen without the held-out
+    samples leaves unexplained. The ridge has the best penalty of the grid, so the choice of
+    features is judged and not the shrinkage.
 
     All γ and folds share the passes over X, until about 300 features. From there on each is solved
     by itself, so that the products of one are held. A small γ then takes most of the time, so the
@@ -71,22 +90,26 @@ class SparGECV(SparGE):
     %(sparge_response)s
     %(sparge_graph)s
     %(sparge_cuts)s
-    gammas : array-like of float, default=(0.1, 0.3, 1.0, 3.0)
-        Penalties to try, in the units of the gamma of `SparGE`.
+    gammas : array-like of float or None, default=None
+        Penalties to try, in the units of the gamma of `SparGE`. None takes 1 for "lda", and the
+        three candidates where `loss`, `ranking` and `class_weight` are not set. For other
+        embeddings it takes 0.1, 0.3, 1 and 3.
     cv : int, cross-validation generator or iterable, default=3
         Number of folds, shuffled with a fixed seed and stratified where y holds classes, or what
         else `sklearn.model_selection.check_cv` takes.
     scoring : str, callable or None, default=None
-        What decides, for "lda": a score of scikit-learn, such as "accuracy" or "f1_macro", of a
-        linear SVM on the chosen columns. `class_weight`, `loss` and `ranking` may then be lists of
-        values, which are tried in every combination with `gammas`. None takes the held-out loss,
-        or "accuracy" where one of these is a list.
+        What decides, for "lda": a score of scikit-learn, such as "accuracy" or "f1_macro", or
+        "micro_f1", "macro_f1" or "auc", of a linear SVM on the chosen columns. `class_weight`,
+        `loss` and `ranking` may then be lists of values, which are tried in every combination with
+        `gammas`. None takes the held-out loss where `gammas` are given and nothing is a list, and
+        "accuracy" otherwise.
 
     Attributes
     ----------
     gamma_ : float
         The chosen γ: the largest whose mean loss is within one standard error of the least, because
         a larger γ is cheaper. With a score it is that of the best mean, the largest of equal ones.
+        Of the three candidates it is 1.
     losses_ : ndarray of shape (n_gammas, n_folds)
         Share of the held-out embedding that the chosen features leave unexplained. NaN where a γ
         was not tried, and absent where a score decides.
@@ -103,7 +126,7 @@ class SparGECV(SparGE):
 
     See Also
     --------
-    SparGE : The same method with a fixed gamma.
+    SparGE : The same method with a fixed loss, ranking and gamma.
 
     Notes
     -----
@@ -133,7 +156,7 @@ class SparGECV(SparGE):
     """
 
     gamma: ClassVar[float]  # type: ignore[misc]  # `gammas` take its place
-    gammas: Any = (0.1, 0.3, 1.0, 3.0)
+    gammas: Any = None
     cv: Any = 3
     scoring: Any = None
 
@@ -144,8 +167,8 @@ class SparGECV(SparGE):
             if name != "gamma"
         },
         **{name: [*SparGE._parameter_constraints[name], list] for name in GRIDS},
-        "gammas": ["array-like"],
-        "scoring": [StrOptions(set(get_scorer_names())), callable, None],
+        "gammas": ["array-like", None],
+        "scoring": [StrOptions({*get_scorer_names(), *SCORERS, "auc"}), callable, None],
         "cv": ["cv_object"],
     }
 
@@ -163,7 +186,7 @@ class SparGECV(SparGE):
         for name in GRIDS:
             if getattr(self, name) == []:
                 raise ValueError(f"{name} must hold one or more values; got []")
-        gammas = np.asarray(self.gammas).ravel()
+        gammas = self._gammas()
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
@@ -203,27 +226,71 @@ class SparGECV(SparGE):
         finally:
             self._groups = None
 
-    def _resolve(self, X: Matrix, y: Any, shared: dict[str, Columns]) -> SparGE:
-        """Return the SparGE of the best score, or of the largest γ whose loss is near the least."""
+    @property
+    def _has_short_list(self) -> bool:
+        """Whether nothing is asked for but the embedding of the classes."""
+        is_default = self.loss == "squared" and self.ranking == "elimination"
+        is_list = isinstance(self.class_weight, list)
+        return self.embedding == "lda" and self.gammas is None and is_default and not is_list
+
+    def _gammas(self) -> AnyArray:
+        """Return the penalties to try."""
+        if self.gammas is None:
+            return np.array([1.0] if self.embedding == "lda" else GAMMAS)
+        return np.asarray(self.gammas).ravel()
+
+    def _scorer(self) -> Any:
+        """Return the scorer of scikit-learn, or ours."""
+        if self.scoring == "auc":
+            return auc_scorer
+        return get_scorer(SCORERS.get(self.scoring, self.scoring or "accuracy"))
+
+    def _resolve_path(
+        self, path: dict[int, Self], X: Matrix, y: Any, shared: dict[str, Columns]
+    ) -> dict[int, SparGE]:
+        """Return the selector of each size: one choice for all where it is of the short list."""
+        if not self._has_short_list:
+            return super()._resolve_path(path, X, y, shared)
+        sizes = {m: one._count(X.shape[1]) for m, one in path.items()}
+        largest = path[max(sizes, key=lambda m: sizes[m])]
+        chosen = largest._resolve(X, y, shared, tuple(sizes.values()))
+        resolved = {}
+        for m, one in path.items():
+            one._adopt(largest)
+            resolved[m] = copy(chosen).set_params(n_features_to_select=m)
+        return resolved
+
+    def _resolve(
+        self, X: Matrix, y: Any, shared: dict[str, Columns], sizes: Sequence[int] = ()
+    ) -> SparGE:
+        """Return the SparGE of the best score, or of the largest γ whose loss is near the least.
+
+        Of the short list it is the first that is near the best, in the mean over `sizes`.
+        """
         values = [getattr(self, name) for name in GRIDS]
+        gammas = self._gammas().astype(np.float64)
         by_score = self.scoring is not None or any(isinstance(v, list) for v in values)
-        gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
+        by_score |= self._has_short_list
         if by_score:
             gammas = np.sort(gammas)[::-1]  # the largest of those with equal scores is chosen
         values = [v if isinstance(v, list) else [v] for v in values]
-        grid = [
+        grid: list[dict[str, Any]] = [
             {**dict(zip(GRIDS, one, strict=True)), "gamma": float(gamma)}
             for *one, gamma in itertools.product(*values, gammas)
         ]
+        if self._has_short_list:
+            grid = [{**grid[0], **one} for one in SHORT_LIST]
         candidates = [self._candidate(parameters) for parameters in grid]
         data: list[Any] = [candidate._shared_data(X, y, shared) for candidate in candidates]
         folds = list(self._folds(data[0].T, y))
         name = f"SparGE folds of {self._count(X.shape[1])}"
         if by_score:
-            scorer, codes = get_scorer(self.scoring or "accuracy"), y.codes[y.is_labeled]
-            measure = partial(held_out_score, scorer, codes)
+            sizes = sizes or (self._count(X.shape[1]),)
+            measure = partial(held_out_score, self._scorer(), y.codes[y.is_labeled], sizes)
             scores = measure_folds(candidates, data, y, folds, measure, name)
             best = at_least = int(np.argmax(scores.mean(axis=1)))
+            if self._has_short_list:
+                best = first_within_one_error(scores)
         else:
             self.losses_ = self._losses(candidates, data, y, folds, gammas, name)
             at_least, threshold = _least_loss(self.losses_)

@@ -14,6 +14,7 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
+from bigfs.evaluation.metrics import auc_of, sum_auc
 from bigfs.result import scope
 from bigfs.selectors.sparge.sparge import SparGE, unit_of_gamma
 from bigfs.types import FloatArray, IntArray
@@ -62,7 +63,7 @@ def measure_folds(
     problems: dict[tuple[int, int, int, float], Relaxation] = {}
     keys = []
     for candidate, whole in zip(candidates, data, strict=True):
-        size = candidate._set_size(whole.X.shape[1])
+        size = candidate._count(whole.X.shape[1])
         for k, (train, _) in enumerate(folds):
             of_fold = (id(whole), k)
             if of_fold not in training:
@@ -81,8 +82,8 @@ def measure_folds(
         fitted, problem = copy(candidates[index]), problems[key]
         with scope(f"{name}, candidate {index}, fold {k}"):  # a checkpoint of its own
             fitted._select(problem, result_of[key], y)
-        chosen = np.sort(fitted._choose().selected_)
-        problem.data.add(chosen)
+        chosen = fitted._choose().selected_
+        problem.data.add(np.sort(chosen))
         measures.append(measure(problem, chosen, data[index], folds[k]))
     return np.reshape(measures, (len(candidates), len(folds)))
 
@@ -102,7 +103,8 @@ def held_out_loss(
     assert isinstance(training, GatheredColumns)
     penalties = gammas * unit_of_gamma(training, problem.constraints.forbidden)
     if isinstance(problem.loss, SquaredHinge):
-        return _hinge_loss(problem.loss, chosen, whole, penalties)
+        return _hinge_loss(problem.loss, np.sort(chosen), whole, penalties)
+    chosen = np.sort(chosen)
     positions, (G, B) = training.positions(chosen), training.gram(chosen)
     W = [solve(G + penalty * np.eye(len(G)), B, assume_a="pos") for penalty in penalties]
     stacked = np.hstack(W)  # one ridge beside the other
@@ -136,14 +138,26 @@ def _hinge_loss(
 def held_out_score(
     scorer: Any,
     codes: IntArray,
+    sizes: Sequence[int],
     problem: Relaxation,
     chosen: IntArray,
     whole: GatheredColumns,
     fold: Fold,
 ) -> float:
-    """Return the score of a linear SVM, trained on the chosen columns, for the test samples."""
+    """Return the score of a linear SVM, trained on the chosen columns, for the test samples.
+
+    It is the mean over these sizes of the choice, whose features come best first.
+    """
     (train, test), training = fold, problem.data
     assert isinstance(training, GatheredColumns)
-    Z = training.Z[:, training.positions(chosen)]
-    machine = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], codes[train])
-    return float(scorer(machine, Z[test], codes[test]))
+    scores = []
+    for m in sizes:
+        Z = training.Z[:, training.positions(np.sort(chosen[:m]))]
+        machine = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], codes[train])
+        scores.append(float(scorer(machine, Z[test], codes[test])))
+    return float(np.mean(scores))
+
+
+def auc_scorer(machine: Any, Z: Any, codes: IntArray) -> float:
+    """Return the mean area under the ROC curve of the classes, each against the rest."""
+    return auc_of(sum_auc(machine.decision_function(Z), codes, machine.classes_))

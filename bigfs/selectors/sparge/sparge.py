@@ -42,9 +42,8 @@ GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may ha
 # The unit of gamma in Σs²/Σs: of 0.3, 1, 2, 4 and 8 it has the best mean accuracy in inner folds
 # (benchmarks/papers/choice.py).
 WEIGHTED_MEANS = 2.0
-SVM_CANDIDATES = 4  # times m: the size of the sets, and what the SVM starts from
-SVM_STEP = 0.1  # share of the features that a round of the SVM removes
-SVM_TOL, SVM_MAX_ITER = 1e-6, 100  # of the machines of a round
+SVM_STEP = 0.2  # share of the features that a round of the SVM removes
+SVM_TOL, SVM_MAX_ITER = 1e-3, 100  # of the machines of a round
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
@@ -169,6 +168,7 @@ class SparGE(GraphEmbedding, Selector):
         Each result equals that of `fit`, and X is read as often as the slowest one needs. The
         embedding, the gathered columns and their products are shared. One fit at the largest size
         is cheaper still: its sets are nested, so `selected_[:k]` is a good choice of k features.
+        With ``ranking="svm"`` all sizes are the best of one such fit.
 
         Parameters
         ----------
@@ -209,17 +209,25 @@ class SparGE(GraphEmbedding, Selector):
         matrix, y = template._as_matrix(X, y)
         path = {m: template._with_n_features(m) for m in sizes}
         shared: dict[str, Columns] = {}
-        chosen = {m: path[m]._resolve(matrix, y, shared) for m in sizes}
-        problems = [one._problem(one._shared_data(matrix, y, shared)) for one in chosen.values()]
-        for problem in problems:
+        chosen = self._resolve_path(path, matrix, y, shared)
+        leaders = _leaders(chosen, matrix.shape[1])
+        problems = {
+            m: chosen[m]._problem(chosen[m]._shared_data(matrix, y, shared))
+            for m in sizes
+            if leaders[m] == m
+        }
+        for problem in problems.values():
             problem.data.X.release_stats()
-        results = solve_jointly(problems, tol=self.tol, max_iter=self.max_iter, name="SparGE path")
-        for m, problem, result in zip(sizes, problems, results, strict=True):
+        results = solve_jointly(
+            list(problems.values()), tol=self.tol, max_iter=self.max_iter, name="SparGE path"
+        )
+        for (m, problem), result in zip(problems.items(), results, strict=True):
             chosen[m]._select(problem, result, y)
             chosen[m]._describe_target(y)
-            path[m]._adopt(chosen[m])
-            path[m]._choose()
-        return path, dict(zip(sizes, problems, strict=True))
+        for m, one in path.items():
+            one._adopt(chosen[leaders[m]])
+            one._choose()
+        return path, {m: problems[leaders[m]] for m in sizes}
 
     def _with_n_features(self, m: int) -> Self:
         """Return a copy that keeps m features."""
@@ -254,6 +262,12 @@ class SparGE(GraphEmbedding, Selector):
         """Return the selector whose parameters are used. A subclass may choose them."""
         return self
 
+    def _resolve_path(
+        self, path: dict[int, Self], X: Matrix, y: Any, shared: dict[str, Columns]
+    ) -> dict[int, SparGE]:
+        """Return the selector of each size whose parameters are used."""
+        return {m: one._resolve(X, y, shared) for m, one in path.items()}
+
     def _shared_data(self, X: Matrix, y: Any, shared: dict[str, Columns]) -> Columns:
         """Return the data of the regression, one for all selectors of the same loss and weights."""
         key = repr((self.class_weight, self.loss))
@@ -267,19 +281,13 @@ class SparGE(GraphEmbedding, Selector):
             self.__dict__.update(fitted)
 
     def _problem(self, data: Columns) -> Relaxation:
-        """Return the relaxation, whose sets have m features, or as many as the SVM starts from."""
+        """Return the relaxation, whose sets have m features."""
         loss = None
         if self.loss == "squared_hinge":
             assert isinstance(data, GatheredColumns)
             loss = SquaredHinge(data)
         gamma = self.gamma * unit_of_gamma(data, self._constraints.forbidden)
-        return Relaxation(data, self._set_size(data.X.shape[1]), gamma, self._constraints, loss)
-
-    def _set_size(self, d: int) -> int:
-        m = self._count(d)
-        if self.ranking != "svm":
-            return m
-        return min(SVM_CANDIDATES * m, d - len(self._constraints.forbidden))
+        return Relaxation(data, self._count(data.X.shape[1]), gamma, self._constraints, loss)
 
     def _select(self, problem: Relaxation, result: Result[CuttingPlaneState], y: Any) -> None:
         """Score the features by a nested order, from the weighted union of the relaxation."""
@@ -298,11 +306,10 @@ class SparGE(GraphEmbedding, Selector):
         if self.ranking == "weights":
             self.scores_[state.features] = row_norms(state.W)
             return
-        by_svm = self.ranking == "svm"
-        features, elimination = problem.eliminate_to_m(state, exchanges=not by_svm)
-        if by_svm:
-            self._rank_by_svm(problem, features[elimination.order[: problem.m]], y)
+        if self.ranking == "svm":
+            self._rank_by_svm(problem, state.features[problem.heaviest(state)], y)
             return
+        features, elimination = problem.eliminate_to_m(state)
         # A feature may have cost more than one removed after it, but must not score more. The kept
         # ones were removed last, whatever they cost.
         parts = np.split(elimination.costs, [len(self._constraints.kept)])
@@ -340,6 +347,20 @@ class SparGE(GraphEmbedding, Selector):
         order = candidates[np.searchsorted(features, np.append(state.removed, state.kept))]
         self.scores_[order] = np.arange(1, len(order) + 1) / len(order)
         self.result_.stats.update(passes=data.passes)
+
+
+def _leaders(chosen: dict[int, SparGE], d: int) -> dict[int, int]:
+    """Return for each size the one whose run it takes: with "svm" the largest of the same."""
+    same = {
+        m: repr({**one.get_params(deep=False), "n_features_to_select": None})
+        for m, one in chosen.items()
+    }
+    return {
+        m: max((k for k in chosen if same[k] == same[m]), key=lambda k: chosen[k]._count(d))
+        if one.ranking == "svm"
+        else m
+        for m, one in chosen.items()
+    }
 
 
 def unit_of_gamma(data: Columns, forbidden: IntArray) -> float:

@@ -7,8 +7,9 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import compute_class_weight, compute_sample_weight
 
 from bigfs import Matrix, SparGE, SparGECV
-from bigfs.cutting_plane import exchanges
 from bigfs.embedding.responses import lda, one_hot
+from bigfs.linalg.prox import row_norms
+from bigfs.selectors.sparge import sparge
 
 WEIGHTS = ["balanced", "root", None, {0: 3.0, 2: 0.5}]
 
@@ -87,13 +88,13 @@ def test_paths_and_folds_take_the_weights(uneven):
 
 
 def rfe(X, y, features, m, C, sample_weight=None):
-    """Guyon's elimination with scikit-learn's machines: a tenth per round, exactly m on the way."""
+    """Guyon's elimination with scikit-learn's machines: a fifth per round, exactly m on the way."""
     kept, removed = np.sort(features), []
     while len(kept) > 1:
         machine = LinearSVC(C=C, tol=1e-8, max_iter=100_000)
         machine.fit(X[:, kept], y, sample_weight=sample_weight)
         least = np.argsort(np.sum(machine.coef_**2, axis=0), kind="stable")
-        size = len(kept) - max(int(0.1 * len(kept)), 1)
+        size = len(kept) - max(int(0.2 * len(kept)), 1)
         out = least[: len(kept) - max(size, m if len(kept) > m else 1)]
         removed += kept[out].tolist()
         kept = np.delete(kept, out)
@@ -102,45 +103,48 @@ def rfe(X, y, features, m, C, sample_weight=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 4])
-def test_ranking_by_svm_is_recursive_elimination_from_four_times_as_many(
-    text, classes, monkeypatch
-):
+def test_ranking_by_svm_is_recursive_elimination_from_the_union(text, classes, monkeypatch):
+    monkeypatch.setattr(sparge, "SVM_TOL", 1e-8)  # as the machines of the oracle
     X, y = text
     X, y = X[y < classes], y[y < classes]
-    with monkeypatch.context() as patch:  # it starts from the elimination, without exchanges
-        patch.setattr(exchanges, "LEAST_FALL", np.inf)
-        wide = SparGE(n_features_to_select=20, gamma=0.5).fit(X, y)
-    selector = SparGE(n_features_to_select=5, gamma=0.5, ranking="svm").fit(X, y)
+    selector = SparGE(n_features_to_select=5, gamma=0.05, ranking="svm").fit(X, y)
+    wide = clone(selector).set_params(ranking="elimination").fit(X, y)
     assert selector.result_.history == wide.result_.history
-    expected = rfe(X.toarray(), y, wide.selected_, 5, 1 / (2 * wide.result_.stats["gamma"]))
-    best_first = np.argsort(-selector.scores_)[:20]
+    heaviest = wide.union_[np.argsort(-row_norms(wide.coef_))[:20]]  # 4m of the union, or all
+    expected = rfe(X.toarray(), y, heaviest, 5, 1 / (2 * wide.result_.stats["gamma"]))
+    assert len(expected) > 5
+    best_first = np.argsort(-selector.scores_)[: len(expected)]
     np.testing.assert_array_equal(best_first, expected)
     np.testing.assert_array_equal(selector.selected_, best_first[:5])
-    path = SparGE(gamma=0.5, ranking="svm").fit_path(X, y, [2, 5])
-    np.testing.assert_array_equal(path[5].scores_, selector.scores_)
+    path = SparGE(gamma=0.05, ranking="svm").fit_path(X, y, [2, 5, 3])  # of one run
+    for m, one in path.items():
+        np.testing.assert_array_equal(one.scores_, selector.scores_)
+        np.testing.assert_array_equal(one.selected_, best_first[:m])
     tiled = Matrix.from_array(X, tile_rows=17, tile_columns=11)
     np.testing.assert_array_equal(clone(selector).fit(tiled, y).scores_, selector.scores_)
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {3: 50.0}])
-def test_machines_of_the_ranking_take_the_class_weights(uneven, class_weight):
+def test_machines_of_the_ranking_take_the_class_weights(uneven, class_weight, monkeypatch):
+    monkeypatch.setattr(sparge, "SVM_TOL", 1e-8)
     X, y = uneven
-    given = {"gamma": 0.5, "class_weight": class_weight}
-    wide = SparGE(n_features_to_select=12, **given).fit(X, y)
+    given = {"gamma": 0.01, "class_weight": class_weight}
+    wide = SparGE(n_features_to_select=3, **given).fit(X, y)
+    heaviest = wide.union_[np.argsort(-row_norms(wide.coef_))[:12]]
     selector = SparGE(n_features_to_select=3, ranking="svm", **given).fit(X, y)
     weights = compute_sample_weight(class_weight, y)
     C = 1 / (2 * wide.result_.stats["gamma"])
-    expected = rfe(X.toarray(), y, wide.selected_, 3, C, weights)
-    np.testing.assert_array_equal(np.argsort(-selector.scores_)[:12], expected)
+    expected = rfe(X.toarray(), y, heaviest, 3, C, weights)
+    np.testing.assert_array_equal(np.argsort(-selector.scores_)[: len(expected)], expected)
     if class_weight is not None:
-        assert expected != rfe(X.toarray(), y, wide.selected_, 3, C)
+        assert expected != rfe(X.toarray(), y, heaviest, 3, C)
 
 
 def test_ranking_by_svm_of_all_features_starts_from_all(text):
     X, y = text
-    selector = SparGE(n_features_to_select=40, ranking="svm").fit(X, np.where(y == 3, -1, y))
+    selector = SparGE(n_features_to_select=80, ranking="svm").fit(X, np.where(y == 3, -1, y))
     assert np.all(selector.scores_ > 0)
-    assert len(selector.selected_) == 40
+    assert len(selector.selected_) == 80
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
+from sklearn import metrics
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
@@ -109,6 +110,57 @@ def test_the_score_decides(noisy):
     assert {width for _, width in calls} == {3}
     by_name = SparGECV(n_features_to_select=3, cv=2, scoring="balanced_accuracy").fit(X, y)
     assert set(by_name.best_params_) == {"class_weight", "loss", "ranking", "gamma"}
+
+
+def test_three_candidates_are_tried_for_classes_where_nothing_is_asked_for(noisy):
+    X, y = noisy
+    selector = SparGECV(n_features_to_select=5).fit(X, y)
+    results = selector.cv_results_
+    pairs = [(one["loss"], one["ranking"]) for one in results["params"]]
+    short = [("squared", "elimination"), ("squared_hinge", "elimination"), ("squared", "svm")]
+    assert pairs == short
+    assert {one["gamma"] for one in results["params"]} == {selector.gamma_} == {1.0}
+    scores = np.stack([results[f"split{k}_test_score"] for k in range(3)], axis=1)
+    differences = scores - scores[scores.mean(axis=1).argmax()]
+    error = differences.std(axis=1, ddof=1) / np.sqrt(3)
+    first = int(np.flatnonzero(differences.mean(axis=1) >= -error)[0])
+    assert selector.best_params_ == results["params"][first]
+    same = SparGE(n_features_to_select=5, **selector.best_params_).fit(X, y)
+    np.testing.assert_array_equal(selector.scores_, same.scores_)
+    for asked in ({"loss": "squared_hinge"}, {"ranking": "svm"}, {"ranking": "weights"}):
+        assert len(SparGECV(n_features_to_select=5, **asked).fit(X, y).losses_) == 1
+
+
+@pytest.mark.parametrize("scoring", [None, "balanced_accuracy", "macro_f1", "auc"])
+def test_the_score_chooses_one_candidate_for_all_sizes_of_a_path(noisy, scoring):
+    X, y = noisy
+    path = SparGECV(cv=2, scoring=scoring).fit_path(X, y, [9, 2])
+    assert path[2].best_params_ == path[9].best_params_
+    folds = StratifiedKFold(2, shuffle=True, random_state=0).split(np.zeros(120), y)
+    expected = []
+    for train, test in folds:  # of the first candidate, in the units of all samples
+        data = X[train].toarray().astype(float), X.toarray().astype(float)
+        units = [np.mean(np.sum((A - A.mean(axis=0)) ** 2, axis=1)) for A in data]
+        sizes = np.bincount(y)
+        weights = dict(enumerate(sizes**-0.5 * 120 / np.sqrt(sizes).sum()))
+        one = SparGE(n_features_to_select=9, gamma=units[1] / units[0], class_weight=weights)
+        order = one.fit(X[train], y[train]).selected_
+        for m in (2, 9):
+            Z = X[:, np.sort(order[:m])]
+            machine = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], y[train])
+            decision, answer = machine.decision_function(Z[test]), machine.predict(Z[test])
+            expected.append(
+                {
+                    None: lambda t, p, _: metrics.accuracy_score(t, p),
+                    "balanced_accuracy": lambda t, p, _: metrics.balanced_accuracy_score(t, p),
+                    "macro_f1": lambda t, p, _: metrics.f1_score(t, p, average="macro"),
+                    "auc": lambda t, _, f: np.mean(
+                        [metrics.roc_auc_score(t == c, f[:, c]) for c in range(4)]
+                    ),
+                }[scoring](y[test], answer, decision)
+            )
+    found = path[9].cv_results_["mean_test_score"][0]
+    assert found == pytest.approx(np.mean(expected), rel=1e-9)
 
 
 @pytest.mark.parametrize("after", [2, 8])
