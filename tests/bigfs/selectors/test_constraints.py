@@ -86,7 +86,9 @@ def test_bounds_meet_at_the_dense_minimum(data, m, inside, monkeypatch):
 
 def test_bound_holds_for_every_choice_that_obeys(data):
     X, y = data
-    selector = SparGE(n_features_to_select=4, keep=KEEP, forbid=FORBID, tol=1e-6).fit(X, y)
+    selector = SparGE(
+        n_features_to_select=4, keep=KEEP, forbid=FORBID, tol=1e-6, class_weight="balanced"
+    ).fit(X, y)
     Xc, T, gamma = X - X.mean(axis=0), lda(y, 3), selector.result_.stats["gamma"]
 
     def objective(index):
