@@ -14,7 +14,7 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.evaluation.metrics import auc_of, sum_auc
+from bigfs.evaluation.metrics import mean_of, sum_auc
 from bigfs.result import scope
 from bigfs.selectors.sparge.sparge import SparGE, unit_of_gamma
 from bigfs.types import FloatArray, IntArray
@@ -160,4 +160,4 @@ def held_out_score(
 
 def auc_scorer(machine: Any, Z: Any, codes: IntArray) -> float:
     """Return the mean area under the ROC curve of the classes, each against the rest."""
-    return auc_of(sum_auc(machine.decision_function(Z), codes, machine.classes_))
+    return mean_of(sum_auc(machine.decision_function(Z), codes, machine.classes_))
