@@ -206,6 +206,7 @@ def _read_blocks(
     if new != old:
         raise SourceError(f"{source.path} is {new}, but the store was staged from {old}")
     if isinstance(source, MatrixSource):
+        source.require_numbers()
         blocks = build.read_blocks(source, build.pieces_of(source, memory_limit), scratch)
         widest = max((s.width for s in blocks), default=0)
         if widest > d:

@@ -119,7 +119,7 @@ def _text_units(corpus: Any) -> TextUnits | None:
         return None
     settings = {k: v for k, v in corpus.manifest.settings.items() if k != "tile_rows"}
     terms = None
-    if corpus.manifest.named[1]:
+    if not settings.get("hashing"):
         lines = "".join(f"{term}\n" for term in corpus.feature_names[:])
         terms = lines.encode("utf-8", "surrogatepass")
     return TextUnits(settings, terms, corpus.store.read("var/idf"))
@@ -263,6 +263,7 @@ def _predict_source(
         parts = _predict_texts(model.text, answer, model.columns, ready, scratch, room)
     else:
         assert isinstance(ready, MatrixSource)
+        ready.require_numbers()
         index = model.columns
         if ready.feature_names is None and (ready.n_features or 0) > model.n_features:
             raise SourceError(

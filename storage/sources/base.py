@@ -74,6 +74,9 @@ class Rows(NamedTuple):
     y holds integers (masked where unlabeled), texts ("" where unlabeled), floats (NaN where
     unlabeled; real targets if any of the source is not whole), or a list where an array would not
     hold the labels exactly: labels with None where unlabeled, or label sets as tuples.
+
+    terms are the names of the columns of X, where the source has names in place of numbers: in
+    UTF-8, each followed by a newline, in the order of the bytes of these lines.
     """
 
     X: sp.csr_array  # (k, at most d) floats; columns increase, the widest piece decides d
@@ -81,6 +84,7 @@ class Rows(NamedTuple):
     split: AnyArray | None = None
     names: AnyArray | None = None
     obs: Mapping[str, AnyArray] = {}
+    terms: AnyArray | None = None
 
 
 def take_rows(rows: Rows, index: AnyArray) -> Rows:
@@ -89,7 +93,9 @@ def take_rows(rows: Rows, index: AnyArray) -> Rows:
     if y is not None:
         y = y[index] if isinstance(y, np.ndarray) else [y[i] for i in index]
     names = None if rows.names is None else rows.names[index]
-    return Rows(rows.X[index], y, None, names, {k: v[index] for k, v in rows.obs.items()})
+    return Rows(
+        rows.X[index], y, None, names, {k: v[index] for k, v in rows.obs.items()}, rows.terms
+    )
 
 
 class Document(NamedTuple):
@@ -172,6 +178,24 @@ class Source(ABC):
 
 class MatrixSource(Source):
     """A source whose rows are numbers already."""
+
+    may_have_names: ClassVar[bool] = False  # whether its rows may come by names of columns
+    has_names: bool = False  # whether they do, known after `prepare`
+    hashing: int | None = None  # to how many columns the names are hashed
+
+    def require_numbers(self) -> None:
+        """Refuse columns with names where those of a store that is there are needed."""
+        if self.has_names:
+            raise SourceError(
+                f"{self.path} has names of columns, which only a new store can number: stage all "
+                f"samples again"
+            )
+
+    def with_hashing(self, hashing: int | None) -> Self:
+        """Return the source with its names hashed to so many columns, or with a vocabulary."""
+        source = copy.copy(self)
+        source.hashing = hashing
+        return source
 
     @abstractmethod
     def read(self, piece: Any) -> Rows:

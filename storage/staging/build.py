@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bigfs import engine
 from bigfs.engine import parse_bytes
 from bigfs.types import AnyArray
@@ -18,8 +16,9 @@ from storage.format.manifest import Manifest, Segment
 from storage.format.writer import Writer, publish
 from storage.scaling import SETTINGS
 from storage.sources import checks
-from storage.sources.base import MatrixSource, Rows, Source, TextSource, seen_by_workers, take_rows
+from storage.sources.base import MatrixSource, Source, TextSource
 from storage.staging import labels, tables, transpose
+from storage.staging.named import read_named
 from storage.staging.scale_blocks import put_in_units
 from storage.staging.scratch import (
     TILE_NNZ,
@@ -28,10 +27,9 @@ from storage.staging.scratch import (
     by_segment,
     open_array,
     row_bounds,
-    save_names,
-    save_obs,
     write_block,
 )
+from storage.staging.split import read_parts
 from storage.staging.text.vectorize import vectorize
 from storage.staging.text.weighting import Weighting
 
@@ -58,7 +56,8 @@ class Plan(NamedTuple):
 def working_memory(what: str, source: Source, limit: int | str | None) -> int:
     """Return the bytes that a process may use beside the libraries."""
     limit = limit or (DEFAULT_LIMIT if engine.client() is None else engine.memory_limit())
-    base = TEXT_BASE if isinstance(source, TextSource) else MATRIX_BASE
+    is_text = isinstance(source, TextSource) or getattr(source, "hashing", None)
+    base = TEXT_BASE if is_text else MATRIX_BASE
     engine.require_memory(base + (64 << 20), what, limit)
     return parse_bytes(limit) - base
 
@@ -88,8 +87,17 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
         columns["idf"] = open_array(vocabulary.idf, "idf")
     else:
         assert isinstance(source, MatrixSource)
-        blocks = read_blocks(source, pieces_of(source, memory_limit), scratch)
-        d = width_of(source, blocks)
+        pieces = pieces_of(source, memory_limit)
+        if source.has_names:
+            blocks, d, terms = read_named(source, pieces, scratch)
+        elif source.hashing:
+            raise SourceError(
+                f"{source.path} has numbers of columns, and hashing is for names: leave it out, or "
+                f"give by_name=true where the numbers are names"
+            )
+        else:
+            blocks = read_blocks(source, pieces, scratch)
+            d = width_of(source, blocks)
         what = (
             f"staging {source.path} with {d} features, of which every method holds a number each,"
         )
@@ -167,23 +175,9 @@ def width_of(source: MatrixSource, blocks: Sequence[RowBlock]) -> int:
 
 
 def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
-    with seen_by_workers(source.path):
-        rows = source.read(piece)
-    # our own formats refuse such values earlier and name the line
-    checks.require_values(rows.X, lambda row: f"{source.path}: row {row} of the part {piece}")
-    parts: list[tuple[str, str | None, Rows]] = [(path, None, rows)]
-    if rows.split is not None:
-        chosen = {split: np.flatnonzero(rows.split == split) for split in ("train", "test")}
-        parts = [
-            (f"{path}-{split}", split, take_rows(rows, index))
-            for split, index in chosen.items()
-            if len(index)
-        ]
-    for to, _, part in parts:
-        save_obs(to, part.obs)
     return [
-        write_block(to, part.X, split, labels.save_labels(to, part.y), save_names(to, part.names))
-        for to, split, part in parts
+        write_block(block.path, rows.X, block.split, block.labels, block.named)
+        for block, rows in read_parts(piece, path, source)
     ]
 
 
@@ -233,6 +227,7 @@ def describe_source(source: Source, plan: Plan) -> dict[str, Any]:
         **({"options": dict(source.given)} if source.given else {}),
         "sample_shape": None if source.sample_shape is None else list(source.sample_shape),
         "planted": None if source.planted is None else [int(i) for i in source.planted],
+        **({"by_name": True} if isinstance(source, MatrixSource) and source.has_names else {}),
         **({} if source.label_columns is None else {"label_columns": list(source.label_columns)}),
         **({"roles": source.obs_columns} if source.obs_columns else {}),
     }

@@ -24,7 +24,7 @@ from storage.fingerprint import fingerprint_of
 from storage.format import manifest as manifests
 from storage.scaling import TFIDF
 from storage.sources import find
-from storage.sources.base import Source, TextSource
+from storage.sources.base import MatrixSource, Source, TextSource
 from storage.sources.tables.streams import Stream
 from storage.staging.build import Plan, build, working_memory
 from storage.staging.scale_blocks import unit_settings
@@ -98,7 +98,9 @@ def stage(
     sublinear_tf : bool, default=True
         Whether term counts of text are replaced by 1 + log of them.
     hashing : int or None, default=None
-        Number of hashed columns of text. None learns a vocabulary.
+        Number of columns that the terms of text, or the names and the categories of a matrix, are
+        hashed to. A column has the name of the first of them in the order of the rows. None learns
+        a vocabulary.
     tile_rows : int or None, default=None
         Rows per tile of rows. Column tiles and chunks shrink alike. None takes 2²¹ non-zeros per
         tile.
@@ -288,10 +290,16 @@ def make_plan(
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(source, TextSource):
         settings |= weighting.to_settings()
-    elif given := sorted(weighting.changed() - ({"sublinear_tf"} if weight == TFIDF else set())):
-        raise SourceError(
-            f"{source.path} is a matrix, and {', '.join(given)} is for text: leave it out"
-        )
+    else:
+        assert isinstance(source, MatrixSource)
+        fit = {"sublinear_tf": weight == TFIDF, "hashing": source.may_have_names}
+        if given := sorted(name for name in weighting.changed() if not fit.get(name)):
+            raise SourceError(
+                f"{source.path} is a matrix, and {', '.join(given)} is for text: leave it out"
+            )
+        if weighting.hashing:
+            settings["hashing"] = weighting.hashing
+            source = source.with_hashing(weighting.hashing)
     is_text = isinstance(source, TextSource)
     settings |= unit_settings(weight, scale, sublinear_tf, target_sum, is_text, source.path)
     if isinstance(source, Stream) and spooled is not None:

@@ -206,7 +206,7 @@ def write_features(
     columns: dict[str, AnyArray],
 ) -> bool:
     """Write the feature names (of `names`, or of the lines of the file `terms`) and columns."""
-    if names is None and not columns:
+    if names is None and terms is None and not columns:
         return False
     writer.group("var", "dataframe", "0.2.0", **{"_index": "_index", "column-order": list(columns)})
     if terms is not None:

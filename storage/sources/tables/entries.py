@@ -11,7 +11,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,8 +23,10 @@ from storage.sources import checks
 from storage.sources.base import shorten, shorten_names
 from storage.sources.tables.columnar import ArrowFile, ParquetFile
 from storage.sources.tables.columns import decoded
+from storage.sources.tables.names import Block, require_lines
 from storage.sources.tables.records import Batch, MatrixRecords, without_surrogates
 
+SURVEY_BYTES = 4 << 20  # of a piece in which the first row is looked for
 Place = Callable[[int], object]  # of the record with an entry
 
 
@@ -40,7 +43,11 @@ class EntryRecords(MatrixRecords):
     """Records with the entries of a row, columns from 0."""
 
     n_features: int | None = None  # d, by default one more than the largest column
+    # whether the columns of a row are names in place of numbers. None lets the first row decide
+    # that has some: names, unless all are numbers
+    by_name: bool | None = None
     repeats: ClassVar[bool]  # whether a row may name a column again, to be added
+    may_have_names = True
 
     @abstractmethod
     def entries(self, batch: Batch) -> Entries:
@@ -57,10 +64,44 @@ class EntryRecords(MatrixRecords):
         names = dict.fromkeys([*wanted.values(), *self.roles])
         return [name for name in names if name in fields]
 
-    def block(self, batch: Batch) -> sp.csr_array:
+    def later_settings(self) -> dict[str, Any]:
+        return super().later_settings() | (
+            {} if self.by_name is None else {"by_name": self.by_name}
+        )
+
+    def prepare(self, scratch: Path) -> Self:
+        """Find out whether the columns have names."""
+        ready = super().prepare(scratch)
+        ready.has_names = ready._find_names() if self.by_name is None else self.by_name
+        if ready.has_names and self.n_features is not None:
+            raise SourceError(
+                f"{self.path}: n_features is for numbers of columns, and these have names: leave "
+                f"it out"
+            )
+        return ready
+
+    def _find_names(self) -> bool:
+        for piece in self.pieces(SURVEY_BYTES):
+            for batch in self.batches(piece):
+                lengths, keys, _ = self.entries(batch)
+                if len(keys):
+                    return self.are_names(keys[: lengths[np.flatnonzero(lengths)[0]]])
+        return False
+
+    @abstractmethod
+    def are_names(self, keys: Any) -> bool:
+        """Return whether the keys of the first row are names and not numbers."""
+
+    def block(self, batch: Batch) -> Block:
         lengths, keys, values = self.entries(batch)
         place = _places(batch, lengths)
-        columns = self._columns(keys, place)
+        names = None
+        if self.has_names:
+            encoded = _as_texts(keys).dictionary_encode()
+            columns = encoded.indices.to_numpy(zero_copy_only=False)
+            names = require_lines(encoded.dictionary, batch.place(0))
+        else:
+            columns = self._columns(keys, place)
         width = max(self.n_features or 0, int(columns.max(initial=-1)) + 1)
         indptr = np.append(0, np.cumsum(lengths))
         X = sp.csr_array((values, columns, indptr), shape=(batch.length, width))
@@ -68,7 +109,7 @@ class EntryRecords(MatrixRecords):
         if not self.repeats and X.nnz < len(values):
             twice = batch.place(int(np.argmax(np.diff(X.indptr) < lengths)))
             raise SourceError(f"{twice}: two names mean the same column, such as '1' and '01'")
-        return checks.require_values(X, lambda row: str(batch.place(row)))
+        return Block(checks.require_values(X, lambda row: str(batch.place(row))), names)
 
     def _columns(self, keys: Any, place: Place) -> IntArray:
         """Return keys as numbers of columns, or refuse one by its place."""
@@ -91,6 +132,9 @@ class MapRecords(EntryRecords):
     features: str = "features"  # the field with the row, which every record must have
     required = ("features",)
     repeats = False
+
+    def are_names(self, keys: Any) -> bool:
+        return not isinstance(keys, np.ndarray) and _are_numbers(keys).false_count > 0
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"text": self.features, "n_features": self.n_features}
@@ -132,6 +176,9 @@ class ListRecords(EntryRecords):
     values: str | None = None  # the field with their values. None takes ones
     required = ("indices", "values")
     repeats = True
+
+    def are_names(self, keys: Any) -> bool:
+        return not isinstance(keys, np.ndarray)
 
     def settings(self) -> dict[str, Any]:
         more = {"indices": self.indices, "values": self.values, "n_features": self.n_features}
@@ -252,17 +299,29 @@ def _numbers(values: Any, keys: Any, place: Place) -> FloatArray:
     return values.to_numpy(zero_copy_only=False).astype(np.float64)  # not read-only
 
 
+def _as_texts(keys: Any) -> Any:
+    return _texts(list(map(str, keys.tolist()))) if isinstance(keys, np.ndarray) else keys
+
+
+def _are_numbers(keys: Any) -> Any:
+    from pyarrow import compute
+
+    return compute.and_(
+        compute.ascii_is_decimal(keys), compute.less(compute.binary_length(keys), 19)
+    )
+
+
 def _parsed(keys: Any, place: Place) -> AnyArray:
     """Return texts as numbers of columns."""
     import pyarrow as pa
     from pyarrow import compute
 
-    are_numbers = compute.and_(
-        compute.ascii_is_decimal(keys), compute.less(compute.binary_length(keys), 19)
-    )
-    if not compute.all(are_numbers, min_count=0).as_py():
+    if (are_numbers := _are_numbers(keys)).false_count:
         i = int(np.argmin(are_numbers.to_numpy(zero_copy_only=False)))
-        raise SourceError(f"{place(i)}: {keys[i].as_py()!r} is not a column number (from 0)")
+        raise SourceError(
+            f"{place(i)}: {keys[i].as_py()!r} is not a column number (from 0): give by_name=true "
+            f"if the columns have names"
+        )
     return compute.cast(keys, pa.int64()).to_numpy(zero_copy_only=False)
 
 

@@ -168,10 +168,11 @@ class JsonLines(JsonFile, TextRecords):
 
 
 @dataclass(eq=False, kw_only=True)
-class JsonFeatures(JsonFile, MapRecords):
+class JsonFeatures(MapRecords, JsonFile):
     """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` per line, columns from 0."""
 
     format = "jsonl-features"
+    wanted_fields = JsonFile.wanted_fields
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -179,10 +180,11 @@ class JsonFeatures(JsonFile, MapRecords):
 
 
 @dataclass(eq=False, kw_only=True)
-class JsonLists(JsonFile, ListRecords):
+class JsonLists(ListRecords, JsonFile):
     """Rows: ``{"indices": [3, 17], "values": [0.5, 1], "label": …}`` per line, columns from 0."""
 
     format = "jsonl-lists"
+    wanted_fields = JsonFile.wanted_fields
 
 
 def _has_features(first: dict[str, Any]) -> bool:

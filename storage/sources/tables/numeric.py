@@ -25,6 +25,7 @@ from storage.sources import labels as label_rules
 from storage.sources.base import Label, shorten, shorten_names
 from storage.sources.tables.columnar import ArrowFile, ParquetFile
 from storage.sources.tables.columns import as_numbers, as_texts
+from storage.sources.tables.names import Block, require_lines
 from storage.sources.tables.records import Batch, MatrixRecords
 from storage.sources.tables.tables import CsvFile, Table
 
@@ -53,6 +54,7 @@ class NumericTable(MatrixRecords, Table):
     # for the test. A missing category then has no indicator. None refuses them
     missing: str | None = None
     target: str | None = None  # "class" or "real"; None lets the numbers of Parquet decide
+    may_have_names = True  # where they are hashed
     layout: tuple[Column, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -110,7 +112,7 @@ class NumericTable(MatrixRecords, Table):
     # --- the reading before -----------------------------------------------------------------------
 
     def prepare(self, scratch: Path) -> Self:
-        """Find the categories and the means."""
+        """Find the means, and the categories unless they are hashed."""
         ready = super().prepare(scratch)
         features = ready._features(ready.column_names())
         categories: dict[str, set[str]] = {
@@ -120,14 +122,16 @@ class NumericTable(MatrixRecords, Table):
         # in extended precision, so that the size of the batches does not show in a mean
         sums, counts = np.zeros(len(numbers), np.longdouble), np.zeros(len(numbers), np.int64)
         has_means = self.missing == "mean"
-        for piece in ready.pieces(SURVEY_BYTES) if categories or has_means else []:
+        counted = {} if self.hashing else categories
+        for piece in ready.pieces(SURVEY_BYTES) if counted or has_means else []:
             for batch in ready.batches(piece):
-                for name, known in categories.items():
+                for name, known in counted.items():
                     known |= set(as_texts(batch.fields[name]).drop_null().unique().to_pylist())
                     if len(known) > MAX_CATEGORIES:
                         raise SourceError(
                             f"{self.path}: column {name!r} holds more than {MAX_CATEGORIES:,} "
-                            f"categories: leave it out of categories= or of columns="
+                            f"categories: give hashing=N, or leave it out of categories= or of "
+                            f"columns="
                         )
                 is_train = np.array([split != "test" for split in batch.values(self.roles[1])])
                 table = self._numbers(batch, numbers if has_means else [])
@@ -144,33 +148,44 @@ class NumericTable(MatrixRecords, Table):
             values = tuple(sorted(categories[name])) if name in categories else None
             layout.append(Column(name, len(names), values, means.get(name, 0.0)))
             names += [name] if values is None else [f"{name}={value}" for value in values]
-        checks.require_shape(0, len(names), self.path)
-        ready.layout, ready.feature_names, ready.n_features = tuple(layout), names, len(names)
+        ready.layout = tuple(layout)
+        if self.hashing:
+            ready.has_names = True
+        else:
+            checks.require_shape(0, len(names), self.path)
+            ready.feature_names, ready.n_features = names, len(names)
         return ready
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def block(self, batch: Batch) -> sp.csr_array:
+    def block(self, batch: Batch) -> Block:
         import pyarrow as pa
         from pyarrow import compute
 
         rows, columns, entries = [], [], []
+        names: list[Any] = []  # of the columns, where they are hashed
         lacking: dict[str, int] = {}  # the first row without a value
         numbers = [column.name for column in self.layout if column.categories is None]
         table = self._numbers(batch, numbers)
         for column in self.layout:
+            first = sum(map(len, names)) if self.hashing else column.first
             if column.categories is None:
                 is_missing = np.isnan(table[column.name])
                 values = np.where(is_missing, column.fill, table[column.name])
                 row = np.flatnonzero(values)
-                position, values = np.full(len(row), column.first), values[row]
+                position, values = np.full(len(row), first), values[row]
+                names.append(pa.array([column.name], pa.large_string()))
             else:
                 texts = as_texts(batch.fields[column.name])
-                found = compute.index_in(texts, pa.array(column.categories, pa.string()))
+                known = texts.unique() if self.hashing else column.categories
+                known = pa.array(known, pa.string()).drop_null()
+                found = compute.index_in(texts, known)
                 codes = np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
                 is_missing = codes < 0
                 row = np.flatnonzero(~is_missing)
-                position, values = column.first + codes[row], np.ones(len(row))
+                position, values = first + codes[row], np.ones(len(row))
+                name = compute.binary_join_element_wise(column.name, known, "=")
+                names.append(name.cast(pa.large_string()))
             if self.missing is None and is_missing.any():
                 lacking[column.name] = int(np.argmax(is_missing))
             rows.append(row)
@@ -186,12 +201,14 @@ class NumericTable(MatrixRecords, Table):
                 f"missing=zero, or leave the column out, such as by columns=*,!{name}"
             )
         coordinates = (np.concatenate(rows), np.concatenate(columns))
-        X = sp.csr_array(
-            (np.concatenate(entries), coordinates), shape=(batch.length, self.n_features or 0)
-        )
+        width = sum(map(len, names)) if self.hashing else self.n_features or 0
+        X = sp.csr_array((np.concatenate(entries), coordinates), shape=(batch.length, width))
         X.indices = X.indices.astype(np.int32)
         X.sort_indices()
-        return checks.require_values(X, lambda row: str(batch.place(row)))
+        checks.require_values(X, lambda row: str(batch.place(row)))
+        if not self.hashing:
+            return Block(X)
+        return Block(X, require_lines(pa.concat_arrays(names), batch.place(0)))
 
     def _numbers(self, batch: Batch, names: Sequence[str]) -> dict[str, FloatArray]:
         """Return columns as numbers, NaN where they are missing, or tell all that hold none."""

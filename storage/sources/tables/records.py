@@ -15,7 +15,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from bigfs.types import AnyArray
 from storage.downloads import remote
@@ -34,6 +33,7 @@ from storage.sources.base import (
     shorten_names,
 )
 from storage.sources.obs import as_obs, join_obs
+from storage.sources.tables.names import Block, join_blocks
 from storage.sources.tables.where import Condition
 
 ROLES = {"label": "label", "split": "split", "name": "id"}  # their fields, if nobody names others
@@ -227,11 +227,11 @@ class MatrixRecords(Records, MatrixSource):
     memory_per_byte = 32
 
     @abstractmethod
-    def block(self, batch: Batch) -> sp.csr_array:
+    def block(self, batch: Batch) -> Block:
         """Return the rows of a batch, whose last columns may be missing."""
 
     def read(self, piece: Any) -> Rows:
-        blocks = [sp.csr_array((0, self.n_features or 0))]
+        blocks: list[Block] = []
         labels: list[Label] = []
         splits: list[str | None] = []
         names: list[str] = []
@@ -245,15 +245,14 @@ class MatrixRecords(Records, MatrixSource):
                     labels.append(label)
                 splits.append(split)
                 names.append(name)
-        width = max(block.shape[1] for block in blocks)
-        for block in blocks:
-            block.resize(block.shape[0], width)
+        X, terms = join_blocks(blocks, self.n_features or 0)
         return Rows(
-            sp.csr_array(sp.vstack(blocks)),
+            X,
             label_rules.pack_labels(labels, self.path) if labels else None,
             np.array(splits, dtype=str) if splits and all(splits) else None,
             np.array(names) if any(names) else None,
             {role: join_obs(role, parts, self.path) for role, parts in obs.items()},
+            terms if self.has_names else None,
         )
 
 

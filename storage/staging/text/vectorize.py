@@ -12,7 +12,6 @@ memory.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,8 +36,9 @@ from storage.staging.scratch import (
     save_obs,
     write_block,
 )
+from storage.staging.text.hashing import hash_names, write_first_names
 from storage.staging.text.terms import Documents
-from storage.staging.text.vocabularies import find_columns, merge_files
+from storage.staging.text.vocabularies import find_columns, merge_vocabularies
 from storage.staging.text.weighting import Weighting
 
 
@@ -52,11 +52,12 @@ class CountedBlock(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """Their number, the sorted file of terms (None if hashed), and the idf on scratch."""
+    """Their number, the file of terms, sorted or the first ones hashed, and the idf on scratch."""
 
     size: int
-    terms: str | None
+    terms: str
     idf: str
+    is_hashed: bool
 
 
 def vectorize(
@@ -93,9 +94,8 @@ def weigh_by(
     """Return tf-idf blocks by a vocabulary that was learned before: lines of terms, or None."""
     path = str(scratch / "vocabulary")
     save(path, idf=idf)
-    if terms is not None:
-        Path(f"{path}.terms").write_bytes(terms)
-    vocabulary = Vocabulary(len(idf), None if terms is None else f"{path}.terms", path)
+    Path(f"{path}.terms").write_bytes(terms or b"")
+    vocabulary = Vocabulary(len(idf), f"{path}.terms", path, terms is None)
     counted = count(source, pieces, weighting, scratch)
     return weigh(counted, vocabulary, weighting.sublinear_tf)
 
@@ -144,17 +144,12 @@ def _count_documents(
     hashing: int | None,
 ) -> CountedBlock:
     rows = len(documents)
-    lines, indptr, indices, counts, df = counted = documents.counted()
+    lines, indptr, indices, counts, df = documents.counted()
     if hashing:
-        from sklearn.utils import murmurhash3_32
-
-        hashed = [murmurhash3_32(t, positive=True) % hashing for t in counted.terms()]
-        present, position = np.unique(np.array(hashed, dtype=np.int64), return_inverse=True)
-        X = sp.csr_array((counts, position[indices], indptr), shape=(rows, len(present)))
-        X.sum_duplicates()
+        X = sp.csr_array((counts, indices, indptr), shape=(rows, len(df)))
+        X = hash_names(path, lines, X, hashing)
         indptr, indices, counts = X.indptr, X.indices.astype(np.int32), X.data
-        df = np.bincount(indices, minlength=len(present)).astype(np.int32)
-        save(path, hashed=present)
+        df = np.bincount(indices, minlength=X.shape[1]).astype(np.int32)
     else:
         Path(f"{path}.terms").write_bytes(lines.data)
     save(path, counts=counts, indices=indices, indptr=indptr, df=df)
@@ -178,41 +173,22 @@ def learn_vocabulary(
     """Return the terms of the training documents that are neither too rare nor too frequent."""
     training = [part for part in counted if part.split != "test"] or counted
     n = sum(part.rows for part in training)
-    terms = None
+    terms = scratch / "vocabulary.terms"
     if weighting.hashing:
         df = np.zeros(weighting.hashing, dtype=np.int64)
         for part in training:
             df[open_array(part.path, "hashed")] += open_array(part.path, "df")
+        in_order = sorted(counted, key=lambda part: part.split == "test")
+        write_first_names([part.path for part in in_order], weighting.hashing, terms)
     else:
         least, most = (
             df if isinstance(df, int) else df * n for df in (weighting.min_df, weighting.max_df)
         )
-        terms = scratch / "vocabulary.terms"
-        parts = _merge_pairs([part.path for part in training], scratch)
-        df = merge_files(parts, terms, max(least, 1), most)
+        paths = [part.path for part in training]
+        df = merge_vocabularies(paths, terms, scratch, max(least, 1), most)
     idf = str(scratch / "vocabulary")
     save(idf, idf=np.log((1.0 + n) / (1.0 + df)) + 1.0)
-    return Vocabulary(len(df), None if terms is None else str(terms), idf)
-
-
-def _merge_pairs(parts: list[str], scratch: Path) -> list[str]:
-    """Merge vocabularies on the workers, two by two, until two are left."""
-    for level in itertools.count():
-        if len(parts) <= 2:
-            break
-        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-        targets = [str(scratch / f"merged-{level}-{i}") for i in range(len(pairs))]
-        engine.map_tiles(_merge_pair, pairs, each=[targets], label="merge terms")
-        if level:  # the first ones are looked up later
-            for path in parts:
-                for file in scratch.glob(f"{Path(path).name}.*"):
-                    file.unlink()
-        parts = targets
-    return parts
-
-
-def _merge_pair(parts: list[str], target: str) -> None:
-    save(target, df=merge_files(parts, Path(f"{target}.terms"), 0))
+    return Vocabulary(len(df), str(terms), idf, weighting.hashing is not None)
 
 
 # --- weigh ----------------------------------------------------------------------------------------
@@ -223,7 +199,7 @@ def _weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool)
     indptr, indices, counts = (
         np.asarray(open_array(part.path, name)) for name in ("indptr", "indices", "counts")
     )
-    if vocabulary.terms is None:
+    if vocabulary.is_hashed:
         column = open_array(part.path, "hashed")
     else:  # −1 for terms outside the vocabulary
         lines = np.fromfile(f"{part.path}.terms", dtype=np.uint8)

@@ -7,6 +7,7 @@ is read a few whole lines at a time, so none is held in memory.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -14,11 +15,34 @@ from typing import IO, Any
 import numpy as np
 from numba import njit
 
+from bigfs import engine
 from bigfs.types import AnyArray, IntArray
-from storage.staging.scratch import open_array
+from storage.staging.scratch import open_array, save
 
 NEWLINE = 10
 CHUNK = 1 << 20  # bytes read of a vocabulary at a time
+
+
+def merge_vocabularies(
+    parts: list[str], terms: Path, scratch: Path, least: float = 1, most: float = np.inf
+) -> IntArray:
+    """Merge vocabularies as `merge_files` does, on the workers two by two until two are left."""
+    for level in itertools.count():
+        if len(parts) <= 2:
+            break
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        targets = [str(scratch / f"merged-{level}-{i}") for i in range(len(pairs))]
+        engine.map_tiles(_merge_pair, pairs, each=[targets], label="merge terms")
+        if level:  # the first ones are looked up later
+            for path in parts:
+                for file in scratch.glob(f"{Path(path).name}.*"):
+                    file.unlink()
+        parts = targets
+    return merge_files(parts, terms, least, most)
+
+
+def _merge_pair(parts: list[str], target: str) -> None:
+    save(target, df=merge_files(parts, Path(f"{target}.terms"), 0))
 
 
 def merge_files(parts: Sequence[str], terms: Path, least: float, most: float = np.inf) -> IntArray:

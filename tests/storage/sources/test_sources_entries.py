@@ -8,20 +8,22 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.utils import murmurhash3_32
 
 import storage
 from storage import sources
 from tests.helpers.sources import SIZES, refused, rows_of
 
-PIECES = [1, 900, 10**7]  # bytes
+PIECES = [700, 3000, 10**7]  # bytes
 
 
 @pytest.fixture
 def table(rng):
-    """Rows 300 × 40 with empty rows, and their label, as lists in an order of their own."""
-    X = sp.random_array((300, 40), density=0.1, format="csr", rng=rng)
+    """Rows 90 × 40 with empty rows, and their label, as lists in an order of their own."""
+    X = sp.random_array((90, 40), density=0.1, format="csr", rng=rng)
     X.data = X.data.round(2).astype(np.float32) + 1
-    orders = [rng.permutation(len(X[[i]].indices)) for i in range(300)]
+    orders = [rng.permutation(len(X[[i]].indices)) for i in range(90)]
     rows = [(X[[i]].indices[order], X[[i]].data[order]) for i, order in enumerate(orders)]
     return X, [{"cols": c, "vals": v, "y": i % 3} for i, (c, v) in enumerate(rows)]
 
@@ -49,7 +51,7 @@ def write(rows, path, kind="list"):
         "vals": pa.array([row["vals"] for row in rows], vals),
         "y": [row["y"] for row in rows],
     }
-    pq.write_table(pa.table(columns), path, row_group_size=50)
+    pq.write_table(pa.table(columns), path, row_group_size=20)
     return path
 
 
@@ -61,7 +63,7 @@ def test_lists_are_the_rows_of_scipy(tmp_path, table, kind, size):
     source = sources.find(f"{path}?indices=cols&values=vals&label=y&n_features=40")
     found, y, _, _ = rows_of(source, tmp_path, size)
     np.testing.assert_array_equal(found, X.toarray())
-    assert y.tolist() == [i % 3 for i in range(300)]
+    assert y.tolist() == [i % 3 for i in range(90)]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
@@ -179,3 +181,111 @@ def test_maps_of_parquet_are_rows(tmp_path, key):
     pq.write_table(pa.table({"features": column}), tmp_path / "x.parquet")
     match = "row 1 .*: the value of column 2 is null"
     refused(tmp_path / "x.parquet", match, tmp_path, features="features")
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+WORDS = ["rain", "été", "a b", "Ärger", "7", "x=y", "", "tab\tname", "東京"]
+
+
+@pytest.fixture
+def counts(rng):
+    """80 rows {name: value}, of which two are empty."""
+    rows = []
+    for i in range(80):
+        words = [] if i in (3, 40) else rng.choice(WORDS, 4, replace=False).tolist()
+        more = [f"w{j}" for j in rng.integers(0, 60, 3)]
+        rows.append({word: float(rng.integers(1, 9)) for word in words + more * bool(words)})
+    return rows
+
+
+def write_named(rows, path, kind):
+    labels = [f"c{i % 3}" for i in range(len(rows))]
+    splits = ["test" if i % 4 == 1 else "train" for i in range(len(rows))]
+    table = {"label": labels, "split": splits}
+    if kind == "lists":
+        table |= {"i": [list(row) for row in rows], "v": [list(row.values()) for row in rows]}
+    if path.suffix == ".jsonl":
+        table |= {"vector": rows} if kind == "maps" else {}
+        lines = [{k: values[i] for k, values in table.items()} for i in range(len(rows))]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    else:
+        if kind == "maps":
+            maps = pa.map_(pa.string(), pa.float32())
+            table["vector"] = pa.array([list(row.items()) for row in rows], maps)
+        pq.write_table(pa.table(table), path, row_group_size=9)
+    return f"{path}?features=vector" if kind == "maps" else f"{path}?indices=i&values=v"
+
+
+@pytest.mark.parametrize("hashing", [None, 16])
+@pytest.mark.parametrize("kind", ["maps", "lists"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_names_are_columns_as_those_of_scikit_learn(
+    tmp_path, counts, monkeypatch, suffix, kind, hashing
+):
+    question = write_named(counts, tmp_path / f"x{suffix}", kind)
+    content = set()
+    for size in PIECES:
+        monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)
+        uri = storage.stage(question, tmp_path / f"{size}.zarr", hashing=hashing)
+        content.add(content_of(uri))
+    assert len(content) == 1
+    corpus = storage.open(uri)
+    names, X = list(corpus.feature_names[:]), corpus.X.rows(slice(None)).toarray()
+    order = [i for i in range(80) if i % 4 != 1] + [i for i in range(80) if i % 4 == 1]
+    rows = [counts[i] for i in order]
+    if hashing is None:
+        vectorizer = DictVectorizer(sparse=False)
+        want = vectorizer.fit_transform(rows)
+        assert sorted(names) == vectorizer.feature_names_
+        assert names == sorted(names, key=lambda name: f"{name}\n".encode())
+        np.testing.assert_array_equal(X, want[:, np.argsort(np.argsort(names))])
+        return
+    want, first = np.zeros((80, hashing)), {}
+    for i, row in enumerate(rows):
+        for name in sorted(row, key=lambda name: f"{name}\n".encode()):
+            bucket = murmurhash3_32(name.encode(), positive=True) % hashing
+            want[i, bucket] += row[name]
+            first.setdefault(bucket, name)
+    np.testing.assert_array_equal(X, want)
+    assert names == [first.get(j, str(j)) for j in range(hashing)]
+
+
+def test_the_first_row_says_whether_keys_are_numbers(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"features": {}}\n{"features": {"3": 1}}\n{"features": {"1": 2, "a": 3}}\n')
+    refused(path, "line 3: 'a' is not a column number .*: give by_name=true", tmp_path)
+    corpus = storage.open(storage.stage(f"{path}?by_name=true", tmp_path / "a.zarr"))
+    assert list(corpus.feature_names[:]) == ["1", "3", "a"]
+    path.write_text('{"features": {"3": 1, "b": 2}}\n{"features": {"1": 2}}\n')
+    corpus = storage.open(storage.stage(path, tmp_path / "b.zarr"))
+    assert list(corpus.feature_names[:]) == ["1", "3", "b"]
+    refused(path, "n_features is for numbers of columns", tmp_path, n_features=5)
+    numbers = tmp_path / "y.jsonl"
+    numbers.write_text('{"features": {"3": 1}}\n')
+    with pytest.raises(storage.SourceError, match="hashing is for names"):
+        storage.stage(numbers, tmp_path / "c.zarr", hashing=8)
+
+
+def test_numbers_beyond_any_store_may_be_names(tmp_path):
+    ids = pa.array([[2**62, 7], [7]], pa.list_(pa.int64()))
+    pq.write_table(pa.table({"ids": ids}), tmp_path / "x.parquet")
+    uri = storage.stage(f"{tmp_path}/x.parquet?indices=ids&by_name=true", tmp_path / "a.zarr")
+    corpus = storage.open(uri)
+    assert list(corpus.feature_names[:]) == [str(2**62), "7"]
+    assert corpus.X.rows(slice(None)).toarray().tolist() == [[1, 1], [0, 1]]
+
+
+def test_a_name_is_one_line(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"features": {"a\\nb": 1}}\n')
+    refused(path, r"line 1 …: the name 'a\\nb' holds a line break", tmp_path)
+
+
+def test_names_are_not_appended(tmp_path):
+    for name, word in (("a", "rain"), ("b", "snow")):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"features": {{"{word}": 1}}}}\n')
+    uri = storage.stage(tmp_path / "a.jsonl", tmp_path / "a.zarr")
+    with pytest.raises(storage.SourceError, match="has names of columns, which only a new store"):
+        storage.append(tmp_path / "b.jsonl", uri)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from sklearn.impute import SimpleImputer
+from sklearn.utils import murmurhash3_32
 
 import storage
 from storage.errors import SourceError
@@ -225,3 +226,27 @@ def test_all_columns_with_missing_values_are_told_at_once(tmp_path):
     refused(
         tmp_path / "a.csv", r"row 2 .*'a' is missing \('b' further on\): ", tmp_path, columns="*"
     )
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_categories_and_names_of_columns_may_be_hashed(frame, tmp_path, monkeypatch, suffix):
+    """As many categories as there are, by the hash of scikit-learn's vectorizers."""
+    monkeypatch.setattr("storage.sources.tables.numeric.MAX_CATEGORIES", 1)
+    path, content = write(frame, tmp_path / f"table{suffix}"), set()
+    for size in (300, 10**7):
+        monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", size)
+        monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)
+        uri = storage.stage(path, tmp_path / f"{size}.zarr", hashing=5, **options())
+        content.add(storage.open(uri).spec["content"])
+    assert len(content) == 1
+    corpus, want = storage.open(uri), np.zeros((60, 5))
+    first = {}
+    for i, row in enumerate(frame.to_dict("records")):
+        cells = {"gene_1": row["gene_1"], "gene_2": row["gene_2"], "age": row["age"]}
+        cells[f"color={row['color']}"] = 1
+        for name in sorted(name for name, value in cells.items() if value):
+            bucket = murmurhash3_32(name.encode(), positive=True) % 5
+            want[i, bucket] += cells[name]
+            first.setdefault(bucket, name)
+    np.testing.assert_allclose(corpus.X.rows(slice(None)).toarray(), want, rtol=1e-6)
+    assert list(corpus.feature_names[:]) == [first.get(j, str(j)) for j in range(5)]

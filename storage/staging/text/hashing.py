@@ -1,0 +1,74 @@
+"""Hashed columns: the hash of scikit-learn's vectorizers, and the first name of each column.
+
+The first name is that of the first row with the column, training rows before those of the test, and
+within a row the first in the order of their bytes. So it does not depend on the pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs.types import AnyArray, IntArray
+from storage.staging.scratch import open_array, save
+from storage.staging.text.vocabularies import NEWLINE
+
+CHUNK = 1 << 16  # names that are put in order at a time
+
+
+def hash_names(path: str, lines: AnyArray, X: sp.csr_array, hashing: int) -> sp.csr_array:
+    """Return a block with a column per bucket that occurs. Save the buckets and first names.
+
+    The columns of X are the names of the lines, in their order.
+    """
+    from sklearn.utils import murmurhash3_32
+
+    names = lines.tobytes().split(b"\n")
+    used, first = np.unique(X.indices, return_index=True)
+    used = used[np.argsort(first)]  # in the order of their first entries
+    buckets = [murmurhash3_32(names[j], positive=True) % hashing for j in used.tolist()]
+    present, where, position = np.unique(
+        np.array(buckets, dtype=np.int64), return_index=True, return_inverse=True
+    )
+    column = np.zeros(len(names), dtype=np.int32)
+    column[used] = position
+    save(path, hashed=present)
+    Path(f"{path}.firsts").write_bytes(b"".join(names[j] + b"\n" for j in used[where].tolist()))
+    X = sp.csr_array((X.data, column[X.indices], X.indptr), shape=(X.shape[0], len(present)))
+    X.sum_duplicates()
+    return X
+
+
+def write_first_names(paths: Sequence[str], hashing: int, names: Path) -> None:
+    """Write the first name of each bucket of blocks in order, its number where it is empty."""
+    starts, lengths = np.full(hashing, -1), np.zeros(hashing, dtype=np.int64)
+    found = names.with_suffix(".found")
+    with open(found, "wb") as out:
+        for path in paths:
+            lines = np.fromfile(f"{path}.firsts", dtype=np.uint8)
+            buckets, ends = open_array(path, "hashed"), np.flatnonzero(lines == NEWLINE) + 1
+            is_new = np.flatnonzero(starts[buckets] < 0)
+            begins, sizes = np.append(0, ends)[is_new], np.diff(ends, prepend=0)[is_new]
+            new = buckets[is_new]
+            starts[new], lengths[new] = out.tell() + np.cumsum(sizes) - sizes, sizes
+            out.write(_take(lines, begins, sizes).data)
+        for first in range(0, hashing, CHUNK):
+            empty = first + np.flatnonzero(starts[first : first + CHUNK] < 0)
+            texts = [b"%d\n" % bucket for bucket in empty.tolist()]
+            sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+            starts[empty], lengths[empty] = out.tell() + np.cumsum(sizes) - sizes, sizes
+            out.write(b"".join(texts))
+    lines = np.memmap(found, dtype=np.uint8, mode="r")
+    with open(names, "wb") as out:
+        for first in range(0, hashing, CHUNK):
+            some = slice(first, first + CHUNK)
+            out.write(_take(lines, starts[some], lengths[some]).data)
+
+
+def _take(lines: AnyArray, starts: IntArray, lengths: IntArray) -> AnyArray:
+    """Return some lines, which begin at `starts`."""
+    shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    return np.asarray(lines[np.arange(len(shift)) + shift])
