@@ -135,6 +135,7 @@ def one_blas_thread() -> Iterator[None]:
         controller = _controller(len(sys.modules))
         if not _blas_limits or _blas_limits[-1][0] is not controller:
             _blas_limits.append((controller, controller.limit(limits=1, user_api="blas")))
+            _let_go(controller)
         _blas_blocks[0] += 1
     try:
         yield
@@ -142,7 +143,18 @@ def one_blas_thread() -> Iterator[None]:
         with _blas_lock:
             _blas_blocks[0] -= 1
             while _blas_limits and not _blas_blocks[0]:
-                _blas_limits.pop()[1].restore_original_limits()
+                controller, limit = _blas_limits.pop()
+                limit.restore_original_limits()
+                _let_go(controller)
+
+
+def _let_go(controller: ThreadpoolController) -> None:
+    """Let other threads set the number of threads of OpenBLAS.
+
+    From 3.8 on, threadpoolctl ignores all but the thread that set it, until that leaves a block.
+    """
+    with controller.limit(limits=None):
+        pass
 
 
 @lru_cache(1)

@@ -96,7 +96,7 @@ def test_newswire_needs_selection_and_rewards_it():
     not all of them.
     """
     source = sources.find("synthetic:newswire")
-    X, y, split, _ = source.read((0, 8000))
+    X, y, split, *_ = source.read((0, 8000))
     train = split == "train"
     assert train.mean() == 0.6
 
@@ -150,7 +150,7 @@ def test_phrases_stand_beside_their_terms():
 
 
 def test_in_phrases_choosing_together_beats_choosing_one_by_one():
-    X, y, split, _ = sources.find("synthetic:phrases").read((0, 8000))
+    X, y, split, *_ = sources.find("synthetic:phrases").read((0, 8000))
     train = split == "train"
 
     def accuracy(columns):
