@@ -16,6 +16,7 @@ from storage.errors import SourceError, redacted
 from storage.sources.anndata import AnnData
 from storage.sources.arrays import Npy, Npz
 from storage.sources.base import MatrixSource, Source, head, is_pattern, list_files, shorten
+from storage.sources.docword import Docword
 from storage.sources.matlab import Mat
 from storage.sources.matrixmarket import MatrixMarket
 from storage.sources.objects import recognize
@@ -30,6 +31,7 @@ from storage.sources.tables.records import Records
 from storage.sources.tables.streams import StreamFeatures, StreamLists, StreamMaps, StreamText
 from storage.sources.tables.tables import Csv
 from storage.sources.text import Text
+from storage.sources.vw import VowpalWabbit
 
 PLAIN = (str, int, float, list, tuple)  # types of options that the manifest keeps
 KINDS: list[type[Source]] = [  # in the order in which they are tried
@@ -38,6 +40,8 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     Npz,
     Mat,
     MatrixMarket,
+    Docword,
+    VowpalWabbit,
     Parquet,
     Arrow,
     AnnData,

@@ -87,13 +87,15 @@ def write_h5ad(path, X, y):
 
 
 def check(selector, accuracy, names, err, card):
-    assert set(selector.get_feature_names_out()) >= set(names)
-    assert selector.n_features_ == 5
+    # two of the three tell three types apart, within one standard error
+    chosen = set(selector.get_feature_names_out())
+    assert chosen < set(names)
+    assert selector.n_features_ == 2
     assert 0.85 < accuracy <= 1
     assert "evaluation folds" in err  # a bar of `bigfs.progress`
     assert "gap" in card
-    assert all(name in card for name in names)
-    assert "5 of 20 features" in card
+    assert all(name in card for name in chosen)
+    assert "2 of 20 features" in card
 
 
 def test_an_h5ad_file_in_five_lines(expression, tmp_path, monkeypatch, capfd):

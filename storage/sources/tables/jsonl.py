@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 from storage.errors import SourceError
 from storage.sources.base import PlainFile, head, holds_only, line_number, shorten_names
@@ -50,7 +50,7 @@ class LinePosition(NamedTuple):
 class JsonFile(Records):
     """A file of JSON objects, cut by bytes. Errors name the line."""
 
-    suffixes = (".jsonl", ".ndjson", ".json")
+    suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson", ".json")
     plains: list[tuple[str, str]] | None = field(default=None, init=False, repr=False)
 
     def prepare(self, scratch: Path) -> Self:

@@ -1,0 +1,84 @@
+"""Vowpal Wabbit's text: ``[label] [importance] ['tag]|namespace feature:value feature |…``.
+
+A feature is named as Vowpal Wabbit names it for people: ``namespace^feature``. Its value is 1 if
+none is given, times the value of its namespace. One that comes again in a line is added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+from storage.errors import SourceError
+from storage.sources.base import shorten
+from storage.sources.labels import parse_number
+from storage.sources.tables.jsonl import JsonFeatures, LinePosition
+
+# the fields of a line
+LABEL, IMPORTANCE, TAG, FEATURES = "label", "importance", "tag", "features"
+
+
+@dataclass(eq=False, kw_only=True)
+class VowpalWabbit(JsonFeatures):
+    """Rows of named features in Vowpal Wabbit's text, with simple labels or classes."""
+
+    format = "vw"
+    suffixes: ClassVar[tuple[str, ...]] = (".vw",)
+    name: str | None = TAG
+    by_name: bool | None = True
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return ".vw" in path.suffixes
+
+    def _require_field(self, role: str, name: str) -> None:
+        if name not in (LABEL, IMPORTANCE, TAG, FEATURES):
+            raise SourceError(
+                f"{self.path} has no field {name!r}: a line has {LABEL}, {IMPORTANCE}, {TAG} and "
+                f"{FEATURES}"
+            )
+
+    def _parse(self, line: bytes, place: LinePosition) -> dict[str, Any]:
+        head, *namespaces = line.decode("utf-8", "replace").rstrip("\n\r").split("|")
+        words = head.split()
+        tag = None
+        # a tag begins with ', or stands at the | without a space
+        if words and (words[-1].startswith("'") or (namespaces and not head[-1:].isspace())):
+            tag = words.pop().removeprefix("'")
+        if len(words) > 3:
+            _refuse(place, f"{shorten(head)} is no label, importance and base")
+        label, importance, *_ = [*(_number(word, place) for word in words), None, None]
+        if importance not in (None, 1) and IMPORTANCE not in self.obs_columns.values():
+            _refuse(
+                place,
+                f"the importance is {importance}: keep it by sample_weight={IMPORTANCE}",
+            )
+        features: dict[str, float] = {}
+        for namespace in namespaces:
+            first, *rest = namespace.split() if namespace.split() else [""]
+            prefix, scale = "", 1.0
+            if namespace[:1].isspace() or not first:
+                rest = namespace.split()
+            else:
+                name, _, value = first.partition(":")
+                prefix, scale = f"{name}^", float(_number(value, place)) if value else 1.0
+            for word in rest:
+                name, _, value = word.partition(":")
+                key = prefix + name
+                amount = float(_number(value, place)) if value else 1.0
+                features[key] = features.get(key, 0.0) + scale * amount
+        weight = 1 if importance is None else importance
+        return {LABEL: label, IMPORTANCE: weight, TAG: tag, FEATURES: features}
+
+
+def _number(word: str, place: LinePosition) -> int | float:
+    try:
+        number = parse_number(word)
+    except ValueError:
+        _refuse(place, f"{shorten(word)} is no number; labels with a colon are not read")
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _refuse(place: LinePosition, what: str) -> NoReturn:
+    raise SourceError(f"{place}: {what}")
