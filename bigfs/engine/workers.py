@@ -130,9 +130,11 @@ _blas_limits: list[Any] = []  # one per set of libraries that was found
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Let BLAS use one thread in the block, so that its answer has the same bits anywhere. The
-    setting is the process's. It stays until the last thread leaves such a block."""
+    setting is the process's, and stays until the last thread leaves such a block. That of a library
+    on OpenMP is each thread's."""
     with _blas_lock:
         controller = _controller(len(sys.modules))
+        of_thread = controller.select(threading_layer="openmp").limit(limits=1, user_api="blas")
         if not _blas_limits or _blas_limits[-1][0] is not controller:
             _blas_limits.append((controller, controller.limit(limits=1, user_api="blas")))
             _let_go(controller)
@@ -146,6 +148,7 @@ def one_blas_thread() -> Iterator[None]:
                 controller, limit = _blas_limits.pop()
                 limit.restore_original_limits()
                 _let_go(controller)
+            of_thread.restore_original_limits()
 
 
 def _let_go(controller: ThreadpoolController) -> None:
