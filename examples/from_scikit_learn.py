@@ -47,6 +47,13 @@ theirs = best.get_support(indices=True)
 print("SparGE:", ours, "SelectKBest:", theirs)
 
 # %%
+# How good is the list of SelectKBest?
+# ------------------------------------
+# :func:`bigfs.audit` bounds how much better any other list of that length could be.
+
+print(bigfs.audit(corpus.X, corpus.y, {"SelectKBest": theirs.tolist()}))
+
+# %%
 # The scores of both lists
 # ------------------------
 
