@@ -477,6 +477,9 @@ def _translate_connect_errors(scheduler: str | None) -> Iterator[None]:
         ) from error
 
 
+AGAIN = "start the cluster again and repeat the command; finished stages and steps are kept"
+
+
 @contextlib.contextmanager
 def translate_cluster_errors() -> Iterator[None]:
     """Turn errors of a broken cluster into `ClusterLost`. Errors of the tasks pass unchanged."""
@@ -484,7 +487,6 @@ def translate_cluster_errors() -> Iterator[None]:
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
-    advice = "start the cluster again and repeat the command; finished stages and steps are kept"
     try:
         yield
     except KilledWorker as error:
@@ -496,9 +498,9 @@ def translate_cluster_errors() -> Iterator[None]:
             "finished stages and steps are kept"
         ) from error
     except (NoWorkerError, NoValidWorkerError) as error:
-        raise ClusterLost(f"the Dask cluster has no workers left: {advice}") from error
+        raise ClusterLost(f"the Dask cluster has no workers left: {AGAIN}") from error
     except (CancelledError, ClosedClientError, CommClosedError) as error:
-        raise ClusterLost(f"the connection to the Dask cluster was lost: {advice}") from error
+        raise ClusterLost(f"the connection to the Dask cluster was lost: {AGAIN}") from error
 
 
 def client() -> Any:
@@ -532,8 +534,16 @@ def n_workers() -> int:
 
 def addresses() -> list[str]:
     """Return the addresses of the workers in a fixed order."""
+    return sorted(known_workers())
+
+
+def known_workers() -> dict[str, Any]:
+    """Return what the scheduler of the client knows of each worker, by address."""
     with translate_cluster_errors():
-        return sorted(describe_workers(client()))
+        try:
+            return describe_workers(client())
+        except OSError as error:  # of the connection, as no task is behind it
+            raise ClusterLost(f"the connection to the Dask cluster was lost: {AGAIN}") from error
 
 
 def describe_workers(client: Any) -> dict[str, Any]:

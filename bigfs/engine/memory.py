@@ -22,7 +22,7 @@ from bigfs.engine.budget import (
     of_thread,
     process_memory,
 )
-from bigfs.engine.clusters import client, describe_workers
+from bigfs.engine.clusters import client, known_workers
 from bigfs.types import AnyArray
 
 
@@ -71,7 +71,7 @@ def memory_limit() -> int:
     if client() is not None:
         limits = [
             of_thread(worker["memory_limit"], worker["nthreads"])
-            for worker in describe_workers(client()).values()
+            for worker in known_workers().values()
         ]
         if limits and min(limits) > 0:
             return int(min(limits))
