@@ -67,7 +67,11 @@ with h5py.File(home / "cells.h5ad", "w") as file:
     ):
         column = types.create_group(name)
         column.attrs.update(
-            {"encoding-type": "categorical", "encoding-version": "0.2.0", "ordered": False}
+            {
+                "encoding-type": "categorical",
+                "encoding-version": "0.2.0",
+                "ordered": False,
+            }
         )
         column.create_dataset("categories", data=categories, dtype=h5py.string_dtype())
         column["codes"] = codes.astype(np.int8)
