@@ -65,7 +65,7 @@ docs: .venv/.docs-installed
 
 .venv-newest/.installed: pyproject.toml
 	$(NEWER) -m venv .venv-newest
-	$(NEWEST)/pip $(QUIETLY) --editable ".[flows,jgsc,ml,dev]" anndata scanpy scikit-misc
+	$(NEWEST)/pip $(QUIETLY) --editable ".[flows,jgsc,ml,dev]" anndata scanpy scikit-misc xarray
 	touch $@
 
 .venv-oldest/.installed: pyproject.toml

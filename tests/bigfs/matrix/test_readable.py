@@ -126,6 +126,8 @@ def test_an_array_of_the_package_dask_array_stays_lazy(labeled):
     np.testing.assert_array_equal(chosen.compute(), fitted.transform(X))
 
 
+# of anndata when it writes
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
 @pytest.mark.parametrize("form", [sp.csr_matrix, sp.csc_matrix, np.asarray])
 def test_backed_anndata_is_read_by_tiles(form, labeled, tmp_path):
     reason = "anndata for the newest pandas needs Python 3.12, and this environment has none"

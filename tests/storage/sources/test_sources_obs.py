@@ -222,7 +222,9 @@ def test_times_come_as_objects_too():
     assert (hours / np.timedelta64(1, "h")).tolist() == [0, 3, 5, 6, 7]
 
 
-@pytest.mark.parametrize("value", [pd.NaT, np.datetime64("NaT"), None, "", np.nan, True, "x", []])
+@pytest.mark.parametrize(
+    "value", [pd.NaT, np.datetime64("NaT", "s"), None, "", np.nan, True, "x", []]
+)
 def test_a_missing_time_is_refused(value):
     with pytest.raises(SourceError, match="row 1: time= names a column that must hold a number or"):
         as_obs("time", [datetime.date(2024, 1, 1), value], "row {}".format)
