@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -79,7 +79,9 @@ def choosing(folder: Path, by: str, flavor: str, donor: str) -> Callable[[], Any
     return lambda: scanpy.pp.highly_variable_genes(data, **options)
 
 
-def main(folder: Path, what: list[str] = typer.Argument(None, hidden=True)) -> None:  # noqa: B008
+def main(
+    folder: Path, what: Annotated[list[str] | None, typer.Argument(hidden=True)] = None
+) -> None:
     """Print a line for each reader and each way to find the genes."""
     warnings.simplefilter("ignore")
     if what:

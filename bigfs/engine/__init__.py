@@ -28,7 +28,7 @@ from bigfs.engine.clusters import (
     quiet_dask,
 )
 from bigfs.engine.kept import KeptOperands, while_lost
-from bigfs.engine.lazy_blocks import LazyBlock, is_lazy, lazy_blocks, lazy_inputs
+from bigfs.engine.lazy_blocks import LazyBlock, empty_block, is_lazy, lazy_blocks, lazy_inputs
 from bigfs.engine.measure import (
     peak_memory,
     processor_time,
@@ -95,6 +95,7 @@ __all__ = [
     "dask_array",
     "dask_slices",
     "dask_vector",
+    "empty_block",
     "format_bytes",
     "get_cached",
     "in_this_process",

@@ -17,6 +17,13 @@ def is_lazy(X: Any) -> bool:
     return bool(is_dask_collection(X)) and hasattr(X, "to_delayed") and hasattr(X, "shape")
 
 
+def empty_block(X: Any) -> Any:
+    """Return an empty block of a Dask array, of the kind that its blocks have."""
+    from dask.array.utils import meta_from_array  # takes 0.4 s, which a Dask array has paid
+
+    return meta_from_array(X)
+
+
 class OwnTasks:
     """The tasks that one block needs and no other. Dask does not look into it."""
 

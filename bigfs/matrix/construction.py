@@ -116,7 +116,7 @@ def dask_layout(X: Any) -> dict[str, Any]:
             if b > a
         ],
         "feature_names": names,
-        "meta": _empty_block(X._meta, shape[1]),
+        "meta": _empty_block(engine.empty_block(X), shape[1]),
     }
 
 

@@ -27,6 +27,7 @@ from bigfs.types import IntArray
 from flows import steps
 from flows.comparison.compare import facts_of
 from flows.comparison.lists import read_lists
+from flows.comparison.standings import require_folder
 from flows.evaluation import plan as evaluation
 from flows.evaluation import selection
 from flows.job import Method, Request
@@ -82,7 +83,7 @@ def audit(request: Audit) -> dict[str, Any]:
     """Stage the source, audit the lists and write the files. Returns what audit.json holds."""
     reads_store, request = is_store(request), request.with_out()
     folder = Path(request.folder)
-    require_folder(folder)
+    require_folder(folder, "audit.json", FORMAT)
     request = request.model_copy(update={"store": store_of(request)})
     with exclusive([request.folder], wait=request.waits), request.engine.start():
         began = time.perf_counter()
@@ -245,11 +246,3 @@ def write_files(folder: Path, about: Mapping[str, Any]) -> None:
         part.write_text(page, encoding="utf-8")
     with atomic.write(folder / "audit.json") as part:
         part.write_text(strict_json(about, indent=True), encoding="utf-8")
-
-
-def require_folder(folder: Path) -> None:
-    """Refuse a folder that holds something and that no audit wrote."""
-    file = folder / "audit.json"
-    is_ours = file.is_file() and FORMAT in file.read_text(encoding="utf-8", errors="replace")[:200]
-    if folder.exists() and not is_ours and (not folder.is_dir() or any(folder.iterdir())):
-        raise atomic.name_taken(folder)

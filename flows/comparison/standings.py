@@ -273,15 +273,15 @@ def read_comparison(folder: str | Path) -> dict[str, Any]:
     return dict(about)
 
 
-def require_folder(folder: Path) -> None:
-    """Refuse a folder that holds something and that no comparison wrote."""
+def require_folder(folder: Path, name: str = "compare.json", words: str = FORMAT) -> None:
+    """Refuse a folder that holds something but no file of ours, by its name and first words."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise atomic.name_taken(folder)
-    file = folder / "compare.json"
+    file = folder / name
     ours = (folder / "results").is_dir() or (folder / ".work").is_dir()
     if not ours and file.is_file():
-        ours = FORMAT in file.read_text(encoding="utf-8", errors="replace")[:200]
+        ours = words in file.read_text(encoding="utf-8", errors="replace")[:200]
     if any(folder.iterdir()) and not ours:
         raise atomic.name_taken(folder)

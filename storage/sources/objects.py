@@ -281,7 +281,7 @@ def _dask_rows(X: Any, i: int, origin: str) -> Any:
     parts = []
     for j in range(X.numblocks[1]):
         part = X.blocks[i, j]
-        if not sp.issparse(part._meta) and not np.isnan(part.size):
+        if not sp.issparse(engine.empty_block(part)) and not np.isnan(part.size):
             what = f"{origin}: its block ({i}, {j}) of {part.shape}, which Dask computes whole,"
             engine.require_memory(2 * part.nbytes, what)
         parts.append(part.compute())

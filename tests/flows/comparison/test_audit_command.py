@@ -11,7 +11,6 @@ import storage
 from bigfs import SparGE
 from flows.comparison import audit
 from flows.options import Engine
-from storage.errors import StoreError
 from tests.helpers import stages
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
@@ -106,5 +105,3 @@ def test_what_is_refused(bigfs, store, home):
     (home / "taken" / "mine.txt").write_text("mine")
     fails(bigfs("audit", store, *words, "--out", "taken"), "taken")
     assert (home / "taken" / "mine.txt").read_text() == "mine"
-    with pytest.raises(StoreError):
-        audit.require_folder(home / "taken")
