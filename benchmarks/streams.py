@@ -1,6 +1,7 @@
 """Streams against the same by hand, and one that is larger than memory.
 
 python benchmarks/streams.py readers --rows 100000
+python benchmarks/streams.py files --rows 20000
 python benchmarks/streams.py scale --rows 1000000 --workers 2 --memory-limit 512MB
 
 Rows have 100 entries in 100,000 columns, and one of three labels.
@@ -8,22 +9,28 @@ Rows have 100 entries in 100,000 columns, and one of three labels.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import scipy.sparse as sp
 import typer
 from shared import by_turns, peaks, show_turns, timed
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+from sklearn.feature_extraction import DictVectorizer
 
 import storage
 from bigfs import engine
+from storage.sources import find
 
 app = typer.Typer(add_completion=False)
 PER_ROW, COLUMNS, BLOCK = 100, 100_000, 5_000
@@ -99,6 +106,51 @@ def readers(rows: Rows = 100_000, turns: int = 3) -> None:
         found = by_turns(calls, turns)
         show_turns(f"{rows:,} rows", found)
         for name, runs in found.items():
+            print(f"{name}: {rows / min(run.seconds for run in runs):,.0f} rows/s")
+
+
+@app.command()
+def files(rows: Rows = 20_000, turns: int = 3) -> None:
+    """Read the same rows from files of several formats in one process, and by what people use."""
+    table, peers = lists(rows), {}
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        pq.write_table(table, home / "a.parquet", row_group_size=BLOCK)
+        with (home / "a.jsonl").open("w") as names, (home / "a.vw").open("w") as vw:
+            for row in table.to_pylist():
+                entries = dict(zip(row["indices"], row["values"], strict=True))
+                names.write(
+                    json.dumps({"features": {f"f{j}": v for j, v in entries.items()}}) + "\n"
+                )
+                vw.write(f"{row['label']} | {' '.join(f'f{j}:{v}' for j, v in entries.items())}\n")
+        X = sp.csr_array(by_hand(table), dtype=np.float32)
+        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+        dump_svmlight_file(X, table["label"].to_numpy(), str(home / "a.svm"))
+        sources = {
+            "Parquet lists": find(home / "a.parquet", indices="indices", values="values"),
+            "JSON Lines by names": find(home / "a.jsonl"),
+            "Vowpal Wabbit": find(home / "a.vw"),
+            "svmlight": find(home / "a.svm"),
+        }
+        ready = {name: source.prepare(home / name) for name, source in sources.items()}
+
+        def read(source: Any) -> list[Any]:
+            return [source.read(piece) for piece in source.pieces(4 << 20)]
+
+        def vw_by_hand() -> Any:
+            lines = (line.split("|")[1].split() for line in (home / "a.vw").open())
+            pairs = ((word.rpartition(":") for word in words) for words in lines)
+            rows_of = ({name: float(value) for name, _, value in row} for row in pairs)
+            return DictVectorizer().fit_transform(rows_of)
+
+        peers["pyarrow to SciPy by hand"] = lambda: by_hand(pq.read_table(home / "a.parquet"))
+        peers["json and DictVectorizer"] = lambda: DictVectorizer().fit_transform(
+            json.loads(line)["features"] for line in (home / "a.jsonl").open()
+        )
+        peers["Vowpal Wabbit by hand and DictVectorizer"] = vw_by_hand
+        peers["load_svmlight_file"] = lambda: load_svmlight_file(str(home / "a.svm"))
+        calls = {name: partial(read, source) for name, source in ready.items()}
+        for name, runs in by_turns(calls | peers, turns).items():
             print(f"{name}: {rows / min(run.seconds for run in runs):,.0f} rows/s")
 
 

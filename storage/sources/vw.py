@@ -56,20 +56,27 @@ class VowpalWabbit(JsonFeatures):
             )
         features: dict[str, float] = {}
         for namespace in namespaces:
-            first, *rest = namespace.split() if namespace.split() else [""]
+            words = namespace.split()
             prefix, scale = "", 1.0
-            if namespace[:1].isspace() or not first:
-                rest = namespace.split()
-            else:
-                name, _, value = first.partition(":")
-                prefix, scale = f"{name}^", float(_number(value, place)) if value else 1.0
-            for word in rest:
+            if words and not namespace[0].isspace():
+                name, _, value = words.pop(0).partition(":")
+                prefix, scale = f"{name}^", _value(value, place) if value else 1.0
+            for word in words:
                 name, _, value = word.partition(":")
+                amount = _value(value, place) if value else 1.0
                 key = prefix + name
-                amount = float(_number(value, place)) if value else 1.0
                 features[key] = features.get(key, 0.0) + scale * amount
         weight = 1 if importance is None else importance
         return {LABEL: label, IMPORTANCE: weight, TAG: tag, FEATURES: features}
+
+
+def _value(word: str, place: LinePosition) -> float:
+    try:
+        if "_" not in word:  # Python allows 1_000
+            return float(word)
+    except ValueError:
+        pass
+    _refuse(place, f"{shorten(word)} is no number")
 
 
 def _number(word: str, place: LinePosition) -> int | float:

@@ -63,6 +63,7 @@ def test_importances_become_weights_or_are_refused(home):
     [
         ("1:0.5 2:1 |a b", "line 2: '1:0.5' is no number; labels with a colon are not read"),
         ("1 |a b:x", "line 2: 'x' is no number"),
+        ("1 |a b:1_0", "line 2: '1_0' is no number"),
         ("1 2 3 4 |a b", "is no label, importance and base"),
         ("1 |a b:nan", "not a finite|nan|NaN"),
     ],
