@@ -503,6 +503,17 @@ def translate_cluster_errors() -> Iterator[None]:
         raise ClusterLost(f"the connection to the Dask cluster was lost: {AGAIN}") from error
 
 
+@contextlib.contextmanager
+def asking_cluster() -> Iterator[None]:
+    """Turn errors of a question to the scheduler or the workers into `ClusterLost`. It runs no task
+    that could read a disk, so an OSError is one of the connection."""
+    with translate_cluster_errors():
+        try:
+            yield
+        except OSError as error:
+            raise ClusterLost(f"the connection to the Dask cluster was lost: {AGAIN}") from error
+
+
 def client() -> Any:
     """Return the client of the enclosing `cluster`, else the user's own if it is synchronous and
     runs. None when serial, and inside a task, because waiting there would block the worker."""
@@ -539,11 +550,8 @@ def addresses() -> list[str]:
 
 def known_workers() -> dict[str, Any]:
     """Return what the scheduler of the client knows of each worker, by address."""
-    with translate_cluster_errors():
-        try:
-            return describe_workers(client())
-        except OSError as error:  # of the connection, as no task is behind it
-            raise ClusterLost(f"the connection to the Dask cluster was lost: {AGAIN}") from error
+    with asking_cluster():
+        return describe_workers(client())
 
 
 def describe_workers(client: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from bigfs.engine.clusters import client, translate_cluster_errors
+from bigfs.engine.clusters import asking_cluster, client
 
 T = TypeVar("T")
 
@@ -60,5 +60,5 @@ def _reset_peak() -> bool:
 def _on_workers(fn: Callable[[], T]) -> dict[str, T]:
     if client() is None:
         return {}
-    with translate_cluster_errors():
+    with asking_cluster():
         return dict(client().run(fn))

@@ -10,7 +10,7 @@ import dask
 import numpy as np
 from dask.delayed import Delayed
 
-from bigfs.engine.clusters import addresses, client, translate_cluster_errors
+from bigfs.engine.clusters import addresses, asking_cluster, client
 from bigfs.engine.lazy_blocks import lazy_inputs
 
 
@@ -24,7 +24,7 @@ def preferred_workers(tiles: Sequence[Any]) -> list[list[str]]:
     if not any(held):
         places = [_place(tile, (i + 0.5) / len(tiles)) for i, tile in enumerate(tiles)]
         return [[workers[int(place * len(workers))]] for place in places]
-    with translate_cluster_errors():
+    with asking_cluster():
         holders = client().sync(
             client().scheduler.who_has, keys=list({key for keys in held for key in keys})
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigfs.engine.clusters import client, translate_cluster_errors
+from bigfs.engine.clusters import asking_cluster, client
 from bigfs.types import FloatArray
 
 
@@ -30,7 +30,7 @@ class ScratchFile:
         """Return whether every process that runs tasks sees the file."""
         if client() is None:
             return True
-        with translate_cluster_errors():
+        with asking_cluster():
             return all(client().run(os.path.exists, self.path).values())
 
     def read(self, place: int, shape: tuple[int, ...]) -> FloatArray:

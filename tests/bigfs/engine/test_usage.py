@@ -2,13 +2,14 @@
 
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
 
 from bigfs import engine
-from bigfs.engine import measure, memory, workers
+from bigfs.engine import clusters, measure, memory, workers
 from bigfs.engine.budget import LIBRARIES
 
 
@@ -76,3 +77,30 @@ def test_the_cache_makes_room_for_a_large_task_only(monkeypatch):
 def test_a_system_that_keeps_the_peak_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(measure, "RESET", tmp_path / "missing" / "clear_refs")
     assert not engine.reset_peak_memory()
+
+
+class Unreachable:
+    """A client whose scheduler does not answer."""
+
+    scheduler = SimpleNamespace(identity=None, who_has=None)
+
+    def run(self, *_, **__):
+        raise OSError("Timed out trying to connect to tls://127.0.0.1:1 after 5 s")
+
+    sync = run
+
+
+@pytest.mark.parametrize(
+    ("module", "ask"),
+    [
+        ("scratch", lambda: engine.ScratchFile("file").is_shared()),
+        ("clusters", clusters.addresses),
+        ("measure", measure.peak_memory),
+        ("memory", memory.memory_limit),
+    ],
+)
+def test_a_scheduler_that_does_not_answer_is_a_lost_cluster(module, ask, monkeypatch):
+    for name in {module, "clusters"}:
+        monkeypatch.setattr(f"bigfs.engine.{name}.client", Unreachable)
+    with pytest.raises(engine.ClusterLost, match="the connection to the Dask cluster was lost"):
+        ask()
