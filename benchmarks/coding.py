@@ -14,7 +14,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import typer
-from shared import STORES, matlab, peaks, row, timed
+from data import load
+from shared import STORES, peaks, row, timed
 
 import bigfs
 import storage
@@ -71,7 +72,7 @@ def covered(X: np.ndarray, seed: int = 0) -> np.ndarray:
 @app.command()
 def eyes(data: Path, out: Path = Path("docs/pictures")) -> None:
     """A covered face, SMR's score map, and the chosen pixels, with and without the cover."""
-    X, y = matlab(data, "ORL")
+    X, y = load(data, "ORL")
     X = X / 255
     figure, axes = plt.subplots(2, 4, figsize=(9.2, 4.8), layout="constrained")
     cases = {"as they are": X, "eyes covered": covered(X)}

@@ -25,7 +25,8 @@ from typing import Annotated, Any
 import numpy as np
 import peers
 import typer
-from shared import matlab, timed
+from data import load
+from shared import timed
 
 from bigfs import engine
 from bigfs.evaluation.significance import jaccard
@@ -45,7 +46,7 @@ FEATURES = 50
 
 def matrix(folder: Path, name: str, method: str) -> tuple[np.ndarray, np.ndarray]:
     """The values and the class codes of a set."""
-    X, y = matlab(folder, name)
+    X, y = load(folder, name)
     if method in DISCRETE:
         X = np.greater(X, X.mean(axis=0)).astype(np.float64)
     return X, y

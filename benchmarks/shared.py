@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.io
 import scipy.sparse as sp
 from rich import box
 from rich.console import Console
@@ -62,13 +61,6 @@ def newsgroups(archive: Path) -> Corpus:
     names = np.unique(groups[train])
     y, y_test = (np.searchsorted(names, groups[half]) for half in (train, test))
     return Corpus(X, y, X_test, y_test)
-
-
-def matlab(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The values of NAME.mat as they are (n × d, dense) and the classes 0 … c − 1."""
-    file = scipy.io.loadmat(folder / f"{name}.mat")
-    X = file["X"].toarray() if sp.issparse(file["X"]) else file["X"]
-    return np.asarray(X, dtype=np.float64), np.unique(file["Y"].ravel(), return_inverse=True)[1]
 
 
 # --- time and memory ------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from benchmarks.papers import experiments
+from benchmarks.data import load
 from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.papers.results import Values
 from benchmarks.shared import Corpus, newsgroups
@@ -112,7 +112,7 @@ def outer(folder: Path, name: str, repetition: int) -> Split:
         # the same permutation of the classes in both
         train, test = (thinned(part, np.random.default_rng(repetition)) for part in (y, y_test))
         return Split(X[train], y[train], X_test[test], y_test[test])
-    X, y = experiments.load(folder, name)
+    X, y = load(folder, name)
     splitter = StratifiedShuffleSplit(1, test_size=1 / 3, random_state=repetition)
     train, test = next(splitter.split(X, y))
     if name in TEXT:

@@ -8,10 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import scipy.io
 from sklearn import config_context
 
+from benchmarks import data as sets
 from benchmarks.papers import results
 from benchmarks.papers.results import Key, Results, Values
 
@@ -31,7 +30,7 @@ class Experiment(NamedTuple):
     data: tuple[str, ...]
     repetitions: int  # as many as the paper has
     cells: Callable[[Path, str, int], Iterable[Cell]]
-    files: tuple[str, ...] | None = None  # what it reads; None: NAME.mat per name of the data
+    files: tuple[str, ...] | None = None  # what it reads; None: those of each data set
 
     def results(self) -> Results:
         """Return the finished cells, to be read only."""
@@ -42,22 +41,6 @@ class Experiment(NamedTuple):
 @lru_cache(maxsize=64)
 def _read(path: Path, changed: int) -> Results:
     return Results(path)
-
-
-class Dataset(NamedTuple):
-    """A data set in memory."""
-
-    X: np.ndarray  # n × d, float64
-    y: np.ndarray  # (n,): 0 … c − 1
-
-
-@lru_cache(maxsize=4)
-def load(folder: Path, name: str) -> Dataset:
-    """Return the data set of a MATLAB file, as it is."""
-    file = scipy.io.loadmat(folder / f"{name}.mat")
-    X = file["X"]
-    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-    return Dataset(X, np.unique(file["Y"].ravel(), return_inverse=True)[1])
 
 
 def run(
@@ -77,7 +60,7 @@ def run(
                 if repetition >= min(e.repetitions, repetitions or e.repetitions):
                     continue
                 for data in e.data:
-                    needed = (f"{data}.mat",) if e.files is None else e.files
+                    needed = sets.files(data) if e.files is None else e.files
                     if not all((folder / file).exists() for file in needed):
                         continue
                     start, before = time.monotonic(), computed

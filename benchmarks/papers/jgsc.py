@@ -14,8 +14,9 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import StratifiedKFold
 
+from benchmarks.data import Dataset, load
 from benchmarks.extraction import lpp
-from benchmarks.papers.experiments import Cell, Dataset, Experiment, load
+from benchmarks.papers.experiments import Cell, Experiment
 from bigfs import GSC, JFS, JGSC, MCFS, MRSF, RJGSC, UDFS, LaplacianScore, Matrix
 from bigfs.coding import dictionary
 

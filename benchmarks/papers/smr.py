@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 import bigfs
+from benchmarks.data import load
 from benchmarks.extraction import lda2d
-from benchmarks.papers.experiments import Cell, Experiment, load
+from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.papers.measures import nearest, rank
 from benchmarks.papers.results import Values
 from bigfs.evaluation.quality import redundancy_rate

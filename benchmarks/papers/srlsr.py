@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 import bigfs
-from benchmarks.papers.experiments import Cell, Experiment, load
+from benchmarks.data import load
+from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.papers.measures import chosen_svm, rank
 from benchmarks.papers.results import Values
 

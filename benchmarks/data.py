@@ -1,0 +1,124 @@
+"""Real data sets by name: which files of the folder of data hold them, and how they are read.
+
+A name that is not listed here is that of a MATLAB file with `X` and `Y`.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+from PIL import Image
+
+
+class Dataset(NamedTuple):
+    """A data set in memory."""
+
+    X: np.ndarray  # n × d, float64
+    y: np.ndarray  # (n,): 0 … c − 1
+
+
+Read = tuple[Any, Any]  # the samples and the classes, as the file has them
+Reader = Callable[..., Read]  # of the paths
+
+
+def matlab(path: Path, X: str = "X", y: str = "Y") -> Read:
+    """Return two variables of a MATLAB file."""
+    file = scipy.io.loadmat(path)
+    return file[X], file[y]
+
+
+def fea_gnd(*paths: Path) -> Read:
+    """Return the samples of all the files, which call them `fea` and their classes `gnd`."""
+    X, y = zip(*(matlab(path, "fea", "gnd") for path in paths), strict=True)
+    return np.vstack(X), np.vstack(y)
+
+
+def surf(path: Path) -> Read:
+    return matlab(path, "fts", "labels")
+
+
+def usps(path: Path) -> Read:
+    """Return all digits of USPS. The last column has the classes."""
+    both = scipy.io.loadmat(path)["usps_all"]
+    return both[:, :-1], both[:, -1]
+
+
+def usps_test(path: Path) -> Read:
+    """Return the test part of USPS."""
+    X, y = matlab(path, "Test_DAT", "testlabels")
+    return X.T, y
+
+
+def umist(path: Path) -> Read:
+    """Return the faces as rows. Each row of the file's `Y` has a 1 for the person."""
+    X, y = matlab(path)
+    return X.T, y.argmax(axis=1)
+
+
+def scenes(path: Path) -> Read:
+    """Return the three descriptors of Scene-15 side by side."""
+    X, y = matlab(path)
+    return np.hstack([np.asarray(part, dtype=float) for part in X[0]]), y
+
+
+def pie(path: Path) -> Read:
+    """Return PIE's faces column by column, by the person and the number of the picture."""
+    found: dict[tuple[int, int], np.ndarray] = {}
+    with tarfile.open(path) as archive:
+        for member in archive:
+            if content := archive.extractfile(member):
+                person, name = Path(member.name).parts[-2:]
+                image = np.asarray(Image.open(io.BytesIO(content.read())))
+                found[int(person), int(Path(name).stem)] = image.ravel("F")
+    order = sorted(found)
+    return np.array([found[key] for key in order]), np.array([person for person, _ in order])
+
+
+READERS: dict[str, tuple[Reader, tuple[str, ...]]] = {
+    **{
+        name: (matlab, (f"papers/{file}.mat",))
+        for name, file in {
+            "ALLAML": "ALLAML",
+            "BinAlpha": "binalpha_uni",
+            "CNAE-9": "CNAE-9",
+            "CS": "caltech101_silhouettes_16_uni",
+            "GLIOMA": "GLIOMA",
+            "Prostate-GE": "Prostate-GE",
+            "Segment": "segment_uni",
+            "Srbct": "srbct",
+        }.items()
+    },
+    "Isolet 7797": (
+        fea_gnd,
+        (*(f"papers/Isolet{part}.mat" for part in range(1, 5)), "papers/isolet5.mat"),
+    ),
+    "MNIST 4000": (fea_gnd, ("papers/mnist_4000.mat",)),
+    "PIE": (pie, ("papers/PIE_11554_jpg.tar.bz2",)),
+    "SURF": (surf, ("papers/Caltech10_SURF_L10.mat",)),
+    "Scene-15": (scenes, ("papers/Scene-15.mat",)),
+    "USPS": (usps, ("papers/usps_all_9298.mat",)),
+    "USPS 2007": (usps_test, ("papers/USPS_7291_2007.mat",)),
+    "Umist": (umist, ("papers/umist.mat",)),
+}
+
+
+def files(name: str) -> tuple[str, ...]:
+    """Return the files of a data set, relative to the folder of the data."""
+    return READERS[name][1] if name in READERS else (f"{name}.mat",)
+
+
+@lru_cache(maxsize=4)
+def load(folder: Path, name: str) -> Dataset:
+    """Return a data set, its values as they are."""
+    reader = READERS[name][0] if name in READERS else matlab
+    X, y = reader(*(folder / file for file in files(name)))
+    X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+    return Dataset(X, np.unique(np.asarray(y).ravel(), return_inverse=True)[1])
