@@ -132,13 +132,13 @@ def test_the_slurm_script_runs_where_srun_just_runs_its_command(prefect_server, 
     """One node, no SLURM: `srun` without its own option, and a host name that is this machine's
     own.
     """
-    commands = {"srun": 'shift; exec "$@"', "hostname": "echo 127.0.0.1"}
+    commands = {"srun": 'shift 2; exec "$@"', "hostname": "echo 127.0.0.1"}
     for name, line in commands.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
         (tmp_path / name).chmod(0o755)
     write_corpus(tmp_path / "corpus.jsonl", seed=3)
     path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = prefect_server.env | {"PATH": path, "SLURM_MEM_PER_CPU": "1000"}
+    env = prefect_server.env | {"PATH": path, "SLURM_MEM_PER_CPU": "2500"}
     command = [
         "bash",
         ROOT / "deploy" / "slurm" / "bigfs.sbatch",
@@ -158,7 +158,7 @@ def test_the_slurm_script_runs_where_srun_just_runs_its_command(prefect_server, 
 
 
 STAND_INS = {  # programs that do what the script waits for, and nothing else
-    "srun": 'shift; exec "$@"',
+    "srun": 'shift 2; exec "$@"',
     "hostname": "echo 127.0.0.1",
     "dask": """for last; do :; done
 if [ "$1" = scheduler ]; then echo '{"address": "tls://here"}' > "$last"; fi
