@@ -24,6 +24,7 @@ the features for all their V.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -152,11 +153,15 @@ def solve_jointly(
         active = [k for k, state in enumerate(states) if state.gap > tol or not state.sets]
         added = []
         for k in active:
+            began = time.perf_counter()
             added.append(add_sets(problems[k], states[k], tol))
             problems[k].make_room()  # so that one factor is held at a time, not one per problem
+            problems[k].seconds += time.perf_counter() - began
+        began = time.perf_counter()
         certified = certify([problems[k] for k in active], added)
         for k, state in zip(active, certified, strict=True):
             states[k] = state
+            problems[k].seconds += (time.perf_counter() - began) / len(active)
         return JointState(tuple(states))
 
     def measure_jointly(joint: JointState) -> Record:

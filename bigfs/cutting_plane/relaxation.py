@@ -137,6 +137,7 @@ class Relaxation:
         self.constraints, self.loss = constraints, loss or Loss(data)
         self.likely = np.setdiff1d(data.likely_features(m), constraints.forbidden)
         self.last_factor: tuple[IntArray, Factor] | None = None  # and the features it stands for
+        self.seconds = 0.0  # that its part of a joint solution took
 
     def start(self) -> CuttingPlaneState:
         """Return the state at W = 0, without any set. The first pass gives the first one.

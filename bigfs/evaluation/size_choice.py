@@ -57,17 +57,31 @@ def choose_size(
         best = rank(number, split)
         return {"": {m: best[:m] for m in sizes}}
 
+    label = "folds for the number of features"
+    scores, not_converged = score_folds(splits, sets, metric, checkpoint, label)
+    best = smallest_within_one_error(sizes, scores)
+    return SizeChoice(best, list(sizes), scores, not_converged)
+
+
+def score_folds(
+    splits: Sequence[Split],
+    rank: Callable[[int, Split], Rankings],
+    metric: str,
+    checkpoint: Checkpoint | None = None,
+    label: str = "folds",
+) -> tuple[FloatArray, int]:
+    """Return the scores (n_sets × n_folds) of the sets that `rank` chooses from each split, in
+    their order, and the number of selections that ended before their tolerance."""
     found = measure(
         splits,
-        sets,
+        rank,
         with_all=False,
         judge=Judge("logistic" if metric == "neg_log_loss" else "svm", metric == "auc"),
         checkpoint=checkpoint,
-        label="folds for the number of features",
+        label=label,
     )
     scores = np.transpose([[point.scores[metric] for point in fold] for fold in found.by_split])
-    best = smallest_within_one_error(sizes, scores)
-    return SizeChoice(best, list(sizes), scores, found.not_converged)
+    return scores, found.not_converged
 
 
 def smallest_within_one_error(sizes: Sequence[int] | AnyArray, scores: AnyArray) -> int:
@@ -80,10 +94,21 @@ def first_within_one_error(scores: AnyArray) -> int:
 
     It may be worse by one standard error of the difference of the two. Folds with NaN do not count.
     """
+    differences, errors = differences_to_best(scores)
+    return int(np.flatnonzero(differences >= -errors)[0])
+
+
+def differences_to_best(scores: AnyArray) -> tuple[FloatArray, FloatArray]:
+    """Return how far the mean score of each row is from the best one, and the standard error of
+    that difference over the folds."""
     scores = scores[:, ~np.isnan(scores).any(axis=0)]
-    n_folds = scores.shape[1]
-    if not n_folds:
+    if not scores.shape[1]:
         raise ValueError("no fold could be scored: choose another metric, or give more samples")
     differences = scores - scores[int(np.argmax(scores.mean(axis=1)))]
-    errors = differences.std(axis=1, ddof=min(1, n_folds - 1)) / np.sqrt(n_folds)
-    return int(np.flatnonzero(differences.mean(axis=1) >= -errors)[0])
+    return differences.mean(axis=1), standard_errors(differences)
+
+
+def standard_errors(scores: AnyArray) -> FloatArray:
+    """Return the standard error of the mean of each row over the folds."""
+    n_folds = scores.shape[1]
+    return np.asarray(scores.std(axis=1, ddof=min(1, n_folds - 1)) / np.sqrt(n_folds))

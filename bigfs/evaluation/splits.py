@@ -80,6 +80,13 @@ def group_codes(groups: Any, n: int) -> IntArray | None:
     return np.unique(values, return_inverse=True)[1]
 
 
+def samples_of(n: int, groups: Any = None, times: Any = None) -> Samples:
+    """Return what a user says of n samples, or refuse what is not there for each of them."""
+    if times is not None and np.shape(times) != (n,):
+        raise ValueError(f"times must hold a time for each of {n} samples; got {np.shape(times)}")
+    return Samples(group_codes(groups, n), None if times is None else np.asarray(times))
+
+
 def labeled_rows(y: Any) -> BoolArray:
     """Return the mask of rows with a target. A row of label sets always has a target, which may be
     the empty set."""
@@ -131,6 +138,26 @@ def stratified_folds(
     n_splits + 1 parts, and each part but the first is predicted from those before it. A fold whose
     training rows have one class only is left out then.
     """
+    tests = _tests(y, n_splits, seed, samples)
+    splits = [_split_at(X, y, test, samples) for test in tests]
+    if samples.times is None and samples.groups is None:
+        return splits
+    return _require_two_classes(splits, "folds")
+
+
+def forward_folds(y: Any, n_splits: int, samples: Samples) -> list[tuple[Index, Index]]:
+    """Return the rows that train and test each of the folds forward in time.
+
+    A fold whose training rows have one target only is left out.
+    """
+    tests = _tests(y, n_splits, 0, samples)
+    trains = [np.flatnonzero(_train_mask(len(y), test, samples)) for test in tests]
+    folds = zip(trains, tests, strict=True)
+    return [(train, test) for train, test in folds if varies(y, train)]
+
+
+def _tests(y: Any, n_splits: int, seed: int, samples: Samples) -> list[Index]:
+    """Return the test rows of each fold."""
     rows = _require_testable(y, samples.groups)
     n_splits = max(min(n_splits, most_folds(y, samples)), 1)
     if samples.times is not None:
@@ -145,10 +172,7 @@ def stratified_folds(
                 "ignore", "The (least populated class|number of unique classes)", UserWarning
             )
             tests = [test for _, test in folds.split(rows, codes, groups)]
-    splits = [_split_at(X, y, rows[test], samples) for test in tests]
-    if samples.times is None and samples.groups is None:
-        return splits
-    return _require_two_classes(splits, "folds")
+    return [rows[test] for test in tests]
 
 
 def fold_splitter(
@@ -256,13 +280,19 @@ def _forward(times: AnyArray, n_splits: int) -> list[Index]:
 def _split_at(X: Matrix, y: Any, test: Index, samples: Samples) -> Split:
     """Return the split with these test rows. Others of their groups are in neither part, and with
     times the training rows are those before."""
-    train = np.ones(X.shape[0], dtype=bool)
+    train = _train_mask(X.shape[0], test, samples)
+    return Split(X.take_rows(train), y[train], X.take_rows(test), y[test], samples.take(train))
+
+
+def _train_mask(n: int, test: Index, samples: Samples) -> BoolArray:
+    """Return the mask of the training rows beside these test rows."""
+    train = np.ones(n, dtype=bool)
     train[test] = False
     if samples.groups is not None:
         train &= ~np.isin(samples.groups, samples.groups[test])
     if samples.times is not None:
         train &= samples.times < samples.times[test].min()
-    return Split(X.take_rows(train), y[train], X.take_rows(test), y[test], samples.take(train))
+    return train
 
 
 def _require_two_classes(splits: list[Split], what: str) -> list[Split]:

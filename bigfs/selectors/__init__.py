@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.atoms.jgsc import GSC as GSC
     from bigfs.selectors.atoms.jgsc import JGSC as JGSC
     from bigfs.selectors.atoms.jgsc import RJGSC as RJGSC
+    from bigfs.selectors.auto import AutoSelector as AutoSelector
     from bigfs.selectors.base.estimator import Selector as Selector
     from bigfs.selectors.greedy.criteria import CMIM as CMIM
     from bigfs.selectors.greedy.criteria import JMI as JMI

@@ -25,6 +25,8 @@ class Method(NamedTuple):
     pairs: int = 0
     parameters: Mapping[str, Any] = MappingProxyType({})  # that the method fixes
     package: str = "bigfs.selectors"  # another one for the method of a plug-in
+    groups: tuple[str, ...] = ()  # keys of `GROUPS`, where the targets do not say them
+    decides: bool = False  # whether its parameter `scoring` takes the metric of a run
 
     def make(self, **parameters: Any) -> Any:
         """Return the estimator with these parameters."""
@@ -49,6 +51,8 @@ GROUPS = {
 
 def groups_of(method: Method) -> list[str]:
     """Return the keys of `GROUPS` that a method is for, by its targets and its estimator."""
+    if method.groups:
+        return list(method.groups)
     if not method.targets:
         return ["none"]
     few = method.make()._semi_supervised
@@ -63,6 +67,13 @@ ATOMS: dict[str, Any] = JOINT_UNSUPERVISED | {"scores": "column_importance_"}
 
 
 METHODS: dict[str, Method] = {
+    "auto": Method(
+        "auto:AutoSelector",
+        "the method that suits the target, chosen by folds of the training samples",
+        targets=("class", "multilabel", "real"),
+        groups=tuple(GROUPS),
+        decides=True,
+    ),
     "sparge-lda": Method(
         "sparge.sparge:SparGE",
         "sparse graph embedding of the classes",
@@ -70,8 +81,9 @@ METHODS: dict[str, Method] = {
     ),
     "sparge-lda-cv": Method(
         "sparge.cross_validation:SparGECV",
-        "sparge-lda, penalty chosen by cross-validation",
+        "sparge-lda, loss and ranking chosen by cross-validation",
         parameters={"embedding": "lda"},
+        decides=True,
     ),
     "sparge-sda": Method(
         "sparge.sparge:SparGE",

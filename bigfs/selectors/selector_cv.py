@@ -9,9 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import type_of_target
 
 from bigfs import engine
 from bigfs.constraints import resolve
@@ -36,8 +34,8 @@ from bigfs.evaluation.splits import (
 )
 from bigfs.matrix import Matrix
 from bigfs.result import scope
-from bigfs.selectors.base.estimator import Selector
-from bigfs.selectors.base.labels import Labels, is_minus_one, is_real, labels_of, with_minus_one
+from bigfs.selectors.base.estimator import Selector, fit_options
+from bigfs.selectors.base.labels import Labels, any_target, is_minus_one, with_minus_one
 from bigfs.selectors.sparge.sparge import SparGE
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -178,7 +176,7 @@ class SelectorCV(Selector):
 
         def rank(number: int, split: Split) -> IntArray:
             with scope(f"fold {number}"):
-                return _fitted(template, sizes[-1], split.X_train, split.y_train).selected_
+                return _fitted(template, sizes[-1], *split[:2], split.samples).selected_
 
         folds = stratified_folds(X, codes, self.cv, samples=Samples(groups))
         choice = choose_size(folds, sizes, rank, self._metric)
@@ -189,7 +187,7 @@ class SelectorCV(Selector):
             "std_test_score": choice.scores.std(axis=1, ddof=1),
             **{f"split{k}_test_score": fold for k, fold in enumerate(choice.scores.T)},
         }
-        self.selector_ = _fitted(template, choice.n_features, X, codes)
+        self.selector_ = _fitted(template, choice.n_features, X, codes, Samples(groups))
         self.classes_ = y.classes if isinstance(y, Labels) else None
         for name in ("scores_", "selected_", "support_", "result_"):
             setattr(self, name, getattr(self.selector_, name))
@@ -324,21 +322,12 @@ class SelectorCV(Selector):
     def _check_y(self, y: Any) -> Any:
         """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
         selector = self._template()
-        if y.ndim == 2 and y.shape[1] > 1:
-            if type_of_target(y) != "multilabel-indicator":
-                raise ValueError(
-                    "y must hold one target per sample, or an indicator of label sets; got several "
-                    "real targets"
-                )
-            return sp.csr_array(y, dtype=np.int8)
-        y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
-        if is_real(y, getattr(selector, "target", "auto")):
-            return y.astype(np.float64)
-        if selector._supervised:  # it may take whole numbers for real targets
+        found = any_target(y, getattr(selector, "target", "auto"))
+        if isinstance(found, Labels) and selector._supervised:  # whole numbers may be real for it
             checked = selector._check_y(y)
             if isinstance(checked, Labels) or np.ndim(checked) == 1:
                 return checked
-        return labels_of(y)
+        return found
 
     def _codes(self, y: Any) -> Any:
         """Return targets in the codes of the model. Classes that it does not know come after."""
@@ -355,6 +344,7 @@ class SelectorCV(Selector):
         return np.where(target.is_labeled, codes[target.codes], target.codes)
 
 
-def _fitted(template: Selector, m: int, X: Matrix, y: AnyArray) -> Selector:
+def _fitted(template: Selector, m: int, X: Matrix, y: AnyArray, samples: Samples) -> Selector:
     """Return a copy of the selector that is fitted with m features."""
-    return clone(template).set_params(n_features_to_select=m).fit(X, y)
+    one = clone(template).set_params(n_features_to_select=m)
+    return one.fit(X, y, **fit_options(one, samples))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, Split, stratified_folds, target_kind
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
+from bigfs.selectors.base.estimator import fit_sizes
 from bigfs.types import IntArray
 from flows.evaluation import selection
 from storage.runs.checkpoints import Checkpoint
@@ -88,29 +88,15 @@ def choose(
     keep: Keep,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Chosen:
-    """Choose each number of features by a method.
+    """Choose each number of features by a method, in as few fits as it allows.
 
-    One fit serves all sizes where the method has `fit_path` or its choices are nested, which they
-    are not with features to keep. Otherwise each size is fitted. `options` are those of `fit`.
+    `options` are those of `fit`.
     """
     before, has_path = X.passes, hasattr(selector, "fit_path")
-    fitted: dict[int, Any] = {}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), observed(checkpoint=keep(0)):
         # the status of each run says so
         warnings.simplefilter("ignore", NotConverged)
-        if has_path or (selector._nested and selector.get_params().get("keep") is None):
-            with observed(checkpoint=keep(0)):
-                fitted = (
-                    selector.fit_path(X, y, list(sizes))
-                    if has_path
-                    else dict.fromkeys(sizes, selector.fit(X, y, **options))
-                )
-        else:
-            for i, m in enumerate(sizes):
-                with observed(checkpoint=keep(i)):
-                    fitted[m] = (
-                        copy(selector).set_params(n_features_to_select=m).fit(X, y, **options)
-                    )
+        fitted = fit_sizes(selector, X, y, sizes, **options)
     runs = list({id(run): run for run in fitted.values()}.values())
     passes = [int(run.result_.stats.get("passes", 0)) for run in runs]
     return Chosen(

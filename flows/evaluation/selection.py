@@ -13,6 +13,7 @@ from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.splits import Samples, labeled_rows, target_kind, testable_rows, varies
 from bigfs.linalg.rounding import variance_or_zero
 from bigfs.matrix import Matrix
+from bigfs.selectors.base import estimator
 from bigfs.selectors.registry import METHODS, SYNONYMS, canonical_name
 from bigfs.selectors.scores.pvalues import SignificanceSelector
 from storage.scaling import scaling_of
@@ -259,11 +260,9 @@ def samples_of(corpus: Any) -> Samples:
 
 
 def fit_options(selector: Any, X: Matrix, y: Any, samples: Samples) -> dict[str, Any]:
-    """Return the weights of the samples X that are `usable`, for a `fit` that takes weights."""
-    if samples.weights is None or not has_fit_parameter(selector, "sample_weight"):
-        return {}
-    is_used = slice(None) if X.shape[0] == len(samples.weights) else labeled_rows(y)
-    return {"sample_weight": samples.weights[is_used]}
+    """Return what is known of the samples X that are `usable`, as far as `fit` takes it."""
+    is_used = slice(None) if X.shape[0] == y.shape[0] else labeled_rows(y)
+    return estimator.fit_options(selector, samples.take(is_used))
 
 
 def weight_hint(corpus: Any, selector: Any, method: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -17,11 +17,12 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from bigfs import engine
 from bigfs.cards import card, table
 from bigfs.constraints import NO_CONSTRAINTS, Constraints, resolve
+from bigfs.evaluation.splits import Samples
 from bigfs.matrix import Matrix
 from bigfs.matrix.construction import readable
 from bigfs.matrix.statistics import scale_hint
@@ -395,6 +396,33 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     def _get_support_mask(self) -> BoolArray:
         check_is_fitted(self)
         return self.support_
+
+
+def fit_options(selector: Any, samples: Samples) -> dict[str, Any]:
+    """Return what is known of the samples, as far as the `fit` of a selector takes it."""
+    known = {"groups": samples.groups, "times": samples.times, "sample_weight": samples.weights}
+    return {
+        name: values
+        for name, values in known.items()
+        if values is not None and has_fit_parameter(selector, name)
+    }
+
+
+def fit_sizes(
+    selector: Any, X: Matrix, y: Any, sizes: Sequence[int], **options: Any
+) -> dict[int, Any]:
+    """Return fitted selectors, whose best m features are the choice of m, by the number m.
+
+    One fit serves all sizes where the selector has `fit_path` or its choices are nested, which they
+    are not with features to keep. Otherwise each size is fitted.
+    """
+    if hasattr(selector, "fit_path"):
+        path: dict[int, Any] = selector.fit_path(X, y, list(sizes), **options)
+        return path
+    if selector._nested and selector.get_params().get("keep") is None:
+        return dict.fromkeys(sizes, selector.fit(X, y, **options))
+    copies = {m: copy(selector).set_params(n_features_to_select=m) for m in sizes}
+    return {m: one.fit(X, y, **options) for m, one in copies.items()}
 
 
 def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str) -> list[Any]:

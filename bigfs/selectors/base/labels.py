@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import type_of_target
 
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
@@ -107,6 +109,19 @@ def is_real(y: AnyArray, target: str) -> bool:
     if target != "auto":
         return target == "real"
     return y.dtype.kind == "f" and bool(np.any(y != np.round(y)))
+
+
+def any_target(y: Any, target: str) -> Any:
+    """Return `Labels`, real targets (n,) or label sets (csr, n × c), or refuse other targets."""
+    if y.ndim == 2 and y.shape[1] > 1:
+        if type_of_target(y) != "multilabel-indicator":
+            raise ValueError(
+                "y must hold one target per sample, or an indicator of label sets; got several "
+                "real targets"
+            )
+        return sp.csr_array(y, dtype=np.int8)
+    y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
+    return y.astype(np.float64) if is_real(y, target) else labels_of(y)
 
 
 def real_target(y: Any) -> FloatArray:

@@ -32,7 +32,7 @@ from sklearn.utils._param_validation import StrOptions
 from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.evaluation.size_choice import first_within_one_error
-from bigfs.evaluation.splits import fold_splitter, group_codes
+from bigfs.evaluation.splits import NOTHING_KNOWN, fold_splitter, forward_folds, samples_of
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.sparge.fold_scores import (
@@ -40,6 +40,7 @@ from bigfs.selectors.sparge.fold_scores import (
     auc_scorer,
     held_out_loss,
     held_out_score,
+    log_loss_scorer,
     measure_folds,
 )
 from bigfs.selectors.sparge.sparge import SparGE
@@ -57,6 +58,7 @@ SHORT_LIST = (
 )
 GAMMAS = (0.1, 0.3, 1.0, 3.0)  # that are tried for other embeddings
 SCORERS = {"micro_f1": "f1_micro", "macro_f1": "f1_macro"}  # our names and scikit-learn's
+OWN_SCORERS = {"auc": auc_scorer, "neg_log_loss": log_loss_scorer}
 
 
 class EndOfGrid(UserWarning):
@@ -99,10 +101,10 @@ class SparGECV(SparGE):
         else `sklearn.model_selection.check_cv` takes.
     scoring : str, callable or None, default=None
         What decides, for "lda": a score of scikit-learn, such as "accuracy" or "f1_macro", or
-        "micro_f1", "macro_f1" or "auc", of a linear SVM on the chosen columns. `class_weight`,
-        `loss` and `ranking` may then be lists of values, which are tried in every combination with
-        `gammas`. None takes the held-out loss where `gammas` are given and nothing is a list, and
-        "accuracy" otherwise.
+        "micro_f1", "macro_f1" or "auc", of a linear SVM on the chosen columns, or "neg_log_loss",
+        of a logistic regression. `class_weight`, `loss` and `ranking` may then be lists of values,
+        which are tried in every combination with `gammas`. None takes the held-out loss where
+        `gammas` are given and nothing is a list, and "accuracy" otherwise.
 
     Attributes
     ----------
@@ -119,7 +121,8 @@ class SparGECV(SparGE):
         Their mean score over the folds. Without `scoring` a score is minus the loss.
     cv_results_ : dict
         The combinations ("params") with "mean_test_score", "std_test_score" and
-        "split0_test_score", …, as in `sklearn.model_selection.GridSearchCV`.
+        "split0_test_score", …, as in `sklearn.model_selection.GridSearchCV`. Where a score decides,
+        "seconds" are those that each combination took to choose in all folds.
     %(sparge_scores)s
     %(selected)s
     %(sparge_fitted)s
@@ -168,7 +171,7 @@ class SparGECV(SparGE):
         },
         **{name: [*SparGE._parameter_constraints[name], list] for name in GRIDS},
         "gammas": ["array-like", None],
-        "scoring": [StrOptions({*get_scorer_names(), *SCORERS, "auc"}), callable, None],
+        "scoring": [StrOptions({*get_scorer_names(), *SCORERS, *OWN_SCORERS}), callable, None],
         "cv": ["cv_object"],
     }
 
@@ -176,7 +179,7 @@ class SparGECV(SparGE):
     def _cost(self) -> Cost:  # type: ignore[override]
         return Cost("1 per cut, twice", "folds (n + d) r + columns")
 
-    _groups: Any = field(init=False, default=None)  # codes of the groups of the samples of `fit`
+    _known: Any = field(init=False, default=NOTHING_KNOWN)  # what is known of those of `fit`
     _in_tiles = False  # the folds weigh the samples of one response
 
     def _validate_params(self) -> None:
@@ -191,7 +194,7 @@ class SparGECV(SparGE):
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
     @engine.one_blas_thread()
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
         """Choose the penalty and the features.
 
         Parameters
@@ -203,6 +206,9 @@ class SparGECV(SparGE):
         groups : array-like of shape (n_samples,), default=None
             Group of each sample, such as a donor, a user or a site. No group is in both parts of a
             fold. None lets all samples be apart.
+        times : array-like of shape (n_samples,), default=None
+            Time of each sample, as numbers or dates. The training samples of a fold are then
+            earlier than those that it tests.
 
         Returns
         -------
@@ -212,19 +218,56 @@ class SparGECV(SparGE):
         Raises
         ------
         ValueError
-            As in the `fit` of `SparGE`. Also, `groups` has another length than X, or fewer values
-            than there are folds.
+            As in the `fit` of `SparGE`. Also, `groups` or `times` has another length than X, or
+            fewer values than there are folds.
         NotEnoughMemory
             The projected memory of the run is above the limit.
         """
-        return self._run(X, y, groups=groups)
+        return self._run(X, y, samples=(groups, times))
 
-    def _fit(self, X: Matrix, y: Any, groups: Any = None) -> None:
-        self._groups = group_codes(groups, X.shape[0])
+    def _fit(self, X: Matrix, y: Any, samples: tuple[Any, Any] = (None, None)) -> None:
+        self._known = samples_of(X.shape[0], *samples)
         try:
             super()._fit(X, y)
         finally:
-            self._groups = None
+            self._known = NOTHING_KNOWN
+
+    @engine.one_blas_thread()
+    def fit_path(
+        self, X: Any, y: Any, sizes: Sequence[int], groups: Any = None, times: Any = None
+    ) -> dict[int, Self]:
+        """Fit several numbers of features in one run, as `SparGE.fit_path` does.
+
+        Of the three candidates one is chosen for all numbers, by the mean of its scores.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None
+            Labels or targets, as in `fit`.
+        sizes : sequence of int or float
+            Numbers of features, each in place of `n_features_to_select`.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each sample, as in `fit`.
+        times : array-like of shape (n_samples,), default=None
+            Time of each sample, as in `fit`.
+
+        Returns
+        -------
+        dict of {int or float: SparGECV}
+            A fitted copy of this selector for each size.
+
+        Raises
+        ------
+        ValueError
+            As in `fit`.
+        """
+        self._known = groups, times  # of which the number is known with X
+        try:
+            return super().fit_path(X, y, sizes)
+        finally:
+            self._known = NOTHING_KNOWN
 
     @property
     def _has_short_list(self) -> bool:
@@ -241,14 +284,26 @@ class SparGECV(SparGE):
 
     def _scorer(self) -> Any:
         """Return the scorer of scikit-learn, or ours."""
-        if self.scoring == "auc":
-            return auc_scorer
+        if self.scoring in OWN_SCORERS:
+            return OWN_SCORERS[self.scoring]
         return get_scorer(SCORERS.get(self.scoring, self.scoring or "accuracy"))
 
     def _resolve_path(
         self, path: dict[int, Self], X: Matrix, y: Any, shared: dict[str, Columns]
     ) -> dict[int, SparGE]:
         """Return the selector of each size: one choice for all where it is of the short list."""
+        for one in path.values():
+            one._known = samples_of(X.shape[0], *self._known[:2])
+        try:
+            return self._resolve_sizes(path, X, y, shared)
+        finally:
+            for one in path.values():
+                one._known = NOTHING_KNOWN
+
+    def _resolve_sizes(
+        self, path: dict[int, Self], X: Matrix, y: Any, shared: dict[str, Columns]
+    ) -> dict[int, SparGE]:
+        """Return the selector of each size, which know their samples."""
         if not self._has_short_list:
             return super()._resolve_path(path, X, y, shared)
         sizes = {m: one._count(X.shape[1]) for m, one in path.items()}
@@ -284,10 +339,11 @@ class SparGECV(SparGE):
         data: list[Any] = [candidate._shared_data(X, y, shared) for candidate in candidates]
         folds = list(self._folds(data[0].T, y))
         name = f"SparGE folds of {self._count(X.shape[1])}"
+        more: dict[str, Any] = {}
         if by_score:
             sizes = sizes or (self._count(X.shape[1]),)
             measure = partial(held_out_score, self._scorer(), y.codes[y.is_labeled], sizes)
-            scores = measure_folds(candidates, data, y, folds, measure, name)
+            scores, more["seconds"] = measure_folds(candidates, data, y, folds, measure, name)
             best = at_least = int(np.argmax(scores.mean(axis=1)))
             if self._has_short_list:
                 best = first_within_one_error(scores)
@@ -302,6 +358,7 @@ class SparGECV(SparGE):
             "mean_test_score": means,
             "std_test_score": scores.std(axis=1),
             **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
+            **more,
         }
         self.best_params_, self.best_score_ = grid[best], float(means[best])
         self.gamma_ = candidates[best].gamma
@@ -335,13 +392,13 @@ class SparGECV(SparGE):
         measure = partial(held_out_loss, gammas)
         m, d = self._count(data[0].X.shape[1]), data[0].X.shape[1]
         if 8 * len(folds) * min(FOLD_SETS * m, d) ** 2 <= LARGE_FOLDS:
-            return measure_folds(candidates, data, y, folds, measure, name)
+            return measure_folds(candidates, data, y, folds, measure, name)[0]
         losses = np.full((len(gammas), len(folds)), np.nan)
         for i in np.argsort(-gammas, kind="stable").tolist():
             one = candidates[i : i + 1], data[i : i + 1], y
             for k, fold in enumerate(folds):
                 of_fold = f"SparGE fold {k + 1} of {m}, gamma {candidates[i].gamma}"
-                losses[i, k] = measure_folds(*one, [fold], measure, of_fold).item()
+                losses[i, k] = measure_folds(*one, [fold], measure, of_fold)[0].item()
             if losses[i].mean() > _least_loss(losses)[1]:
                 break
         return losses
@@ -359,17 +416,19 @@ class SparGECV(SparGE):
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
         """Return the pairs of training and test samples, stratified where there are classes."""
-        classes, groups = None, self._groups
+        classes, samples = None, self._known
         if self.embedding == "lda":
-            classes = y.codes[y.is_labeled]
-            groups = None if groups is None else groups[y.is_labeled]
+            classes, samples = y.codes[y.is_labeled], samples.take(y.is_labeled)
         elif self.embedding == "sda":
             classes = y.codes
         if isinstance(self.cv, Integral):
-            splitter = fold_splitter(int(self.cv), classes, groups)
-            return splitter.split(T, classes, groups)
+            if samples.times is not None:
+                target = np.arange(len(T), dtype=np.float64) if classes is None else classes
+                return forward_folds(target, int(self.cv), samples)
+            splitter = fold_splitter(int(self.cv), classes, samples.groups)
+            return splitter.split(T, classes, samples.groups)
         is_class = classes is not None
-        return check_cv(self.cv, classes, classifier=is_class).split(T, classes, groups)
+        return check_cv(self.cv, classes, classifier=is_class).split(T, classes, samples.groups)
 
 
 def _least_loss(losses: FloatArray) -> tuple[int, float]:

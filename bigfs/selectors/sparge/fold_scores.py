@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.evaluation.metrics import mean_of, sum_auc
+from bigfs.evaluation.metrics import mean_of, sum_auc, sum_log_loss
 from bigfs.result import scope
 from bigfs.selectors.sparge.sparge import SparGE, unit_of_gamma
 from bigfs.types import FloatArray, IntArray
@@ -52,12 +54,13 @@ def measure_folds(
     folds: Sequence[Fold],
     measure: Measure,
     name: str,
-) -> FloatArray:
+) -> tuple[FloatArray, FloatArray]:
     """Measure the features that each candidate chooses without a fold's test samples.
 
     All relaxations are solved jointly, and candidates that differ in their ranking alone share one.
-    `data` has the regression of each candidate on all samples, and some may be the same. The result
-    is n_candidates × n_folds.
+    `data` has the regression of each candidate on all samples, and some may be the same. Returns
+    the measures (n_candidates × n_folds) and the seconds that each candidate took to choose. What
+    candidates share counts for each of them.
     """
     training: dict[tuple[int, int], GatheredColumns] = {}
     problems: dict[tuple[int, int, int, float], Relaxation] = {}
@@ -76,16 +79,18 @@ def measure_folds(
         list(problems.values()), tol=candidates[0].tol, max_iter=candidates[0].max_iter, name=name
     )
     result_of = dict(zip(problems, results, strict=True))
-    measures = []
+    measures, seconds = [], np.zeros(len(candidates))
     for number, key in enumerate(keys):
         index, k = divmod(number, len(folds))
         fitted, problem = copy(candidates[index]), problems[key]
+        began = time.perf_counter()
         with scope(f"{name}, candidate {index}, fold {k}"):  # a checkpoint of its own
             fitted._select(problem, result_of[key], y)
         chosen = fitted._choose().selected_
+        seconds[index] += problem.seconds + time.perf_counter() - began
         problem.data.add(np.sort(chosen))
         measures.append(measure(problem, chosen, data[index], folds[k]))
-    return np.reshape(measures, (len(candidates), len(folds)))
+    return np.reshape(measures, (len(candidates), len(folds))), seconds
 
 
 def held_out_loss(
@@ -146,14 +151,18 @@ def held_out_score(
 ) -> float:
     """Return the score of a linear SVM, trained on the chosen columns, for the test samples.
 
-    It is the mean over these sizes of the choice, whose features come best first.
+    It is the mean over these sizes of the choice, whose features come best first. The log loss is
+    that of a logistic regression.
     """
     (train, test), training = fold, problem.data
     assert isinstance(training, GatheredColumns)
     scores = []
     for m in sizes:
         Z = training.Z[:, training.positions(np.sort(chosen[:m]))]
-        machine = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], codes[train])
+        machine = LinearSVC(random_state=0, max_iter=10_000)
+        if scorer is log_loss_scorer:
+            machine = LogisticRegression(max_iter=10_000)
+        machine.fit(Z[train], codes[train])
         scores.append(float(scorer(machine, Z[test], codes[test])))
     return float(np.mean(scores))
 
@@ -161,3 +170,8 @@ def held_out_score(
 def auc_scorer(machine: Any, Z: Any, codes: IntArray) -> float:
     """Return the mean area under the ROC curve of the classes, each against the rest."""
     return mean_of(sum_auc(machine.decision_function(Z), codes, machine.classes_))
+
+
+def log_loss_scorer(machine: Any, Z: Any, codes: IntArray) -> float:
+    """Return the mean logarithm of the probability of the own class."""
+    return mean_of(sum_log_loss(machine.decision_function(Z), codes, machine.classes_))

@@ -1,0 +1,480 @@
+"""The method that suits the target, chosen by folds of the training samples.
+
+    f* = min { f : mean_k δ(f, k) ≥ −std_k δ(f, k) / √K },  δ(f, k) = s(f, k) − s(f°, k)
+
+s(f, k) is the score in fold k of a linear model on what candidate f chooses without the samples of
+the fold, and f° = argmax mean_k s. The candidates come in the order of their cost, so f* is the
+cheapest one within one standard error of the best (`evaluation.size_choice`). They are few: of many
+candidates the folds choose worse.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from copy import copy
+from numbers import Integral
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bigfs import engine
+from bigfs.evaluation.metrics import METRIC_NAMES, require_metrics
+from bigfs.evaluation.size_choice import (
+    differences_to_best,
+    first_within_one_error,
+    score_folds,
+    standard_errors,
+)
+from bigfs.evaluation.splits import (
+    Samples,
+    Split,
+    most_folds,
+    samples_of,
+    stratified_folds,
+    target_kind,
+    testable_rows,
+    varies,
+)
+from bigfs.matrix import Matrix
+from bigfs.matrix.gathering import ENTRY_BYTES
+from bigfs.result import scope
+from bigfs.selectors.base.estimator import Cost, Selector, fit_options, fit_sizes
+from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_two
+from bigfs.selectors.registry import METHODS
+from bigfs.selectors.sparge.cross_validation import SHORT_LIST
+from bigfs.selectors.sparge.response import GATHERED_SETS, LARGE_GATHERED, LARGE_RESPONSE
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+
+FEW = 0.5  # share of labeled samples below which the unlabeled ones are asked too
+LARGE_WEIGHTS = 256 << 20  # bytes of the weights of RLSR from which it is not tried
+WEIGHTS = 15  # numbers of RLSR per feature and class
+
+
+class Candidate(NamedTuple):
+    """A method with the parameters that tell it apart."""
+
+    method: str  # of the registry
+    parameters: Mapping[str, Any]
+
+    def make(self, **shared: Any) -> Any:
+        """Return the estimator, with the parameters that all candidates share if it has them."""
+        selector = METHODS[self.method].make(**self.parameters)
+        known = selector.get_params()
+        return selector.set_params(**{k: v for k, v in shared.items() if k in known})
+
+
+# By the target, in the order of their cost. SparGE's three share passes and columns.
+CANDIDATES = {
+    "class": tuple(Candidate("sparge-lda", one) for one in SHORT_LIST),
+    "few": (Candidate("sparge-lda", {}), Candidate("rlsr", {"accelerate": True})),
+    "multilabel": (Candidate("sparge-cca", {}), Candidate("sparge-hsl", {})),
+    "real": (Candidate("sparge-cca", {}), Candidate("mrmr-f", {})),
+    "none": (Candidate("sparge-lpp", {}),),
+}
+
+
+class AutoSelector(Selector):
+    """Choose features by the method that suits the target, decided by folds where several do.
+
+    A short list of methods belongs to each kind of target. A linear model on what each of them
+    chooses without a fold's samples predicts these. The method is the cheapest whose mean score is
+    within one standard error of the best. The error is that of the difference of the two on the
+    same folds.
+
+    ==================================  =====================================================
+    target                              candidates, the cheapest first
+    ==================================  =====================================================
+    a class for every sample, or most   `SparGE` with the squared loss, with the squared hinge
+                                        loss, and with the ranking of a linear SVM
+    a class for fewer than half         `SparGE` on the labeled samples, `RLSR` on all
+    several labels per sample           `SparGE` with the embeddings "cca" and "hsl"
+    real values                         `SparGE` with the embedding "cca", `MRMR` with "f"
+    none                                `SparGE` with the embedding "lpp"
+    ==================================  =====================================================
+
+    The first is taken without folds where the embedding of the samples takes more than 32 MB (8
+    bytes per sample and class), the columns that it gathers more than 256 MB, or the weights of
+    `RLSR` more than 256 MB, and where no folds can be made.
+
+    Parameters
+    ----------
+    %(select)s
+    target : {"auto", "classes", "real"}, default="auto"
+        Kind of a y with one value per sample. "auto" takes fractions for real, and whole numbers or
+        strings for classes. Say "real" for ages, counts and prices.
+    scoring : str or None, default=None
+        Score that decides: "accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "auc" or
+        "neg_log_loss" for classes, "micro_f1" or "macro_f1" for label sets, "r2" for real targets.
+        None takes the first of these.
+    cv : int, default=3
+        Number of folds, shuffled with a fixed seed and stratified where y holds classes. Fewer are
+        made where fewer have test samples.
+
+    Attributes
+    ----------
+    method_ : str
+        The chosen method, by its name on the command line.
+    best_params_ : dict
+        Its parameters that tell it apart from the other candidates.
+    selector_ : Selector
+        The chosen selector, fitted on all samples.
+    reason_ : str
+        Why it was chosen, in a sentence.
+    cv_results_ : dict
+        The candidates, "method" and "params", with "mean_test_score", "std_test_score" and
+        "split0_test_score", …, as in `sklearn.model_selection.GridSearchCV`, and the "seconds" that
+        each one took to choose in all folds. What candidates share counts for each of them. Without
+        folds it holds the method alone.
+    best_index_ : int
+        Position of the chosen candidate.
+    scores_ : ndarray of shape (n_features,)
+        Scores of the chosen selector.
+    %(selected)s
+    result_ : bigfs.result.Result
+        Status and history of the chosen selector.
+
+    See Also
+    --------
+    SparGECV : SparGE alone, with loss and ranking, or its penalty, chosen by cross-validation.
+    SelectorCV : Choose the number of features.
+
+    Notes
+    -----
+    The scores in `cv_results_` choose the method, so the best of them is a little optimistic. The
+    score on samples that `fit` did not see is honest. For three folds it takes about 11 fits of
+    SparGE for classes, and about 7 fits for two candidates.
+
+    Neither γ nor scores of one feature at a time are among the candidates. On 31 sets, folds
+    chose worse with them than without.
+
+    References
+    ----------
+    .. [1] L. Breiman, J. H. Friedman, R. A. Olshen and C. J. Stone, "Classification and Regression
+       Trees", Wadsworth, 1984, section 3.4.3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import AutoSelector
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = AutoSelector(n_features_to_select=2).fit(X, y)
+    >>> selector.method_, selector.best_params_
+    ('sparge-lda', {'loss': 'squared', 'ranking': 'elimination'})
+    >>> selector.selected_
+    array([2, 1])
+    >>> selector.reason_.partition(" in 3 folds")[0]
+    'the first of 3 candidates within one standard error of the best accuracy'
+    """
+
+    target: str = "auto"
+    scoring: str | None = None
+    cv: int = 3
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "target": [StrOptions(TARGETS)],
+        "scoring": [StrOptions(set(METRIC_NAMES)), None],
+        "cv": [Interval(Integral, 2, None, closed="left")],
+    }
+    _supervised = False
+    _semi_supervised = True
+    _takes_real = True
+    _needs_one_scale = True
+    _nested = False  # `fit_path` makes one choice for all numbers
+    _cost = Cost("as its candidates, in folds and once", "folds (n + d) r + columns")
+
+    @engine.one_blas_thread()
+    def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
+        """Choose the method and the features.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in the `fit` of the other selectors.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Classes, of which −1 is unlabeled, real targets, an indicator of label sets, or None.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each sample, such as a donor, a user or a site. No group is in both parts of a
+            fold.
+        times : array-like of shape (n_samples,), default=None
+            Time of each sample, as numbers or dates. The training samples of a fold are then
+            earlier than those that it tests.
+
+        Returns
+        -------
+        Self
+            The fitted selector.
+
+        Raises
+        ------
+        ValueError
+            As in the `fit` of the other selectors. Also, the score does not suit y, or `groups` or
+            `times` has another length than X.
+        NotEnoughMemory
+            The projected memory of the run is above the limit.
+        """
+        return self._run(X, y, samples=(groups, times))
+
+    def _fit(self, X: Matrix, y: Any, samples: tuple[Any, Any] = (None, None)) -> None:
+        m = self._count(X.shape[1])
+        self._adopt(self._fit_sizes(X, y, [m], samples_of(X.shape[0], *samples))[m])
+
+    @engine.one_blas_thread()
+    def fit_path(
+        self, X: Any, y: Any, sizes: Sequence[int], groups: Any = None, times: Any = None
+    ) -> dict[int, Self]:
+        """Fit several numbers of features, with one choice of the method for all of them.
+
+        The mean of the scores over the numbers decides.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), or None
+            Targets, as in `fit`.
+        sizes : sequence of int
+            Numbers of features, each in place of `n_features_to_select`.
+        groups : array-like of shape (n_samples,), default=None
+            Group of each sample, as in `fit`.
+        times : array-like of shape (n_samples,), default=None
+            Time of each sample, as in `fit`.
+
+        Returns
+        -------
+        dict of {int: AutoSelector}
+            A fitted copy of this selector for each number.
+
+        Raises
+        ------
+        ValueError
+            As in `fit`.
+        """
+        template = clone(self).set_params(n_features_to_select=max(sizes))
+        template._validate_params()
+        matrix, target = template._as_matrix(X, y)
+        template._count(matrix.shape[1])
+        known = samples_of(matrix.shape[0], groups, times)
+        fitted, path = template._fit_sizes(matrix, target, list(dict.fromkeys(sizes)), known), {}
+        for m, one in fitted.items():
+            path[m] = copy(template).set_params(n_features_to_select=m)
+            path[m]._adopt(one)
+            path[m]._describe_target(target)
+            path[m]._choose()
+        return path
+
+    def _fit_sizes(
+        self, X: Matrix, y: Any, sizes: Sequence[int], samples: Samples
+    ) -> dict[int, Selector]:
+        """Choose the method, and fit it for each number of features."""
+        case, codes = _case_of(y)
+        shared = {"keep": self.keep, "forbid": self.forbid, "n_features_to_select": max(sizes)}
+        if case == "real":
+            shared["target"] = "real"
+        metric = None
+        if codes is not None:
+            wanted = [] if self.scoring is None else [self.scoring]
+            (metric, *_) = require_metrics(target_kind(codes), wanted)
+        candidates = CANDIDATES[case]
+        if why := self._why_first(X, case, codes, max(sizes), samples):
+            self.reason_ = why
+            self._record(candidates[:1], np.empty((1, 0)), np.zeros(1), 0)
+        else:
+            assert metric is not None
+            n_folds = min(self.cv, most_folds(codes, samples))
+            if case == "class":
+                chooser = METHODS["sparge-lda-cv"].make(scoring=metric, cv=n_folds, **shared)
+                fitted: dict[int, Any] = fit_sizes(
+                    chooser, X, codes, sizes, **fit_options(chooser, samples)
+                )
+                of_folds = fitted[max(sizes)].cv_results_
+                splits = [of_folds[f"split{k}_test_score"] for k in range(_n_splits(of_folds))]
+                scores, seconds = np.stack(splits, axis=1), of_folds["seconds"]
+            else:
+                scores, seconds = self._score(
+                    [one.make(**shared) for one in candidates],
+                    stratified_folds(X, codes, n_folds, samples=samples),
+                    sizes,
+                    metric,
+                )
+            self._record(candidates, scores, seconds, first_within_one_error(scores))
+            self.reason_ = (
+                f"the first of {len(candidates)} candidates within one standard error of the best "
+                f"{METRIC_NAMES[metric]} in {scores.shape[1]} folds of the training samples"
+            )
+            if case == "class":
+                return fitted
+        chosen = candidates[self.best_index_].make(**shared)
+        with scope(self.method_):
+            return fit_sizes(chosen, X, codes, sizes, **fit_options(chosen, samples))
+
+    def _why_first(self, X: Matrix, case: str, codes: Any, m: int, samples: Samples) -> str | None:
+        """Return why the first candidate is taken without folds, or None where folds decide.
+
+        It follows from the shapes alone, so that memory does not change the choice.
+        """
+        if case == "none":
+            return "the only candidate, because no sample has a label to decide by"
+        n, d = X.shape
+        r = _width(codes)
+        size = min(GATHERED_SETS * m, d)
+        gathered = ENTRY_BYTES * int(np.partition(X.stats.nnz, d - size)[d - size :].sum())
+        costs = {
+            f"the embedding of the samples takes {engine.format_bytes(8 * n * r)}": (
+                8 * n * r > LARGE_RESPONSE
+            ),
+            f"the columns of each fold take {engine.format_bytes(gathered)}": (
+                gathered > LARGE_GATHERED
+            ),
+            f"the weights of rlsr take {engine.format_bytes(8 * WEIGHTS * d * r)}": (
+                case == "few" and 8 * WEIGHTS * d * r > LARGE_WEIGHTS
+            ),
+        }
+        if costly := next((why for why, holds in costs.items() if holds), None):
+            return f"the first candidate, without folds, because {costly}"
+        is_testable = varies(codes, testable_rows(codes, samples.groups))
+        if not is_testable or most_folds(codes, samples) < 2:
+            return "the first candidate, because too few samples have a label for two folds"
+        return None
+
+    def _score(
+        self,
+        selectors: Sequence[Any],
+        folds: Sequence[Split],
+        sizes: Sequence[int],
+        metric: str,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the scores of the candidates in the folds (n_candidates × n_folds), in the mean
+        over the sizes, and the seconds that each one took to choose."""
+        seconds = np.zeros(len(selectors))
+
+        def rank(number: int, split: Split) -> dict[str, dict[int, IntArray]]:
+            chosen = {}
+            for k, selector in enumerate(selectors):
+                began = time.perf_counter()
+                with scope(f"fold {number} of candidate {k}"):
+                    one = clone(selector)
+                    options = fit_options(one, split.samples)
+                    path = fit_sizes(one, split.X_train, split.y_train, sizes, **options)
+                chosen[str(k)] = {m: fitted.selected_[:m] for m, fitted in path.items()}
+                seconds[k] += time.perf_counter() - began
+            return chosen
+
+        scores, _ = score_folds(folds, rank, metric, label="folds for the method")
+        return scores.reshape(len(selectors), len(sizes), -1).mean(axis=1), seconds
+
+    def _record(
+        self, candidates: Sequence[Candidate], scores: FloatArray, seconds: FloatArray, best: int
+    ) -> None:
+        """Keep what was tried, and which one is chosen."""
+        self.best_index_, self.method_ = best, candidates[best].method
+        self.best_params_ = dict(candidates[best].parameters)
+        self.cv_results_ = {
+            "method": [one.method for one in candidates],
+            "params": [dict(one.parameters) for one in candidates],
+            "seconds": seconds,
+        }
+        if scores.shape[1]:
+            self.cv_results_ |= {
+                "mean_test_score": scores.mean(axis=1),
+                "std_test_score": scores.std(axis=1),
+                **{f"split{k}_test_score": fold for k, fold in enumerate(scores.T)},
+            }
+
+    def _adopt(self, chosen: Any) -> None:
+        """Take over what the chosen selector has fitted."""
+        self.selector_, self.scores_, self.result_ = chosen, chosen.scores_, chosen.result_
+
+    def _choose(self) -> Self:
+        """Take the features of the chosen selector."""
+        self.selected_ = self.selector_.selected_[: self._count(len(self.scores_))]
+        self.support_: BoolArray = np.zeros(len(self.scores_), dtype=bool)
+        self.support_[self.selected_] = True
+        return self
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the facts on the card, with what was tried."""
+        tried = [_line(one) for one in trials(self)]
+        return (
+            {"method": tried[self.best_index_], "why": self.reason_}
+            | ({"tried": "; ".join(tried)} if len(tried) > 1 else {})
+            | super()._facts()
+        )
+
+    def _check_y(self, y: Any) -> Any:
+        """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
+        return any_target(y, self.target)
+
+
+# --- what was tried -------------------------------------------------------------------------------
+
+
+class Trial(NamedTuple):
+    """A candidate of an `AutoSelector`, with its scores in the folds if there were any."""
+
+    candidate: str  # the method, and its parameters that are not the default
+    seconds: float  # to choose in all folds
+    is_chosen: bool
+    score: float | None = None
+    error: float | None = None  # standard error of the score
+    difference: float | None = None  # to the best score
+    error_of_difference: float | None = None
+
+
+def trials(selector: AutoSelector) -> list[Trial]:
+    """Return what a fitted selector has tried."""
+    results = selector.cv_results_
+    names = [
+        _name(method, parameters)
+        for method, parameters in zip(results["method"], results["params"], strict=True)
+    ]
+    n_folds = _n_splits(results)
+    chosen = [k == selector.best_index_ for k in range(len(names))]
+    plain = list(zip(names, results["seconds"].tolist(), chosen, strict=True))
+    if not n_folds:
+        return [Trial(*one) for one in plain]
+    scores = np.stack([results[f"split{k}_test_score"] for k in range(n_folds)], axis=1)
+    columns = scores.mean(axis=1), standard_errors(scores), *differences_to_best(scores)
+    figures = np.transpose(columns).tolist()
+    return [Trial(*one, *of_folds) for one, of_folds in zip(plain, figures, strict=True)]
+
+
+def _line(trial: Trial) -> str:
+    """Return a trial in a few words."""
+    if trial.score is None:
+        return trial.candidate
+    return f"{trial.candidate}: {trial.score:.4f} ± {trial.error:.4f} in {trial.seconds:.1f} s"
+
+
+def _name(method: str, parameters: Mapping[str, Any]) -> str:
+    """Return a method with its parameters that are not the default."""
+    defaults = METHODS[method].make().get_params()
+    given = [f"{name}={value}" for name, value in parameters.items() if value != defaults[name]]
+    return " ".join([method, *given])
+
+
+def _n_splits(results: Mapping[str, Any]) -> int:
+    return sum(name.startswith("split") for name in results)
+
+
+def _case_of(y: Any) -> tuple[str, Any]:
+    """Return the key of the candidates for a target, and the target as arrays: codes, real values,
+    label sets or None."""
+    if y is None:
+        return "none", None
+    if not isinstance(y, Labels):
+        return target_kind(y), y
+    share = float(np.mean(y.is_labeled))
+    if not share:
+        return "none", None
+    return ("few" if share < FEW else "class"), at_least_two(y).codes
+
+
+def _width(codes: AnyArray) -> int:
+    """Return the number of columns that stand for a target."""
+    kind = target_kind(codes)
+    if kind == "multilabel":
+        return int(codes.shape[1])
+    return 1 if kind == "real" else int(codes.max())
