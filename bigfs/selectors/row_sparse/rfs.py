@@ -113,9 +113,9 @@ class RFSProblem(RowSparseProblem):
         b = a @ (self.Y - XW) / a.sum()
         R = self.Y - XW - b
         norms, residuals = row_norms(W), row_norms(R)
-        self.require_weight(norms)
         epsilon, delta = state.epsilon, state.delta
         if not epsilon:
+            self.require_weight(norms)  # later on, a large γ may leave no weight
             epsilon, delta = self.smoothing(residuals, norms)
         lengths, theta = np.sqrt(residuals**2 + epsilon**2), np.sqrt(norms**2 + delta**2)
         leaves = (norms <= np.minimum(delta, LEAVING * state.theta)) & ~state.returned
@@ -125,7 +125,7 @@ class RFSProblem(RowSparseProblem):
         V = self.dual(2 * a[:, None] * R)
         correlations = row_norms(self.working_set.transposed_times(V))
         attained = float(residuals.sum() + self.gamma * norms.sum())
-        violation = self.duality_gap(V, correlations.max(), attained)
+        violation = self.duality_gap(V, correlations.max(initial=0.0), attained)
         is_inactive = theta == 0
         theta, gap = self.check_inactive(theta, violation, V, attained, delta)
         return state._replace(
@@ -159,7 +159,7 @@ class RFSProblem(RowSparseProblem):
     def duality_gap(self, V: FloatArray, largest_correlation: float, objective: float) -> float:
         """Return the relative gap to the bound that V gives, from max_j ‖x_jᵀV‖."""
         tiny = np.finfo(float).tiny  # V = 0 bounds the objective by 0
-        s = min(1 / max(row_norms(V).max(), tiny), self.gamma / max(largest_correlation, tiny))
+        s = 1 / max(row_norms(V).max(), largest_correlation / self.gamma, tiny)
         lower = max(s * float(np.vdot(V, self.Y)), 0.0)
         return float((objective - lower) / objective)
 
@@ -179,7 +179,9 @@ class RFSProblem(RowSparseProblem):
             return theta, np.inf
         correlations = self.pulls(self.X.T @ V)
         gap = self.duality_gap(V, correlations.max(), objective)
-        violators = (theta == 0) & (correlations > max(correlations[theta > 0].max(), self.gamma))
+        violators = (theta == 0) & (
+            correlations > max(correlations[theta > 0].max(initial=0.0), self.gamma)
+        )
         if gap > self.tol and violators.any():
             theta = theta + np.maximum(RETURN_SHARE * theta.max(), delta) * violators
         return theta, gap

@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 
 from bigfs import JFS, RFS, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
@@ -195,6 +196,17 @@ def test_solver_that_does_not_fit_is_refused(data):
 def test_constant_features_are_refused(data):
     with pytest.raises(ValueError, match="every weight is zero"):
         RFS().fit(np.zeros((45, 3)), data[1])
+
+
+@pytest.mark.parametrize("gamma", [30.0, 100.0, 1e3])
+def test_a_penalty_that_leaves_no_weight_is_certified(gamma):
+    """W = 0 is optimal up to `tol`. The correlations with the residuals rank the features."""
+    X, y = load_digits(return_X_y=True)
+    rows = np.concatenate([np.flatnonzero(y == c)[:4] for c in range(10)])
+    model = RFS(gamma=gamma, max_iter=50, n_features_to_select=20).fit(X[rows] / 16, y[rows])
+    assert model.result_.history[-1]["gap"] <= model.tol
+    np.testing.assert_allclose(model.coef_, 0, atol=1e-4)
+    assert len(np.unique(model.scores_)) > 40
 
 
 def test_raw_counts_that_are_met_exactly_reach_their_tolerance(rng):
