@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sklearn import config_context
 
 from benchmarks import data as sets
-from benchmarks.papers import results
+from benchmarks.papers import origin, results
 from benchmarks.papers.results import Key, Results, Values
 
 
@@ -52,7 +52,7 @@ def run(
     say: Callable[[str], Any] = print,
 ) -> int:
     """Compute the cells that are not finished, the first repetition of everything first."""
-    begin, computed = time.monotonic(), 0
+    begin, computed, made = time.monotonic(), 0, origin.now()
     stores = {e.name: Results(results.FOLDER / f"{e.name}.tsv") for e in experiments}
     try:
         for repetition in range(max((e.repetitions for e in experiments), default=0)):
@@ -71,7 +71,7 @@ def run(
                         if seconds is not None and time.monotonic() - begin > seconds:
                             return computed
                         with config_context(assume_finite=True, skip_parameter_validation=True):
-                            stores[e.name].add(key, cell.compute())
+                            stores[e.name].add(key, cell.compute(), made)
                         computed += 1
                     if computed > before:
                         say(

@@ -1,10 +1,12 @@
 """The finished cells of an experiment: a text file, one line per cell.
 
 The fields of a line are separated by tabs: data, method, parameters, repetition, and then one
-`metric=number number …` per metric. A line without its end was cut off and does not count.
+`metric=number number …` per metric. The last one, `made=commit date`, tells which version of the
+program made the cell; the cells before 2026-11-25 have none. A line without its end was cut off and
+does not count.
 
-A line does not know which version of the program made it. After a change of a method's default,
-delete its lines, and the next run makes them again.
+`python -m benchmarks.papers --stale` lists what is older than the code that it depends on. Delete
+such lines, and the next run makes them again.
 """
 
 from __future__ import annotations
@@ -37,15 +39,16 @@ class Results:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.cells: dict[Key, dict[str, np.ndarray]] = {}
+        self.made: dict[Key, str] = {}  # commit and date
         if not path.exists():
             return
         lines = path.read_text().split("\n")
         for number, line in enumerate(lines[:-1], start=1):  # the last one has no end
             try:
-                key, values = parse(line)
+                key, values, made = parse(line)
             except ValueError as error:
                 raise ValueError(f"{path}, line {number}: {error}") from None
-            self.cells[key] = values
+            self.cells[key], self.made[key] = values, made
         if lines[-1]:
             self.sort()
 
@@ -55,17 +58,19 @@ class Results:
     def __len__(self) -> int:
         return len(self.cells)
 
-    def add(self, key: Key, values: Values) -> None:
+    def add(self, key: Key, values: Values, made: str = "") -> None:
         """Add a finished cell to the file."""
-        line = write(key, values)
+        line = write(key, values, made)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:
             file.write(line + "\n")
-        self.cells[key] = parse(line)[1]
+        self.cells[key], self.made[key] = parse(line)[1:]
 
     def sort(self) -> None:
         """Write the file anew, in the order of the keys, where that changes it."""
-        text = "".join(write(key, self.cells[key]) + "\n" for key in sorted(self.cells))
+        text = "".join(
+            write(key, self.cells[key], self.made[key]) + "\n" for key in sorted(self.cells)
+        )
         if text and (not self.path.exists() or text != self.path.read_text()):
             part = self.path.with_suffix(".part")
             part.write_text(text)
@@ -129,7 +134,7 @@ def printed(paper: str, data: str, method: str, parameters: str = "") -> list[fl
     return [float(number) for number in values.get("printed", ())]
 
 
-def write(key: Key, values: Values) -> str:
+def write(key: Key, values: Values, made: str = "") -> str:
     """Return the line of a cell."""
     if not values:
         raise ValueError(f"no values for {key}: a cell needs at least one metric")
@@ -139,15 +144,16 @@ def write(key: Key, values: Values) -> str:
         f"{metric}={' '.join(f'{number:.5g}' for number in np.atleast_1d(values[metric]))}"
         for metric in sorted(values)
     ]
-    return "\t".join([*map(str, key), *fields])
+    return "\t".join([*map(str, key), *fields, *([f"made={made}"] if made else [])])
 
 
-def parse(line: str) -> tuple[Key, dict[str, np.ndarray]]:
-    """Return the key and the values of a line."""
+def parse(line: str) -> tuple[Key, dict[str, np.ndarray], str]:
+    """Return the key, the values and the origin of a line."""
     data, method, parameters, repetition, *fields = line.split("\t")
-    pairs = (field.partition("=") for field in fields)
-    values = {metric: np.array(numbers.split(), dtype=float) for metric, _, numbers in pairs}
-    return Key(data, method, parameters, int(repetition)), values
+    texts = dict(field.split("=", 1) for field in fields)
+    made = texts.pop("made", "")
+    values = {metric: np.array(numbers.split(), dtype=float) for metric, numbers in texts.items()}
+    return Key(data, method, parameters, int(repetition)), values, made
 
 
 def settings(parameters: str) -> dict[str, str]:

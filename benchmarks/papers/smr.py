@@ -22,18 +22,24 @@ from benchmarks.papers.results import Values
 from bigfs.evaluation.quality import redundancy_rate
 from bigfs.selectors.base.labels import Labels
 
-SHAPES = {"ORL": (32, 32), "warpPIE10P": (55, 44)}
-TRAINING = {"ORL": 5, "warpPIE10P": 6}  # images per class; the paper's PIE has 68 classes
+SHAPES = {"ORL": (32, 32), "PIE": (32, 32), "Umist": (28, 23), "USPS 2007": (16, 16)}
+TRAINING = {"ORL": 5, "PIE": 6, "Umist": 4, "USPS 2007": 4}  # images per class
 COUNTS = tuple(range(50, 601, 50))
+FEW_COUNTS = tuple(range(10, 121, 10))  # of USPS, which has 256 pixels
 ALPHAS = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1e3)
 EYES = (slice(8, 14), slice(4, 28))  # rows and columns that are covered
 EYE_COUNTS = (100, 150, 200)
 
 
+def counts(name: str) -> tuple[int, ...]:
+    """Return the numbers of pixels of a data set."""
+    return FEW_COUNTS if name == "USPS 2007" else COUNTS
+
+
 def images(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the images as rows of pixels from 0 to 1, in column-major order, and the classes."""
     X, y = load(folder, name)
-    return X / 255, y
+    return X / (255 if X.max() > 1 else 1), y
 
 
 @lru_cache(maxsize=2)
@@ -57,7 +63,7 @@ def peers() -> Iterator[tuple[str, str, Callable[[], Any]]]:
     for k in (3, 10):
         yield "ReliefF", f"k={k}", partial(bigfs.ReliefF, n_neighbors=k)
     yield "Fisher", "", bigfs.Fisher
-    for gamma in (1e-2, 1.0, 1e2):
+    for gamma in (1e-2, 1e-1, 1.0):  # 4 images of each digit leave no pixel a weight at 10
         yield "RFS", f"gamma={gamma:g}", partial(bigfs.RFS, gamma=gamma, max_iter=30)
     for lam in (1e-3, 1e-2, 1e-1):
         yield "GLSPFS", f"lam={lam:g}", partial(bigfs.GLSPFS, lam=lam, max_iter=30)
@@ -74,23 +80,20 @@ def left_out(X: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean(y[distances.argmin(axis=1)] == y))
 
 
-def measure(order: Any, sample: tuple[Any, ...], redundancy: bool = True) -> Values:
-    X, y, a, b = sample
-    chosen = [order[:m] for m in COUNTS]
-    values = {
+def measure(order: Any, where: tuple[Path, str, int]) -> Values:
+    X, y, a, b = split(*where)
+    chosen = [order[:m] for m in counts(where[1])]
+    return {
         "accuracy": [nearest(X[:, f], y, a, b) for f in chosen],
         "cv": [left_out(X[np.ix_(a, f)], y[a]) for f in chosen],
+        "redundancy": [redundancy_rate(X[:, f]) for f in chosen],
     }
-    if redundancy:
-        values["redundancy"] = [redundancy_rate(X[:, f]) for f in chosen]
-    return values
 
 
 def selector_cell(make: Callable[[], Any], where: tuple[Path, str, int]) -> Values:
-    sample = split(*where)
-    X, y, a, _ = sample
-    ranking = rank(make(), X[a], y[a] if ranking_needs(make) else None, max(COUNTS))
-    values = {"seconds": ranking.seconds, **measure(ranking.order, sample)}
+    X, y, a, _ = split(*where)
+    ranking = rank(make(), X[a], y[a] if ranking_needs(make) else None, max(counts(where[1])))
+    values = {"seconds": ranking.seconds, **measure(ranking.order, where)}
     if isinstance(ranking.model, bigfs.SMR):
         values["objective"] = [r["objective"] for r in ranking.model.result_.history]
     return values
@@ -102,15 +105,14 @@ def ranking_needs(make: Callable[[], Any]) -> bool:
 
 
 def random_cell(where: tuple[Path, str, int]) -> Values:
-    sample = split(*where)
-    order = np.random.default_rng(where[-1]).permutation(sample[0].shape[1])
-    return measure(order, sample)
+    d = split(*where)[0].shape[1]
+    return measure(np.random.default_rng(where[-1]).permutation(d), where)
 
 
 def all_cell(where: tuple[Path, str, int]) -> Values:
     X, y, a, b = split(*where)
     value = nearest(X, y, a, b)
-    return {"accuracy": np.full(len(COUNTS), value), "cv": left_out(X[a], y[a])}
+    return {"accuracy": np.full(len(counts(where[1])), value), "cv": left_out(X[a], y[a])}
 
 
 def lda_cell(where: tuple[Path, str, int]) -> Values:
@@ -120,7 +122,7 @@ def lda_cell(where: tuple[Path, str, int]) -> Values:
     labels = Labels(np.unique(y), y[a])
     found = lda2d(bigfs.Matrix.from_array(rows[a]), labels, (M, N), N)
     Z = found.embed(bigfs.Matrix.from_array(rows)).reshape(len(X), M, N)
-    numbers = [max(1, round(m / M)) for m in COUNTS]
+    numbers = [max(1, round(m / M)) for m in counts(where[1])]
     accuracy = [nearest(Z[:, :, :r].reshape(len(X), -1), y, a, b) for r in numbers]
     return {"accuracy": accuracy}
 
@@ -186,6 +188,6 @@ def eyes_cells(folder: Path, name: str, repetition: int) -> Iterator[Cell]:
         yield Cell("SMR", f"k={k} alpha={alpha:g}", partial(eyes_cell, make, where))
 
 
-ACCURACY = Experiment("smr-accuracy", ("ORL", "warpPIE10P"), 20, accuracy_cells)
-GRID = Experiment("smr-grid", ("warpPIE10P", "ORL"), 20, grid_cells)
+ACCURACY = Experiment("smr-accuracy", tuple(SHAPES), 20, accuracy_cells)
+GRID = Experiment("smr-grid", ("Umist", "USPS 2007"), 20, grid_cells)
 EYES_TWO = Experiment("smr-eyes", ("ORL-two", "ORL-all"), 20, eyes_cells, files=("ORL.mat",))

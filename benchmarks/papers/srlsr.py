@@ -19,13 +19,21 @@ from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.papers.measures import chosen_svm, rank
 from benchmarks.papers.results import Values
 
-DATA = ("colon", "Isolet")
+LARGE = ("Isolet 7797", "CS", "USPS")
+DATA = ("BinAlpha", "CNAE-9", "colon", "Segment", *LARGE, "Srbct")
 COUNTS = tuple(range(20, 201, 20))
+FEW_COUNTS = (*range(2, 19, 2), 19)  # of Segment, which has 19 features
 SHARES = (10, 20, 30, 50)  # per cent of all samples that are labeled, beside 40
 GAMMAS = (1e-3, 1e-2, 1e-1, 1.0, 1e2, 1e3)  # as printed: there is no 10
 P = (1.0, 0.9, 0.7, 0.5)  # at all shares
 OTHER_P = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)  # at 40 % only
 ROUNDS = 20
+REPETITIONS, LARGE_REPETITIONS = 10, 3
+
+
+def counts(name: str) -> tuple[int, ...]:
+    """Return the numbers of features of a data set."""
+    return FEW_COUNTS if name == "Segment" else COUNTS
 
 
 @lru_cache(maxsize=2)
@@ -63,25 +71,24 @@ def srlsr(p: float, gamma: float) -> Any:
     return bigfs.SRLSR(p=p, gamma=gamma, max_iter=ROUNDS)
 
 
-def measure(order: Any, sample: tuple[Any, ...], repetition: int) -> Values:
-    X, y, labeled, others, _ = sample
-    pairs = [chosen_svm(X[:, order[:m]], y, labeled, others, repetition) for m in COUNTS]
+def measure(order: Any, where: tuple[Path, str, int, int]) -> Values:
+    X, y, labeled, others, _ = split(*where)
+    sizes = counts(where[1])
+    pairs = [chosen_svm(X[:, order[:m]], y, labeled, others, where[-1]) for m in sizes]
     accuracy, chosen = zip(*pairs, strict=True)
     return {"accuracy": accuracy, "cv": chosen}
 
 
 def accuracy_cell(make: Callable[[], Any], learn: str, where: tuple[Path, str, int, int]) -> Values:
-    sample = split(*where)
-    X, y, labeled, _, few = sample
+    X, y, labeled, _, few = split(*where)
     data = {"few": (X, few), "labeled": (X[labeled], y[labeled]), "none": (X[labeled], None)}
-    ranking = rank(make(), *data[learn], max(COUNTS))
-    return {"seconds": ranking.seconds, **measure(ranking.order, sample, where[-1])}
+    ranking = rank(make(), *data[learn], max(counts(where[1])))
+    return {"seconds": ranking.seconds, **measure(ranking.order, where)}
 
 
 def random_cell(where: tuple[Path, str, int, int]) -> Values:
-    sample = split(*where)
-    order = np.random.default_rng(where[-1]).permutation(sample[0].shape[1])
-    return measure(order, sample, where[-1])
+    X = split(*where)[0]
+    return measure(np.random.default_rng(where[-1]).permutation(X.shape[1]), where)
 
 
 def all_cell(where: tuple[Path, str, int, int]) -> Values:
@@ -93,6 +100,8 @@ def all_cell(where: tuple[Path, str, int, int]) -> Values:
 def accuracy_cells(
     folder: Path, name: str, repetition: int, *, shares: tuple[int, ...]
 ) -> Iterator[Cell]:
+    if name in LARGE and repetition >= LARGE_REPETITIONS:
+        return
     for share in shares:
         where = (folder, name, share, repetition)
         for p in P:
@@ -134,7 +143,7 @@ def theta_cells(folder: Path, name: str, repetition: int) -> Iterator[Cell]:
             yield Cell("SRLSR", text, partial(theta_cell, where, p, gamma))
 
 
-FORTY = Experiment("srlsr-forty", DATA, 10, partial(accuracy_cells, shares=(40,)))
-SHARED = Experiment("srlsr-shares", DATA, 10, partial(accuracy_cells, shares=SHARES))
-GRID = Experiment("srlsr-grid", DATA, 10, grid_cells)
-THETA = Experiment("srlsr-theta", DATA, 1, theta_cells)
+FORTY = Experiment("srlsr-forty", DATA, REPETITIONS, partial(accuracy_cells, shares=(40,)))
+SHARED = Experiment("srlsr-shares", DATA, REPETITIONS, partial(accuracy_cells, shares=SHARES))
+GRID = Experiment("srlsr-grid", ("BinAlpha", "CNAE-9"), REPETITIONS, grid_cells)
+THETA = Experiment("srlsr-theta", ("CS", "BinAlpha", "CNAE-9"), 1, theta_cells)
