@@ -49,6 +49,8 @@ BEFORE_START = {  # environment of a worker before it starts
 }
 # what distributed sets by default
 ONE_THREAD = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
+NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"  # in Dask's configuration
+NO_WORKERS = "60s"  # until a step without workers is given up
 WORKER_MEMORY = "1GB"  # of a worker of a local cluster, where no limit is given
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
 
@@ -152,13 +154,16 @@ def cluster(
         with _client.holding(scheduler):
             yield scheduler
         return
-    log = logging.getLogger("distributed")
+    log, client_log = logging.getLogger("distributed"), logging.getLogger("distributed.client")
     is_specified = isinstance(scheduler, str | os.PathLike) and is_specification(scheduler)
     with contextlib.ExitStack() as stack:
         stack.callback(log.setLevel, log.level)
+        stack.callback(client_log.setLevel, client_log.level)
+        client_log.setLevel(logging.CRITICAL)  # its errors reach the caller
         stack.enter_context(dask.config.set(_settings(memory_limit)))
-        if is_specified:  # jobs wait in a queue
-            stack.enter_context(dask.config.set({"distributed.scheduler.no-workers-timeout": None}))
+        if scheduler is None or (isinstance(scheduler, str) and not is_specified):
+            lonely = dask.config.get(NO_WORKERS_TIMEOUT) or NO_WORKERS  # else jobs wait in a queue
+            stack.enter_context(dask.config.set({NO_WORKERS_TIMEOUT: lonely}))
         if scheduler is None:
             address: Any = stack.enter_context(
                 _local(workers or CPU_COUNT, memory_limit, dashboard)
@@ -382,7 +387,6 @@ def require_size(memory_limit: str | int) -> None:
 
 def _settings(memory_limit: str | int) -> dict[str, Any]:
     settings = {
-        "distributed.scheduler.no-workers-timeout": "60s",
         "distributed.scheduler.allowed-failures": 3,
         # a worker gets its next task when it is free, or a short one waits behind a long one
         "distributed.scheduler.worker-saturation": 1.0,
@@ -477,7 +481,19 @@ def _translate_connect_errors(scheduler: str | None) -> Iterator[None]:
         ) from error
 
 
-AGAIN = "start the cluster again and repeat the command; finished stages and steps are kept"
+AGAIN = "repeat the command; finished stages and steps are kept"
+
+
+def no_workers_left() -> ClusterLost:
+    """Return the error for a cluster that has had no workers for too long."""
+    return ClusterLost(f"the Dask cluster has no workers left: start some and {AGAIN}")
+
+
+def _connection_lost() -> ClusterLost:
+    return ClusterLost(
+        f"the connection to the Dask cluster was lost: see whether the cluster and the network "
+        f"work, and {AGAIN}"
+    )
 
 
 @contextlib.contextmanager
@@ -498,9 +514,9 @@ def translate_cluster_errors() -> Iterator[None]:
             "finished stages and steps are kept"
         ) from error
     except (NoWorkerError, NoValidWorkerError) as error:
-        raise ClusterLost(f"the Dask cluster has no workers left: {AGAIN}") from error
+        raise no_workers_left() from error
     except (CancelledError, ClosedClientError, CommClosedError) as error:
-        raise ClusterLost(f"the connection to the Dask cluster was lost: {AGAIN}") from error
+        raise _connection_lost() from error
 
 
 @contextlib.contextmanager
@@ -511,7 +527,7 @@ def asking_cluster() -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise ClusterLost(f"the connection to the Dask cluster was lost: {AGAIN}") from error
+            raise _connection_lost() from error
 
 
 def client() -> Any:

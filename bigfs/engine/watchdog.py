@@ -2,7 +2,8 @@
 
 A worker that is nearly full is paused by Dask: it ends what it runs and starts nothing. If all
 workers are paused and nothing runs, only a release of memory can help. The step is given up when
-none comes.
+none comes. So it is when the cluster has had no worker for Dask's `no-workers-timeout`. A scheduler
+that others started may have been started without one.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dask.utils import format_bytes, key_split
+import dask
+from dask.utils import format_bytes, key_split, parse_timedelta
 
 from bigfs.engine.budget import NotEnoughMemory
-from bigfs.engine.clusters import describe_workers
+from bigfs.engine.clusters import NO_WORKERS_TIMEOUT, describe_workers, no_workers_left
 
 SILENT_SECONDS = 60.0  # without the end of a task until the first warning; doubled after each
 STANDSTILL_SECONDS = 120.0  # with all workers paused and idle until the step is given up
@@ -28,17 +30,17 @@ LOOK_SECONDS = 5.0
 @contextlib.contextmanager
 def watch(client: Any, futures: Sequence[Any]) -> Iterator[None]:
     """Warn from a thread while the block waits for `futures` and none ends."""
-    ended, standstill = threading.Event(), queue.SimpleQueue[str]()
+    ended, given_up = threading.Event(), queue.SimpleQueue[Exception]()
     watcher = threading.Thread(
-        target=_watch, args=(client, futures, ended, standstill), daemon=True, name="bigfs-silence"
+        target=_watch, args=(client, futures, ended, given_up), daemon=True, name="bigfs-silence"
     )
     watcher.start()
     try:
         yield
     except BaseException as error:
-        if standstill.empty():
+        if given_up.empty():
             raise
-        raise NotEnoughMemory(f"the cluster stands still: {standstill.get()}") from error
+        raise given_up.get() from error
     finally:
         ended.set()
         watcher.join()
@@ -48,21 +50,29 @@ def _watch(
     client: Any,
     futures: Sequence[Any],
     ended: threading.Event,
-    standstill: queue.SimpleQueue[str],
+    given_up: queue.SimpleQueue[Exception],
 ) -> None:
     before, since, patience = None, time.monotonic(), SILENT_SECONDS
+    had_workers, lonely_seconds = since, parse_timedelta(dask.config.get(NO_WORKERS_TIMEOUT))
     # when the cluster is lost, the waiting thread says so
     with contextlib.suppress(OSError, TimeoutError, RuntimeError):
         while not ended.wait(LOOK_SECONDS):
             assigned = client.processing()
             workers = describe_workers(client)
+            if workers:
+                had_workers = time.monotonic()
+            elif lonely_seconds and time.monotonic() - had_workers >= lonely_seconds:
+                given_up.put(no_workers_left())
+                client.cancel(list(futures), force=True)
+                return
             now = sum(future.done() for future in futures), assigned
             if now != before:
                 before, since, patience = now, time.monotonic(), SILENT_SECONDS
                 continue
             silent = time.monotonic() - since
             if silent >= STANDSTILL_SECONDS and _is_still(workers):
-                standstill.put(describe(workers, assigned))
+                still = describe(workers, assigned)
+                given_up.put(NotEnoughMemory(f"the cluster stands still: {still}"))
                 client.cancel(list(futures), force=True)
                 return
             if silent >= patience:

@@ -4,9 +4,10 @@ import time
 
 import dask
 import pytest
+from distributed import LocalCluster
 
 from bigfs import engine
-from bigfs.engine import watchdog
+from bigfs.engine import clusters, watchdog
 
 WORKER = {"memory_limit": 10**9, "metrics": {"memory": 870 * 10**6, "task_counts": {}}}
 
@@ -61,5 +62,18 @@ def test_a_cluster_whose_workers_are_all_paused_is_given_up(monkeypatch):
         dask.config.set({"distributed.worker.memory.pause": 0.01}),
         engine.cluster(workers=1),
         pytest.raises(engine.NotEnoughMemory, match=r"stands still: worker 0 is paused, because"),
+    ):
+        engine.map_tiles(load_slowly, [Slow()])
+
+
+@pytest.mark.process
+def test_a_scheduler_without_workers_is_given_up_whoever_started_it(monkeypatch):
+    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(clusters, "NO_WORKERS", "0.5s")
+    empty = LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0")
+    with (
+        empty,
+        engine.cluster(empty.scheduler_address),
+        pytest.raises(engine.ClusterLost, match=r"no workers left: start some and repeat the"),
     ):
         engine.map_tiles(load_slowly, [Slow()])
