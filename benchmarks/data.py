@@ -5,8 +5,11 @@ A name that is not listed here is that of a MATLAB file with `X` and `Y`.
 
 from __future__ import annotations
 
+import csv
+import gzip
 import io
 import tarfile
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
+import zarr
 from PIL import Image
 
 
@@ -82,6 +86,26 @@ def pie(path: Path) -> Read:
     return np.array([found[key] for key in order]), np.array([person for person, _ in order])
 
 
+def blood_cells(path: Path) -> Read:
+    """Return the cells of scanpy's PBMC 68k, as they come, and the labels of their sort."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the archive holds some metadata twice
+        store = zarr.storage.ZipStore(path, mode="r")
+        group: Any = zarr.open_group(store, mode="r", use_consolidated=False)
+    return group["X"][:], group["obs/bulk_labels/codes"][:]
+
+
+def cell_lines(counts: Path, metadata: Path) -> Read:
+    """Return ln(1 + count per 10,000) of the genes of a mixture of cell lines, and the lines."""
+    genes, (head, *cells) = (
+        list(csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))
+        for path in (counts, metadata)
+    )
+    X = np.array([row[1:] for row in genes[1:]], dtype=float).T
+    labels = [row[1 + head.index("cell_line")] for row in cells]
+    return np.log1p(1e4 * X / X.sum(axis=1, keepdims=True)), labels
+
+
 READERS: dict[str, tuple[Reader, tuple[str, ...]]] = {
     **{
         name: (matlab, (f"papers/{file}.mat",))
@@ -101,12 +125,17 @@ READERS: dict[str, tuple[Reader, tuple[str, ...]]] = {
         (*(f"papers/Isolet{part}.mat" for part in range(1, 5)), "papers/isolet5.mat"),
     ),
     "MNIST 4000": (fea_gnd, ("papers/mnist_4000.mat",)),
+    "PBMC": (blood_cells, ("formats/10x_pbmc68k_reduced.zarr.zip",)),
     "PIE": (pie, ("papers/PIE_11554_jpg.tar.bz2",)),
     "SURF": (surf, ("papers/Caltech10_SURF_L10.mat",)),
     "Scene-15": (scenes, ("papers/Scene-15.mat",)),
     "USPS": (usps, ("papers/usps_all_9298.mat",)),
     "USPS 2007": (usps_test, ("papers/USPS_7291_2007.mat",)),
     "Umist": (umist, ("papers/umist.mat",)),
+    "cell lines": (
+        cell_lines,
+        ("formats/sc_dropseq.count.csv.gz", "formats/sc_dropseq.metadata.csv.gz"),
+    ),
 }
 
 
