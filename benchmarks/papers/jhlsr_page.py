@@ -12,7 +12,7 @@ from benchmarks.papers import jhlsr
 from benchmarks.papers.claims import Outcome, Verdict, above, above_on, all_curves, all_of, items
 from benchmarks.papers.experiments import Experiment
 from benchmarks.papers.measures import average, best, best_curves
-from benchmarks.papers.pages import Paper, curves, mean_error, repetitions, table
+from benchmarks.papers.pages import Paper, by_data, curves, mean_error, repetitions, table
 from benchmarks.papers.results import printed
 
 # --- what is read from the cells, and the checks of the claims ------------------------------------
@@ -59,7 +59,7 @@ def variants(choice: str) -> Outcome:
 def learned(metric: str, degrees: str, check: Callable[[np.ndarray], bool], text: str) -> Outcome:
     """Return in how many fits a metric of the learned hypergraph passes a check."""
     keep = f"degrees={degrees}".__eq__
-    return all_curves(jhlsr.WEIGHTS.results(), jhlsr.DATA, metric, "JHLSR", check, text, keep)
+    return all_curves(jhlsr.WEIGHTS.results(), jhlsr.SMALL, metric, "JHLSR", check, text, keep)
 
 
 def settles(change: np.ndarray) -> bool:
@@ -70,7 +70,7 @@ def settles(change: np.ndarray) -> bool:
 def more_penalties() -> Outcome:
     """Return whether nine penalties are above one."""
     outcomes = []
-    for data in jhlsr.DATA:
+    for data in jhlsr.SMALL:
         found = jhlsr.NUMBER.results().runs("accuracy", data, "JHLSR")
         if {"penalties=1", "penalties=9"} <= set(found):
             few, many = (
@@ -87,31 +87,32 @@ def more_penalties() -> Outcome:
 def mode_section(folder: Path, mode: str, figure: str) -> str:
     experiment: Experiment = MODES[mode]
     methods = ("JHLSR", "HYPER", "GRAPH", *PEERS[mode], *EXTRA)
-    rows = []
-    for method in methods:
-        row = [method]
-        if mode == "supervised":
-            row.append("".join(f"{v:.2f}" for v in printed("jhlsr", "all", method)))
-        for data in jhlsr.DATA:
-            row.append(mean_error(score(mode, data, method, "test").values()))
-            row.append(mean_error(score(mode, data, method, "mean").values()))
-        rows.append(row)
-    if not any(cell for row in rows for cell in row[2:]):
+    if not MODES[mode].results().datasets():
         return ""
+
+    def means(choice: str) -> str:
+        return by_data(
+            methods, jhlsr.DATA, lambda d, m: mean_error(score(mode, d, m, choice).values())
+        )
+
+    printed_means = ", ".join(
+        f"{method} by {v:.2f}" for method in methods for v in printed("jhlsr", "all", method)
+    )
     panels = {
         data: {
             m: (jhlsr.COUNTS, lines) for m in methods if (lines := best_curves(runs(mode, data, m)))
         }
         for data in jhlsr.DATA
     }
-    head = ["method", *(["printed: JHLSR is above it by (points)"] * (mode == "supervised"))]
-    head += [f"{d}: {c}" for d in jhlsr.DATA for c in ("best on the test", "mean")]
     return "\n".join(
         [
             f"## {mode.capitalize().replace('Semi', 'Semi-supervised')} ({figure})\n",
-            f"{repetitions(experiment)} Mean over 10, 20, 40, …, 200 features: at the best "
-            "parameters on the test, and in the mean over the parameters.\n",
-            table(head, rows),
+            f"{repetitions(experiment)} Mean over 10, 20, 40, …, 200 features.",
+            f"As printed, JHLSR is above {printed_means} points.\n" if printed_means else "",
+            "At the best parameters on the test data, as in the paper:\n",
+            means("test"),
+            "In the mean over the parameters:\n",
+            means("mean"),
             curves(
                 panels,
                 ("features", "accuracy"),
@@ -127,7 +128,7 @@ def mode_section(folder: Path, mode: str, figure: str) -> str:
 def hypergraph_section(folder: Path) -> str:
     store, rows = jhlsr.WEIGHTS.results(), []
     weights, nonzero, change = {}, {}, {}
-    for data in jhlsr.DATA:
+    for data in jhlsr.SMALL:
         row = [data]
         for degrees in ("incidence", "weighted"):
             keep = f"degrees={degrees}".__eq__
@@ -200,7 +201,7 @@ def hypergraph_section(folder: Path) -> str:
 
 def penalties_section(folder: Path) -> str:
     panels = {}
-    for data in jhlsr.DATA:
+    for data in jhlsr.SMALL:
         found = jhlsr.NUMBER.results().runs("accuracy", data, "JHLSR")
         at = {int(q.split("=")[1]): c for q, c in found.items()}
         if sorted(at) == list(range(1, 10)):

@@ -41,6 +41,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
+def by_data(methods: Iterable[str], data: Sequence[str], cell: Callable[[str, str], str]) -> str:
+    """Return a table of methods and data, from what tells a cell of data and method."""
+    return table(["method", *data], ([m, *(cell(d, m) for d in data)] for m in methods))
+
+
 def mean_error(values: Iterable[float], digits: int = 3) -> str:
     """Return "mean ± standard error", the mean alone of one value, and nothing of none."""
     values = np.array(list(values), dtype=float)

@@ -23,6 +23,8 @@ from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.shared import newsgroups
 from bigfs import MCFS, MRMR, SVMRFE, Fisher, LaplacianScore, Matrix, ReliefF, SparGE, TraceRatio
 from bigfs.graph import affinity, knn
+from bigfs.selectors.base.sample_graph import sample_graph
+from bigfs.selectors.penalty_path.sparse_regression import spectral_targets
 from storage.sources import find
 from storage.sources.synthetic.source import CORPORA
 
@@ -30,6 +32,7 @@ INFORMATIVE, TOY_D, TOY_N, COMPONENTS = 50, 550, 5000, 25
 LEFT = 0.002  # share of the toy's variance that 25 components leave, as the paper's Fig. 2 says
 TOY_SIZES = (10, 20, 30, 40, 50, 60, 80, 100)
 CLUSTER_SIZES = (20, 50, 70, 100, 150, 200, 250)
+FACE_SIZES, FACE_PIXELS = (5, 10, 20, 40), 20
 CLASS_SIZES = (10, 20, 50, 100, 150, 200)
 FEW_SIZES = (100, 200, 300)
 LABELS = (1, 2, 3)
@@ -180,6 +183,37 @@ def clustering_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]
 
     for method in ("SparGE-LPP", "MCFS", "Laplacian score", "all features"):
         yield Cell(method, "", lambda method=method: nmi(method))
+
+
+# --- Figs. 1 and 6 --------------------------------------------------------------------------------
+
+
+def face_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
+    """Share of the graph's first two eigenvectors that pixels explain. A repetition is a person."""
+    X, y = load(folder, data)
+    X = X[y == repetition] / 255
+    M = Matrix.from_array(X)
+    A = affinity(knn(M, 5), weights="cosine")
+    T = spectral_targets(sample_graph(M, A, 5, "cosine"), 2)
+    shared = {"n_features_to_select": max(FACE_SIZES), "graph": A}
+
+    def explained(order: np.ndarray) -> dict[str, Any]:
+        shares = []
+        for m in FACE_SIZES:
+            B = X[:, order[:m]] - X[:, order[:m]].mean(axis=0)
+            left = T - B @ np.linalg.lstsq(B, T, rcond=None)[0]
+            shares.append(1 - np.sum(left**2) / np.sum(T**2))
+        return {"explained": shares, "pixels": order[:FACE_PIXELS]}
+
+    selectors = {
+        "SparGE-LPP": SparGE(embedding="lpp", n_components=2, **shared),
+        "MCFS": MCFS(n_components=2, **shared),
+        "Laplacian score": LaplacianScore(**shared),
+    }
+    for name, selector in selectors.items():
+        yield Cell(name, "", lambda selector=selector: explained(order_of(selector, X)))
+    lot = np.random.default_rng(repetition).permutation(X.shape[1])
+    yield Cell("random", "", lambda: explained(lot))
 
 
 # --- Fig. 5 ---------------------------------------------------------------------------------------
@@ -336,7 +370,10 @@ def fisher(data: Dataset) -> np.ndarray:
 
 
 TOY = Experiment("sparge-toy", ("toy",), 50, toy_cells, files=())
-CLUSTERING = Experiment("sparge-clustering", ("COIL20", "ORL"), 10, clustering_cells)
+FACES = Experiment("sparge-faces", ("PIE",), 10, face_cells)
+CLUSTERING = Experiment(
+    "sparge-clustering", ("COIL20", "ORL", "MNIST 4000", "USPS"), 10, clustering_cells
+)
 CLASSES = Experiment("sparge-classes", ("PCMAC", "orlraws10P"), 10, classification_cells)
 NEWS = Experiment("sparge-news", ("20 Newsgroups",), 10, news_cells, files=(ARCHIVE,))
 TIMES = Experiment("sparge-times", ("news20", "rcv1.binary", "real-sim"), 2, time_cells, files=())

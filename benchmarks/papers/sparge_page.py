@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.papers import pages, sparge
@@ -19,6 +20,7 @@ from benchmarks.papers.results import printed
 
 # --- what is read from the cells, and the checks of the claims ------------------------------------
 
+FACE_METHODS = ("SparGE-LPP", "MCFS", "Laplacian score", "random")
 FASTER = 10  # "an order of magnitude"
 
 
@@ -156,6 +158,43 @@ def clustering_section(folder: Path) -> str:
     return f"## Fig. 4: clustering\n{picture}\n{pages.repetitions(sparge.CLUSTERING)}"
 
 
+def face_section(folder: Path) -> str:
+    """Return Figs. 1 and 6."""
+    store = sparge.FACES.results()
+    found = store.runs("pixels", "PIE", "SparGE-LPP").get("", {})
+    if not found:
+        return ""
+    counts = np.zeros(32 * 32)
+    for pixels in found.values():
+        counts[pixels.astype(int)] += 1
+    figure, ax = plt.subplots(figsize=(3.4, 2.9), layout="constrained")
+    picture = ax.imshow(counts.reshape(32, 32).T, cmap="magma_r")
+    ax.set(xticks=[], yticks=[], title=f"persons that have the pixel, of {len(found)}")
+    figure.colorbar(picture, ax=ax)
+    about = (
+        f"The {sparge.FACE_PIXELS} pixels of each person's pictures, on a face of 32 × 32 pixels"
+    )
+    rows = [
+        [
+            method,
+            *(
+                pages.mean_error(
+                    runs(sparge.FACES, "explained", "PIE", method, points=[k]).values()
+                )
+                for k in range(len(sparge.FACE_SIZES))
+            ),
+        ]
+        for method in FACE_METHODS
+    ]
+    head = ["method", *(f"{m} pixels" for m in sparge.FACE_SIZES)]
+    return (
+        "## Figs. 1 and 6: the faces of one person\nShare of the variance of the graph's first two "
+        "eigenvectors that the pixels explain.\n\n"
+        f"{pages.table(head, rows)}\n{pages.repetitions(sparge.FACES)} A repetition is a person "
+        f"with 170 pictures.\n\n{pages.save(figure, folder, 'sparge-faces', about)}"
+    )
+
+
 def class_section(folder: Path) -> str:
     """Return Fig. 5."""
     parts = []
@@ -229,14 +268,32 @@ def few_section(folder: Path) -> str:
     )
 
 
+def by_faces(*others: str) -> Outcome:
+    """Return whether SparGE's 20 pixels explain more of the embedding than those of others."""
+    at = [sparge.FACE_SIZES.index(sparge.FACE_PIXELS)]
+
+    def explained(data: str, method: str) -> dict[int, float]:
+        return runs(sparge.FACES, "explained", data, method, points=at)
+
+    return above_on(["PIE"], explained, "SparGE-LPP", others)
+
+
+def face_share() -> Outcome:
+    """Return for how many persons 20 pixels explain nine tenths of the embedding by all pixels."""
+    at = [sparge.FACE_SIZES.index(sparge.FACE_PIXELS)]
+    found = runs(sparge.FACES, "explained", "PIE", "SparGE-LPP", points=at).values()
+    return share({"PIE": (sum(v >= 0.9 for v in found), len(found))}, "Counted are the persons")
+
+
 by_nmi = partial(against, sparge.CLUSTERING, "nmi")
 by_accuracy = partial(against, sparge.CLASSES, "accuracy", "SparGE-LDA")
 CHECKS = {
+    "Fig. 1": (partial(by_faces, *FACE_METHODS[1:]),),
     "Fig. 2": (toy_choice, toy_time),
     "Fig. 4": (
-        partial(by_nmi, "SparGE-LPP", ["Laplacian score"], "COIL20", "ORL"),
-        partial(by_nmi, "MCFS", ["Laplacian score"], "COIL20", "ORL"),
-        partial(by_nmi, "SparGE-LPP", ["MCFS"], "COIL20"),
+        partial(by_nmi, "SparGE-LPP", ["Laplacian score"], *sparge.CLUSTERING.data),
+        partial(by_nmi, "MCFS", ["Laplacian score"], *sparge.CLUSTERING.data),
+        partial(by_nmi, "SparGE-LPP", ["MCFS"], "COIL20", "MNIST 4000", "USPS"),
         baseline,
     ),
     "Fig. 5": (
@@ -253,6 +310,7 @@ CHECKS = {
         partial(slower, "SparGE-LDA", "Fisher score", 1, *sparge.TIMES.data),
     ),
     "Table 7": (partial(few_against, "Fisher score"), partial(few_against, "SVM-RFE")),
+    "Fig. 6": (face_share,),
 }
 
 PAPER = Paper(
@@ -264,6 +322,7 @@ PAPER = Paper(
     items=items("sparge", CHECKS),
     experiments=(
         sparge.TOY,
+        sparge.FACES,
         sparge.CLUSTERING,
         sparge.CLASSES,
         sparge.NEWS,
@@ -275,6 +334,7 @@ PAPER = Paper(
     ),
     sections=(
         toy_section,
+        face_section,
         clustering_section,
         class_section,
         time_section,

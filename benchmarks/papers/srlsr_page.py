@@ -20,7 +20,7 @@ from benchmarks.papers.claims import (
     share,
 )
 from benchmarks.papers.measures import average, best, best_curves, mean_over
-from benchmarks.papers.pages import Paper, curves, mean_error, repetitions, table
+from benchmarks.papers.pages import Paper, by_data, curves, mean_error, repetitions, table
 from benchmarks.papers.results import printed, settings
 
 # --- what is read from the cells, and the checks of the claims ------------------------------------
@@ -157,9 +157,8 @@ def settles(objective: np.ndarray) -> bool:
 def accuracy_section(folder: Path) -> str:
     methods = ("SRLSR", *PEERS, *OURS)
 
-    def by_data(cell: Callable[[str, str], str]) -> str:
-        rows = [[method, *(cell(data, method) for data in srlsr.DATA)] for method in methods]
-        return table(["method", *srlsr.DATA], rows)
+    def as_printed(data: str, method: str) -> str:
+        return "".join(f"{v:.3f}" for v in printed("srlsr", data, method))
 
     used = "; ".join(f"{data} {', '.join(map(str, shares(data)))}" for data in srlsr.DATA)
     panels = {
@@ -194,11 +193,11 @@ def accuracy_section(folder: Path) -> str:
             f"Shares of labels in the tables (%): {used}. Mean and standard error over "
             "repetitions.\n",
             "As printed:\n",
-            by_data(lambda d, m: "".join(f"{v:.3f}" for v in printed("srlsr", d, m))),
+            by_data(methods, srlsr.DATA, as_printed),
             "Ours, parameters chosen on the test data, as in the paper:\n",
-            by_data(lambda d, m: mean_error(score(d, m, "test").values())),
+            by_data(methods, srlsr.DATA, lambda d, m: mean_error(score(d, m, "test").values())),
             "Ours, parameters chosen by the folds of the labeled samples:\n",
-            by_data(lambda d, m: mean_error(score(d, m, "cv").values())),
+            by_data(methods, srlsr.DATA, lambda d, m: mean_error(score(d, m, "cv").values())),
             curves(
                 panels,
                 ("features", "accuracy"),
