@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
+from bigfs.types import AnyArray
 from storage import atomic
 from storage import fingerprint as identities
 from storage.corpus import Corpus
@@ -34,8 +36,10 @@ from storage.sources.obs import CATEGORIES
 from storage.sources.tables.streams import Stream
 from storage.staging import build, labels, tables, transpose
 from storage.staging.labels import Target
+from storage.staging.named import Columns, name_lines, read_hashed
 from storage.staging.scale_blocks import rewrite
-from storage.staging.scratch import RowBlock, row_bounds
+from storage.staging.scratch import RowBlock, row_bounds, save
+from storage.staging.text.hashing import name_buckets
 from storage.staging.text.vectorize import weigh_by
 from storage.staging.text.weighting import Weighting
 
@@ -55,9 +59,12 @@ def append(
     """Add the samples of a source to a store on a local disk.
 
     The columns of the store stay as they are. Text is counted with the vocabulary and the idf of
-    the store, and unknown terms are left out. An unknown class gets the next code. A source that
-    was appended before is not appended again. A folder must hold new samples only: one that has
-    grown since is another source, and its old samples would be added once more.
+    the store, and unknown terms are left out. So are names that the store lacks, where the rows or
+    the columns of a matrix have names. Columns are found by their names then, in any order. One
+    that the source lacks is zero, but refused where both have fixed columns, such as tables. Of
+    hashed columns those that were empty get their names. An unknown class gets the next code. A
+    source that was appended before is not appended again. A folder must hold new samples only: one
+    that has grown since is another source, and its old samples would be added once more.
 
     Parameters
     ----------
@@ -87,7 +94,7 @@ def append(
         `memory_limit` is less than the libraries take.
     SourceError
         The source is missing or broken, is the one that the store was staged from, has more columns
-        than the store, or another kind of target.
+        than the store where they have no names, lacks a column, or has another kind of target.
     StoreError
         The store is not there, or not on a local disk.
 
@@ -113,11 +120,13 @@ def append(
         )
     if split not in ("train", "test"):
         raise StoreError(f"split must be train or test; got {split!r}")
-    manifest.manifest_of(uri)
+    about = manifest.manifest_of(uri)
     if isinstance(source, Source):
         source = source.absolute()
     else:
         source = find(source, format=format, **options)
+    if isinstance(source, MatrixSource) and source.may_have_names:
+        source = source.with_hashing(about.settings.get("hashing"))
     memory_limit = build.working_memory("appending", source, memory_limit)
     with atomic.building(uri, manifest.exists, wait) as (target, scratch):
         corpus = require_staged(open_corpus(uri))
@@ -149,7 +158,10 @@ def _grow(
 ) -> None:
     old = corpus.manifest
     with engine.limit_memory(memory_limit):
-        ready = source.prepare(scratch).with_memory_limit(memory_limit)
+        adopted = source
+        if isinstance(source, MatrixSource):
+            adopted = columns_of(corpus).adopt(source)
+        ready = adopted.prepare(scratch).with_memory_limit(memory_limit)
     if (given := set(source.obs_columns)) != (known := set(corpus.roles)):
         raise SourceError(
             f"{source.path} is given with {_options(given)}, but the store has {_options(known)}: "
@@ -158,6 +170,9 @@ def _grow(
     blocks = _read_blocks(ready, corpus, scratch, memory_limit)
     if corpus.splits:
         blocks = [s if s.split else s._replace(split=split) for s in blocks]
+    names = _bucket_names(corpus, blocks, scratch)
+    if (units := scaling_of(corpus)) is not None:
+        blocks = rewrite(blocks, units, scratch, source.path)
     segments, blocks = build.order_by_split(blocks, old.segments)
     if not segments:
         raise SourceError(f"{source.path} holds no samples to append")
@@ -169,7 +184,9 @@ def _grow(
     with engine.limit_memory(memory_limit):
         stored = {role: _stored_obs(corpus, role) for role in corpus.roles}
         obs = tables.obs_of(blocks, stored, source.path, stored)
-    writer = _clone(corpus, target)
+    writer = _clone(corpus, target, ["var/_index/"] if names else [])
+    if names:
+        writer.stream("var/_index", d, str, tables.term_lines(names))
     chunks = max(1, build.entries_for(memory_limit) // writer.chunk)
     transpose.write_rows(writer, blocks, (n, d), chunks, (old.shape[0], old.nnz))
     tables.write_samples(
@@ -206,23 +223,52 @@ def _read_blocks(
     if new != old:
         raise SourceError(f"{source.path} is {new}, but the store was staged from {old}")
     if isinstance(source, MatrixSource):
-        source.require_numbers()
-        blocks = build.read_blocks(source, build.pieces_of(source, memory_limit), scratch)
+        pieces = build.pieces_of(source, memory_limit)
+        columns = columns_of(corpus)
+        numbered = columns.number(source, scratch)
+        if columns.hashing:
+            return read_hashed(source, pieces, scratch)
+        blocks = build.read_blocks(numbered, pieces, scratch)
         widest = max((s.width for s in blocks), default=0)
         if widest > d:
             raise SourceError(
                 f"{source.path} has {widest} columns and the store has {d}: stage all samples again"
             )
-        units = scaling_of(corpus)
-        return blocks if units is None else rewrite(blocks, units, scratch, source.path)
+        return blocks
     assert isinstance(source, TextSource)
     weighting = Weighting.from_settings(settings)
     source = source.with_term_memory(weighting.growth)
     pieces = build.pieces_of(source, memory_limit)
     terms = None
     if not weighting.hashing:
-        terms = "".join(f"{name}\n" for name in corpus.feature_names[:]).encode()
+        terms = name_lines(corpus.feature_names)
     return weigh_by(source, pieces, weighting, corpus.store.read("var/idf"), terms, scratch)
+
+
+def columns_of(corpus: Corpus) -> Columns:
+    """Return the columns of a store of a matrix."""
+    about = corpus.manifest
+    lines = partial(name_lines, corpus.feature_names) if about.named[1] else None
+    by_name, hashing = bool(about.source.get("by_name")), about.settings.get("hashing")
+    return Columns(corpus.uri, about.shape[1], lines, by_name, hashing)
+
+
+def _bucket_names(corpus: Corpus, blocks: Sequence[RowBlock], scratch: Path) -> str | None:
+    """Write the names of hashed columns: those of the store, and for empty ones the new ones."""
+    if not (hashing := corpus.manifest.settings.get("hashing")):
+        return None
+    path, names, known = str(scratch / "stored"), scratch / "buckets.terms", list[AnyArray]()
+    nnz = corpus.X.stats.nnz
+    with open(f"{path}.firsts", "wb") as out:
+        for first in range(0, hashing, STRING_CHUNK):
+            stored = corpus.feature_names[first : first + STRING_CHUNK]
+            numbers = np.arange(first, first + len(stored))
+            is_known = (stored != numbers.astype(np.str_)) | (nnz[numbers] > 0)
+            out.writelines(name_lines(stored[is_known]))
+            known.append(numbers[is_known])
+    save(path, hashed=np.concatenate(known))
+    name_buckets(blocks, hashing, names, [path])
+    return str(names)
 
 
 def _merged_target(corpus: Corpus, source: Source, blocks: Sequence[RowBlock]) -> Target:
@@ -289,7 +335,7 @@ def _sample_names(corpus: Corpus, blocks: Sequence[RowBlock], n: int) -> tables.
     )
 
 
-def _clone(corpus: Corpus, target: str) -> Writer:
+def _clone(corpus: Corpus, target: str, more: Sequence[str] = ()) -> Writer:
     """Fill the new store with hard links to the files of the old one that stay as they are."""
     checksums = manifest.checksums_of(corpus.uri, corpus.manifest.content)
     files = {
@@ -304,7 +350,9 @@ def _clone(corpus: Corpus, target: str) -> Writer:
             f"{corpus.uri} holds {foreign}, which bigfs did not write: move it out "
             f"of the store before you append"
         )
-    linked = {key: value for key, value in checksums.items() if not key.startswith(REWRITTEN)}
+    linked = {
+        key: value for key, value in checksums.items() if not key.startswith((*REWRITTEN, *more))
+    }
     for key in linked:
         Path(target, key).parent.mkdir(parents=True, exist_ok=True)
         os.link(Path(corpus.uri, key), Path(target, key))

@@ -62,11 +62,11 @@ class Scaling:
             unit_rows(X.indptr, values)
         return sp.csr_array((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
 
-    def pick(self, X: sp.csr_array, index: IntArray, columns: IntArray) -> sp.csr_array:
-        """Return the chosen columns of rows of a source in the units of the store."""
+    def pick(self, X: sp.csr_array, columns: IntArray) -> sp.csr_array:
+        """Return some columns of rows with those of the store, in its units."""
         if self.weighs_rows:
-            return self.apply(X)[:, index]
-        return Scaling(self.settings, self.factors[columns]).apply(sp.csr_array(X[:, index]))
+            return self.apply(X)[:, columns]
+        return Scaling(self.settings, self.factors[columns]).apply(sp.csr_array(X[:, columns]))
 
     def transformer(self) -> Any:
         """Return scikit-learn's fitted transformer to these units."""

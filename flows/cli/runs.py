@@ -203,7 +203,7 @@ def predict(
     from flows.use.predict import predict as predict_samples
 
     with exclusive([out], wait=True), cluster_and_progress(engine, as_json):
-        file, rows, measured = predict_samples(
+        file, rows, measured, left_out = predict_samples(
             *(run, data, out),
             part=part,
             format=format_,
@@ -211,8 +211,10 @@ def predict(
             memory_limit=engine.staging_memory,
         )
     text = "".join(f", {METRIC_NAMES[key]} {value:.4f}" for key, value in measured.items())
+    if left_out:
+        text += f"\nleft out {left_out:,} values whose names the corpus of {run} does not have"
     print_record(
-        {"predictions": str(file), "rows": rows, "scores": measured},
+        {"predictions": str(file), "rows": rows, "scores": measured, "left_out": left_out},
         as_json,
         f"{file}: {rows:,} samples{text}",
     )

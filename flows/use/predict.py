@@ -34,7 +34,7 @@ from storage import atomic
 from storage.corpus import Corpus
 from storage.errors import SourceError
 from storage.format import manifest
-from storage.runs.models import Model, TextUnits
+from storage.runs.models import Model, NameUnits, TextUnits
 from storage.runs.runs import Run, write_csv
 from storage.scaling import Scaling, require_counts, scaling_of
 from storage.sources import find
@@ -48,6 +48,7 @@ from storage.sources.base import (
 )
 from storage.sources.tables.tables import Table
 from storage.staging import build
+from storage.staging.named import Columns, name_lines, read_numbered
 from storage.staging.scratch import RowBlock, open_array, read_block
 from storage.staging.text.vectorize import weigh_by
 from storage.staging.text.weighting import Weighting
@@ -64,6 +65,7 @@ READING = {
         "features",
         "n_features",
         "zero_based",
+        "by_name",
         "layer",
         "raw",
         "names",
@@ -79,6 +81,7 @@ class Predictions(NamedTuple):
     file: Path
     rows: int
     scores: dict[str, float]
+    left_out: int = 0  # values whose names are none of the store's
 
 
 # --- the model of a corpus ------------------------------------------------------------------------
@@ -100,6 +103,7 @@ def fit_model(corpus: Any, train: Any, selected: IntArray, *, logistic: bool = F
         class_names=list(corpus.class_names),
         text=_text_units(corpus),
         units=scaling_of(corpus),
+        naming=_name_units(corpus),
     )
 
 
@@ -118,11 +122,20 @@ def _text_units(corpus: Any) -> TextUnits | None:
     if not isinstance(corpus, Corpus) or "min_df" not in corpus.manifest.settings:
         return None
     settings = {k: v for k, v in corpus.manifest.settings.items() if k != "tile_rows"}
-    terms = None
-    if not settings.get("hashing"):
-        lines = "".join(f"{term}\n" for term in corpus.feature_names[:])
-        terms = lines.encode("utf-8", "surrogatepass")
+    terms = None if settings.get("hashing") else b"".join(name_lines(corpus.feature_names))
     return TextUnits(settings, terms, corpus.store.read("var/idf"))
+
+
+def _name_units(corpus: Any) -> NameUnits | None:
+    """Return the names of the columns of a matrix that has some."""
+    about = getattr(corpus, "manifest", None)
+    settings = {} if about is None else about.settings
+    if "min_df" in settings or corpus.X.feature_names is None:
+        return None
+    by_name = about is not None and bool(about.source.get("by_name"))
+    hashing = settings.get("hashing")
+    lines = None if hashing else b"".join(name_lines(corpus.feature_names))
+    return NameUnits({"by_name": by_name, "hashing": hashing}, lines)
 
 
 # --- predict --------------------------------------------------------------------------------------
@@ -147,7 +160,7 @@ def predict(
     require_ours(file, _is_ours)
     if scores and model.linear.kind == "real":
         raise ValueError(f"--scores are those of classes, and {run} predicts real values")
-    answer = model.linear.decision if scores else model.linear.predict
+    answer, left_out = model.linear.decision if scores else model.linear.predict, 0
     if manifest.exists(manifest.normalize_uri(data)) or _is_anndata_store(data):
         if format is not None:
             raise ValueError(f"{data} is a store, and --format is for a source: leave it out")
@@ -161,12 +174,14 @@ def predict(
             raise ValueError(f"{data} is a source, and --part names a part of a store")
         with atomic.workplace(file.absolute()) as scratch:  # where all workers see it
             source = _source_like(opened, data, format)
-            names, answers = _predict_source(model, answer, source, memory_limit, scratch)
+            names, answers, left_out = _predict_source(
+                *(model, answer, source, memory_limit, scratch), run=str(run)
+            )
             corpus = None
     predicted = model.linear.answer(answers) if scores else answers
     _write(file, names, model, predicted, answers if scores else None)
     return Predictions(
-        file, len(names), {} if corpus is None else _scores(model, corpus, predicted)
+        file, len(names), {} if corpus is None else _scores(model, corpus, predicted), left_out
     )
 
 
@@ -204,6 +219,9 @@ def _columns_in(model: Model, corpus: Any, run: str) -> IntArray:
         )
     if columns.max() < d and list(corpus.feature_names[columns]) == model.names:
         return columns
+    is_hashed = model.naming is not None and model.naming.lines is None
+    if is_hashed and _name_units(corpus) == model.naming:
+        return columns  # other names came first there
     if model.text is not None:
         raise ValueError(
             f"{corpus.uri} does not have the vocabulary of {run}: predict from the texts "
@@ -248,74 +266,81 @@ def _predict_source(
     source: Source,
     memory_limit: int | str | None,
     scratch: Path,
-) -> tuple[AnyArray, Any]:
-    """Return the names of the samples of a source, and the answers of the model."""
-    data = source.path
-    room = build.working_memory("predicting", source, memory_limit)
+    *,
+    run: str,
+) -> tuple[AnyArray, Any, int]:
+    """Return the names of the samples of a source, the answers of the model, and the number of
+    values whose names the corpus of the model lacks.
+    """
+    data, columns = source.path, _columns_of(model, run)
     is_text = isinstance(source, TextSource)
+    if isinstance(source, MatrixSource):
+        source = columns.adopt(source)
+    room = build.working_memory("predicting", source, memory_limit)
     if is_text != (model.text is not None):
         new, old = ("text", "a matrix") if is_text else ("a matrix", "text")
         raise SourceError(f"{data} is {new}, but the model was made of {old}")
     with engine.limit_memory(room):
         ready = source.prepare(scratch).with_memory_limit(room)
+    left_out = 0
     if model.text is not None:
         assert isinstance(ready, TextSource)
         parts = _predict_texts(model.text, answer, model.columns, ready, scratch, room)
     else:
         assert isinstance(ready, MatrixSource)
-        ready.require_numbers()
-        index = model.columns
-        if ready.feature_names is None and (ready.n_features or 0) > model.n_features:
+        pieces, ready = build.pieces_of(ready, room), columns.number(ready, scratch)
+        if (ready.n_features or 0) > model.n_features:
             raise SourceError(
                 f"{data} has {ready.n_features} columns, but the model was made of "
                 f"{model.n_features}"
             )
-        if ready.feature_names is not None:
-            index = _by_name(model, ready.feature_names, data)
-            if model.units is not None and model.units.weighs_rows:
-                _require_same_columns(model, index, ready, data)
-        pieces = build.pieces_of(ready, room)
-        parts = engine.map_tiles(
-            *(_predict_piece, pieces, ready, answer, index, model.columns),
+        counted = engine.map_tiles(
+            *(_predict_piece, pieces, ready, answer, model.columns, model.n_features),
             *(engine.shared_operand(model.units),),
             label="predict",
         )
+        parts = [part for part, _ in counted]
+        left_out = sum(count for _, count in counted)
     if not parts:
         raise SourceError(f"{data} holds no samples")
-    return _joined([names for names, _ in parts]), _joined([values for _, values in parts])
+    names, answers = zip(*parts, strict=True)
+    return _joined(names), _joined(answers), left_out
+
+
+def _columns_of(model: Model, run: str) -> Columns:
+    """Return the columns of the corpus of a model."""
+    naming, place = model.naming, f"the corpus of {run}"
+    if naming is None:
+        if model.text is None and model.names != [str(j) for j in model.columns]:
+            raise ValueError(
+                f"{run} was made by an older bigfs, which kept no names of the columns that were "
+                f"not chosen: repeat the run with --fresh"
+            )
+        return Columns(place, model.n_features)
+    kept = naming.lines
+    lines = None if kept is None else lambda: [kept]
+    return Columns(place, model.n_features, lines, **naming.settings)
 
 
 def _predict_piece(
     piece: Any,
     source: MatrixSource,
     answer: Answer,
-    index: IntArray,
     columns: IntArray,
+    d: int,
     units: Scaling | None,
-) -> tuple[Any, Any]:
+) -> tuple[tuple[Any, Any], int]:
     with seen_by_workers(source.path):
-        rows = source.read(piece)
+        rows, left_out = read_numbered(source, piece)
     X = rows.X.astype(np.float32)
-    if index.max(initial=-1) >= X.shape[1]:
-        X.resize(X.shape[0], int(index.max()) + 1)  # a piece is as wide as its widest row
+    X.resize(X.shape[0], d)  # a piece is as wide as its widest row
     if units is not None:
         if units.weighs_rows:
             require_counts(X, source.path, units.settings["weight"])
-        Z = units.pick(X, index, columns)
+        Z = units.pick(X, columns)
     else:
-        Z = X[:, index]
-    return rows.names if rows.names is not None else X.shape[0], answer(Z)
-
-
-def _require_same_columns(model: Model, index: IntArray, source: MatrixSource, data: str) -> None:
-    """Refuse a source with other columns than the store, as a row is weighed by all of them."""
-    if not np.array_equal(index, model.columns) or len(source.feature_names or ()) != (
-        model.n_features
-    ):
-        raise SourceError(
-            f"{data} has other columns than the corpus of the model, whose weights take "
-            f"all {model.n_features} in the same order"
-        )
+        Z = X[:, columns]
+    return (rows.names if rows.names is not None else X.shape[0], answer(Z)), left_out
 
 
 def _predict_texts(
@@ -330,7 +355,8 @@ def _predict_texts(
     weighting = Weighting.from_settings(text.settings)
     source = source.with_term_memory(weighting.growth)
     pieces = build.pieces_of(source, room)
-    blocks = weigh_by(_Unlabeled(source), pieces, weighting, text.idf, text.terms, scratch)
+    terms = None if text.terms is None else [text.terms]
+    blocks = weigh_by(_Unlabeled(source), pieces, weighting, text.idf, terms, scratch)
     return engine.map_tiles(_predict_block, blocks, answer, columns, len(text.idf), label="predict")
 
 
@@ -352,7 +378,7 @@ def _predict_block(
     return np.array(open_array(block.path, "names")), answer(X[:, columns])
 
 
-def _joined(parts: list[Any]) -> Any:
+def _joined(parts: Sequence[Any]) -> Any:
     """Join the names or the predictions of the pieces. Nameless samples are numbered."""
     if isinstance(parts[0], int):
         return np.arange(sum(parts)).astype(np.str_)

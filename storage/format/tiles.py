@@ -35,7 +35,9 @@ class FeatureNames(Sequence[str]):
             if not -self.size <= index < self.size:
                 raise IndexError(f"feature {index} is out of range: there are {self.size}")
             return str(self[np.array([int(index) % self.size])][0])
-        index = np.arange(self.size)[index] if isinstance(index, slice) else np.asarray(index)
+        if isinstance(index, slice):
+            index = np.arange(*index.indices(self.size))
+        index = np.asarray(index)
         index = np.flatnonzero(index) if index.dtype == bool else index
         if not self.named:
             return index.astype(np.str_).astype(object)

@@ -68,6 +68,16 @@ class TextUnits:
 
 
 @dataclass(frozen=True)
+class NameUnits:
+    """The names of all columns of a matrix, by which rows that come later are numbered."""
+
+    __repr__ = brief
+
+    settings: dict[str, Any]  # by_name: whether rows came by names, and hashing: to how many
+    lines: bytes | None  # each followed by a newline. None where they are hashed
+
+
+@dataclass(frozen=True)
 class Model:
     """The linear model of a run.
 
@@ -89,6 +99,9 @@ class Model:
         How documents become rows. None for a corpus that is not text.
     units : Scaling or None
         How the rows of a source become those of the store. None if they are the same.
+    naming : NameUnits or None
+        How the names of entries and columns become columns of the store. None for text, and if the
+        columns have no names.
     """
 
     __repr__ = brief
@@ -100,6 +113,7 @@ class Model:
     class_names: list[str]
     text: TextUnits | None
     units: Scaling | None = None
+    naming: NameUnits | None = None
 
     def predict(self, X: Any) -> Any:
         """Predict the target of samples.
@@ -198,10 +212,14 @@ class Model:
             header["judge"] = "logistic"
         if self.units is not None:
             header["units"] = self.units.settings
+        if self.naming is not None:
+            header["naming"] = self.naming.settings
         arrays = {name: getattr(self.linear, name) for name in LINEAR}
         arrays |= {"columns": self.columns, "header": _bytes(json.dumps(header).encode())}
         if self.units is not None:
             arrays["factors"] = self.units.factors
+        if self.naming is not None and self.naming.lines is not None:
+            arrays["terms"] = _bytes(self.naming.lines)
         if self.text is not None:
             arrays["idf"] = self.text.idf
             if self.text.terms is not None:
@@ -222,10 +240,12 @@ def read_model(file: Path) -> Model:
         if not newer:
             linear = LinearModel(header["kind"], *(arrays[name] for name in LINEAR))
             linear = linear._replace(is_logistic=header.get("judge") == "logistic")
-            text = header["text"]
+            text, naming = header["text"], header.get("naming")
+            terms = arrays["terms"].tobytes() if "terms" in arrays else None
             if text is not None:
-                terms = arrays["terms"].tobytes() if "terms" in arrays else None
                 text = TextUnits(text, terms, arrays["idf"])
+            if naming is not None:
+                naming = NameUnits(naming, terms)
             units = None
             if "units" in header:
                 units = Scaling(header["units"], arrays["factors"])
@@ -234,7 +254,7 @@ def read_model(file: Path) -> Model:
                 raise ValueError("its columns and coefficients do not fit together")
             return Model(
                 *(linear, columns, names, int(header["n_features"])),
-                *(list(header["class_names"]), text, units),
+                *(list(header["class_names"]), text, units, naming),
             )
     raise RunError(f"{file} was written by a newer bigfs: upgrade bigfs")
 

@@ -182,20 +182,17 @@ class MatrixSource(Source):
     may_have_names: ClassVar[bool] = False  # whether its rows may come by names of columns
     has_names: bool = False  # whether they do, known after `prepare`
     hashing: int | None = None  # to how many columns the names are hashed
-
-    def require_numbers(self) -> None:
-        """Refuse columns with names where those of a store that is there are needed."""
-        if self.has_names:
-            raise SourceError(
-                f"{self.path} has names of columns, which only a new store can number: stage all "
-                f"samples again"
-            )
+    may_lack: tuple[str, ...] = ()  # how names of columns begin that another file may lack
 
     def with_hashing(self, hashing: int | None) -> Self:
         """Return the source with its names hashed to so many columns, or with a vocabulary."""
         source = copy.copy(self)
         source.hashing = hashing
         return source
+
+    def like_store(self, by_name: bool, hashing: int | None) -> Self:
+        """Return the source for a store whose rows came by names, and were hashed or not."""
+        return self.with_hashing(hashing)
 
     @abstractmethod
     def read(self, piece: Any) -> Rows:

@@ -106,6 +106,7 @@ class Blocks(ListRecords, Stream):
     """A matrix, or an iterator over blocks of its rows or over pairs (block, labels)."""
 
     format = "blocks"
+    may_have_names = False  # their columns are numbers, with or without `feature_names`
 
     def __init__(
         self,

@@ -1,15 +1,18 @@
-"""Rows whose columns have names: read once, and numbered by the vocabulary of all of them.
+"""Rows whose columns have names: those of a new store, and those that join a store that is there.
 
     read     per piece: write the rows by columns of their own, and the sorted names of these
     merge    merge the names of all pieces as streams, as those of text are
     number   per piece: look the names up, and write the rows with the columns of the store
 
-Columns come in the order of the names, so the store does not depend on the pieces.
+Columns come in the order of the names, so the store does not depend on the pieces. Rows that come
+later are looked up as they are read, and what has a name that the store lacks is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +20,33 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from storage.sources.base import MatrixSource
+from bigfs.types import AnyArray, IntArray
+from storage.errors import SourceError
+from storage.format.manifest import STRING_CHUNK
+from storage.sources.base import MatrixSource, Rows, shorten_names
 from storage.staging.scratch import RowBlock, open_array, save, write_block
 from storage.staging.split import read_parts
-from storage.staging.text.hashing import hash_names, write_first_names
-from storage.staging.text.vocabularies import find_columns, merge_vocabularies
+from storage.staging.text.hashing import buckets_of, hash_names, name_buckets
+from storage.staging.text.vocabularies import NEWLINE, find_columns, merge_vocabularies
 
 
 def read_named(
     source: MatrixSource, pieces: Sequence[Any], scratch: Path
 ) -> tuple[list[RowBlock], int, str]:
     """Return blocks in the order of the pieces, d, and the file of the names of the columns."""
-    blocks, names = _read(source, pieces, scratch), scratch / "vocabulary.terms"
-    d = source.hashing
-    if d:
-        in_order = sorted(blocks, key=lambda block: block.split == "test")
-        write_first_names([block.path for block in in_order], d, names)
-    else:
-        d = len(merge_vocabularies([block.path for block in blocks], names, scratch))
-    return _number(blocks, None if source.hashing else str(names)), d, str(names)
+    names = scratch / "vocabulary.terms"
+    if source.hashing:
+        blocks = read_hashed(source, pieces, scratch)
+        name_buckets(blocks, source.hashing, names)
+        return blocks, source.hashing, str(names)
+    blocks = _read(source, pieces, scratch)
+    d = len(merge_vocabularies([block.path for block in blocks], names, scratch))
+    return _number(blocks, str(names)), d, str(names)
+
+
+def read_hashed(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
+    """Return blocks with hashed columns, whose first names lie beside them."""
+    return _number(_read(source, pieces, scratch), None)
 
 
 def _read(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
@@ -69,12 +80,161 @@ def _number_block(block: RowBlock, names: str | None) -> RowBlock:
     )
     if names is None:
         column = open_array(block.path, "hashed")
-    else:  # −1 for names outside the vocabulary
-        lines = np.fromfile(f"{block.path}.terms", dtype=np.uint8)
-        column = find_columns(lines, len(open_array(block.path, "df")), names)
-    columns = column[codes]
-    known = columns >= 0
-    starts = np.append(0, np.cumsum(known))[starts]
-    width = int(columns.max(initial=-1)) + 1
-    X = sp.csr_array((values[known], columns[known], starts), shape=(block.rows, width))
+    else:
+        column = _find(np.fromfile(f"{block.path}.terms", dtype=np.uint8), names)
+    X = sp.csr_array((values, codes, starts), shape=(block.rows, len(column)))
+    X = _renumbered(X, column, int(column.max(initial=-1)) + 1)
     return write_block(block.path, X, block.split, block.labels, block.named)
+
+
+def _find(lines: AnyArray, names: str) -> IntArray:
+    """Return where sorted lines are in a file of them, −1 for those that it lacks."""
+    return find_columns(lines, int(np.count_nonzero(lines == NEWLINE)), names)
+
+
+def _renumbered(X: sp.csr_array, column: IntArray, d: int) -> sp.csr_array:
+    """Return rows with other columns, without those whose new column is −1."""
+    columns = column[X.indices]
+    known = columns >= 0
+    starts = np.append(0, np.cumsum(known))[X.indptr]
+    X = sp.csr_array((X.data[known], columns[known], starts), shape=(X.shape[0], d))
+    X.sum_duplicates()
+    return X
+
+
+# --- rows for a store that is there ---------------------------------------------------------------
+
+
+def name_lines(names: Sequence[str]) -> Iterator[bytes]:
+    """Yield names in UTF-8, each followed by a newline, some at a time. A line break is a space."""
+    for first in range(0, len(names), STRING_CHUNK):
+        some = (f"{name}".replace("\n", " ") for name in names[first : first + STRING_CHUNK])
+        yield "".join(f"{name}\n" for name in some).encode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a store, which rows of other sources are to get."""
+
+    place: str  # of the store or the run, for messages
+    size: int  # d
+    lines: Callable[[], Iterable[bytes]] | None = None  # gives their names, if they have names
+    by_name: bool = False  # whether the rows had names for their entries. Lines are in order then
+    hashing: int | None = None  # to how many columns these names were hashed
+
+    def adopt(self, source: MatrixSource) -> MatrixSource:
+        """Return a source that reads names where the store has names."""
+        return source.like_store(self.by_name, self.hashing) if source.may_have_names else source
+
+    def number(self, source: MatrixSource, scratch: Path) -> MatrixSource:
+        """Return a prepared source with the columns of the store.
+
+        They are found by their names where both have names, and else by their places. One that the
+        store lacks is left out. One that the source lacks is zero, unless both have fixed columns.
+        """
+        fixed = None if self.lines is None else source.feature_names
+        if self.hashing and not source.has_names:
+            raise SourceError(
+                f"{source.path} has no names for its entries, and those of {self.place} are "
+                f"hashed: give by_name=true where numbers are names, or stage all samples again"
+            )
+        if source.has_names and self.lines is None and not self.hashing:
+            raise SourceError(
+                f"{source.path} has names of columns, and {self.place} has numbers: stage all "
+                f"samples again, or give by_name=false where the names are numbers"
+            )
+        if self.hashing:
+            return Numbered(source, self.hashing, partial(_hash_lines, hashing=self.hashing))
+        if self.lines is None or not (source.has_names or fixed):
+            return source
+        own = b"" if fixed is None else b"".join(name_lines(fixed))
+        if not source.has_names and own == b"".join(self.lines()):
+            return source
+        path = str(scratch / "columns")
+        names = self._write(path)
+        locate = partial(_locate, path=path, is_sorted=names is None)
+        if source.has_names:
+            return Numbered(source, self.size, locate)
+        mine = _distinct_lines(own, source.path)
+        order = sorted(range(len(mine)), key=mine.__getitem__)
+        position = np.empty(len(mine), dtype=np.int64)
+        position[order] = locate(np.frombuffer(b"".join(sorted(mine)), dtype=np.uint8))
+        if names is not None:
+            self._require_all(names, position, source)
+        save(path, position=position)
+        return Numbered(source, self.size, partial(_read_positions, path=path))
+
+    def _write(self, path: str) -> list[bytes] | None:
+        """Write the lines in order. Return those of fixed columns, and write their numbers."""
+        assert self.lines is not None
+        with open(f"{path}.terms", "wb") as out:
+            if self.by_name:
+                out.writelines(self.lines())
+                return None
+            names = _distinct_lines(b"".join(self.lines()), self.place)
+            out.writelines(sorted(names))
+        save(path, order=np.array(sorted(range(len(names)), key=names.__getitem__)))
+        return names
+
+    def _require_all(self, names: list[bytes], position: IntArray, source: MatrixSource) -> None:
+        """Refuse a source without a column. The category of a column may be absent."""
+        absent = np.setdiff1d(np.arange(self.size), position)
+        missing = [names[j].decode("utf-8", "surrogatepass")[:-1] for j in absent.tolist()]
+        if missing := [name for name in missing if not name.startswith(source.may_lack)]:
+            raise SourceError(
+                f"{source.path} lacks {len(missing):,} of the {self.size:,} columns of "
+                f"{self.place}, such as {shorten_names(missing, 3)}: give a source that has them"
+            )
+
+
+def _distinct_lines(raw: bytes, place: str) -> list[bytes]:
+    """Return lines, or refuse them where one comes twice."""
+    lines = [line + b"\n" for line in raw.split(b"\n")[:-1]]
+    if len(set(lines)) < len(lines):
+        raise SourceError(
+            f"{place} has columns of the same name, so they cannot be found by their names: give "
+            f"the same columns in the same order, or rename them"
+        )
+    return lines
+
+
+def _locate(lines: AnyArray, path: str, is_sorted: bool) -> IntArray:
+    found = _find(lines, f"{path}.terms")
+    return found if is_sorted else np.where(found < 0, -1, open_array(path, "order")[found])
+
+
+def _read_positions(lines: None, path: str) -> AnyArray:
+    return open_array(path, "position")
+
+
+def _hash_lines(lines: AnyArray, hashing: int) -> IntArray:
+    return buckets_of(lines.tobytes().split(b"\n")[:-1], hashing)
+
+
+class Numbered(MatrixSource):
+    """The rows of a source with the d columns of a store, which `locate` gives for its own."""
+
+    def __init__(
+        self, source: MatrixSource, d: int, locate: Callable[[AnyArray | None], IntArray]
+    ) -> None:
+        self.source, self.d, self.n_features, self.locate = source, d, d, locate
+        self.path, self.memory_per_byte = source.path, source.memory_per_byte
+
+    def fingerprint(self) -> str:
+        return self.source.fingerprint()
+
+    def pieces(self, size: int) -> list[Any]:
+        return self.source.pieces(size)
+
+    def read(self, piece: Any) -> Rows:
+        return read_numbered(self, piece)[0]
+
+
+def read_numbered(source: MatrixSource, piece: Any) -> tuple[Rows, int]:
+    """Return the rows of a piece, and how many values were left out as the store lacks them."""
+    if not isinstance(source, Numbered):
+        return source.read(piece), 0
+    rows = source.source.read(piece)
+    column = source.locate(rows.terms)
+    left_out = int(np.count_nonzero(column[rows.X.indices] < 0))
+    return rows._replace(X=_renumbered(rows.X, column, source.d), terms=None), left_out

@@ -210,7 +210,7 @@ def write_features(
         return False
     writer.group("var", "dataframe", "0.2.0", **{"_index": "_index", "column-order": list(columns)})
     if terms is not None:
-        lines = _term_lines(terms)
+        lines = term_lines(terms)
     elif names is not None:
         starts = range(0, d, STRING_CHUNK)
         lines = (np.asarray(names[a : a + STRING_CHUNK], dtype=object) for a in starts)
@@ -222,7 +222,7 @@ def write_features(
     return names is not None or terms is not None
 
 
-def _term_lines(path: str) -> Iterator[AnyArray]:
+def term_lines(path: str) -> Iterator[AnyArray]:
     """Yield the lines of a file, some at a time."""
     with open(path, encoding="utf-8", newline="\n") as lines:
         while some := [line[:-1] for line in islice(lines, STRING_CHUNK)]:

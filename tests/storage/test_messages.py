@@ -76,7 +76,7 @@ def test_store_and_model_never_see_the_parts(remove, mail, tmp_path):
     stages.evaluate(run, baselines=[])
     model = Run.open(stages.finish(run)).model()
     np.testing.assert_array_equal(model.predict(texts), model.predict(corpus.X))
-    file, _, _ = predict(tmp_path / "run", str(path), tmp_path / "out.csv")
+    file, *_ = predict(tmp_path / "run", str(path), tmp_path / "out.csv")
     lines = [line.split(",")[1] for line in file.read_text().splitlines()[1:]]
     assert lines == model.predict(corpus.X).tolist()
     with pytest.raises(ValueError, match="cannot remove headers"):

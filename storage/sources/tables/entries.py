@@ -69,6 +69,12 @@ class EntryRecords(MatrixRecords):
             {} if self.by_name is None else {"by_name": self.by_name}
         )
 
+    def like_store(self, by_name: bool, hashing: int | None) -> Self:
+        source = super().like_store(by_name, hashing)
+        if source.by_name is None and by_name:
+            source.by_name = True
+        return source
+
     def prepare(self, scratch: Path) -> Self:
         """Find out whether the columns have names."""
         ready = super().prepare(scratch)

@@ -154,6 +154,7 @@ class NumericTable(MatrixRecords, Table):
         else:
             checks.require_shape(0, len(names), self.path)
             ready.feature_names, ready.n_features = names, len(names)
+            ready.may_lack = tuple(f"{name}=" for name in categories)
         return ready
 
     # --- rows -------------------------------------------------------------------------------------

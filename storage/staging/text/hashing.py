@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,15 +25,11 @@ def hash_names(path: str, lines: AnyArray, X: sp.csr_array, hashing: int) -> sp.
 
     The columns of X are the names of the lines, in their order.
     """
-    from sklearn.utils import murmurhash3_32
-
     names = lines.tobytes().split(b"\n")
     used, first = np.unique(X.indices, return_index=True)
     used = used[np.argsort(first)]  # in the order of their first entries
-    buckets = [murmurhash3_32(names[j], positive=True) % hashing for j in used.tolist()]
-    present, where, position = np.unique(
-        np.array(buckets, dtype=np.int64), return_index=True, return_inverse=True
-    )
+    buckets = buckets_of([names[j] for j in used.tolist()], hashing)
+    present, where, position = np.unique(buckets, return_index=True, return_inverse=True)
     column = np.zeros(len(names), dtype=np.int32)
     column[used] = position
     save(path, hashed=present)
@@ -40,6 +37,22 @@ def hash_names(path: str, lines: AnyArray, X: sp.csr_array, hashing: int) -> sp.
     X = sp.csr_array((X.data, column[X.indices], X.indptr), shape=(X.shape[0], len(present)))
     X.sum_duplicates()
     return X
+
+
+def buckets_of(names: Sequence[bytes], hashing: int) -> IntArray:
+    """Return the column of each name."""
+    from sklearn.utils import murmurhash3_32
+
+    hashes = (murmurhash3_32(name, positive=True) for name in names)
+    return np.fromiter(hashes, np.int64, len(names)) % hashing
+
+
+def name_buckets(
+    blocks: Sequence[Any], hashing: int, names: Path, known: Sequence[str] = ()
+) -> None:
+    """Write the names of the buckets of blocks, training rows first, after those that are known."""
+    in_order = sorted(blocks, key=lambda block: block.split == "test")
+    write_first_names([*known, *(block.path for block in in_order)], hashing, names)
 
 
 def write_first_names(paths: Sequence[str], hashing: int, names: Path) -> None:

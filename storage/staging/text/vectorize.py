@@ -12,7 +12,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from storage.staging.scratch import (
     save_obs,
     write_block,
 )
-from storage.staging.text.hashing import hash_names, write_first_names
+from storage.staging.text.hashing import hash_names, name_buckets
 from storage.staging.text.terms import Documents
 from storage.staging.text.vocabularies import find_columns, merge_vocabularies
 from storage.staging.text.weighting import Weighting
@@ -88,13 +88,14 @@ def weigh_by(
     pieces: Sequence[Any],
     weighting: Weighting,
     idf: AnyArray,
-    terms: bytes | None,
+    terms: Iterable[bytes] | None,
     scratch: Path,
 ) -> list[RowBlock]:
-    """Return tf-idf blocks by a vocabulary that was learned before: lines of terms, or None."""
+    """Return tf-idf blocks by a vocabulary that was learned before: its lines, or None."""
     path = str(scratch / "vocabulary")
     save(path, idf=idf)
-    Path(f"{path}.terms").write_bytes(terms or b"")
+    with open(f"{path}.terms", "wb") as out:
+        out.writelines(terms or ())
     vocabulary = Vocabulary(len(idf), f"{path}.terms", path, terms is None)
     counted = count(source, pieces, weighting, scratch)
     return weigh(counted, vocabulary, weighting.sublinear_tf)
@@ -178,8 +179,7 @@ def learn_vocabulary(
         df = np.zeros(weighting.hashing, dtype=np.int64)
         for part in training:
             df[open_array(part.path, "hashed")] += open_array(part.path, "df")
-        in_order = sorted(counted, key=lambda part: part.split == "test")
-        write_first_names([part.path for part in in_order], weighting.hashing, terms)
+        name_buckets(counted, weighting.hashing, terms)
     else:
         least, most = (
             df if isinstance(df, int) else df * n for df in (weighting.min_df, weighting.max_df)

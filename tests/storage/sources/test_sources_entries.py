@@ -281,11 +281,3 @@ def test_a_name_is_one_line(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"features": {"a\\nb": 1}}\n')
     refused(path, r"line 1 …: the name 'a\\nb' holds a line break", tmp_path)
-
-
-def test_names_are_not_appended(tmp_path):
-    for name, word in (("a", "rain"), ("b", "snow")):
-        (tmp_path / f"{name}.jsonl").write_text(f'{{"features": {{"{word}": 1}}}}\n')
-    uri = storage.stage(tmp_path / "a.jsonl", tmp_path / "a.zarr")
-    with pytest.raises(storage.SourceError, match="has names of columns, which only a new store"):
-        storage.append(tmp_path / "b.jsonl", uri)

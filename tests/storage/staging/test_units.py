@@ -127,7 +127,7 @@ def test_model_of_a_run_takes_the_rows_of_the_source(name, counts, tmp_path):
     assert set(expected) == {"0", "1"}
     np.testing.assert_array_equal(model.predict(X), expected)
     np.testing.assert_array_equal(model.to_sklearn().predict(sp.csr_matrix(X)), expected)
-    file, rows, _ = predict(path, source, tmp_path / "out.csv", format="svmlight")
+    file, rows, *_ = predict(path, source, tmp_path / "out.csv", format="svmlight")
     lines = [line.split(",")[1].strip() for line in file.read_text().splitlines()[1:]]
     assert (rows, lines) == (60, expected.tolist())
     plain = storage.stage(source, tmp_path / "plain.zarr", n_features=9)
