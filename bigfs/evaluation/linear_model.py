@@ -121,7 +121,7 @@ def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
         no_classes, mean = np.empty(0, dtype=np.int64), np.array([y.mean()])
         return LinearModel(kind, no_classes, coef, intercept, scaler.scale_, mean)
     if logistic:
-        return _fit_logistic(_with_short_indices(Z), y, kind)
+        return _fit_logistic(with_short_indices(Z), y, kind)
     if kind == "multilabel":
         Y = sp.csc_array(y)
         labels = (Y[:, [j]].toarray().ravel() > 0 for j in range(Y.shape[1]))
@@ -129,7 +129,7 @@ def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     classes = np.unique(y)
     if sp.issparse(Z) and len(classes) > 2:
         return _of_machines(kind, classes, _fit_labels(Z, (y == code for code in classes)))
-    svm = _svm(Z).fit(_with_short_indices(Z), y)
+    svm = _svm(Z).fit(with_short_indices(Z), y)
     return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
 
 
@@ -222,7 +222,7 @@ def _fit_logistic(Z: Any, y: Any, kind: str) -> LinearModel:
 
 def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Machine]:
     """Fit the machine of each label, groups of them together."""
-    Z, labels = _with_short_indices(Z), iter(labels)
+    Z, labels = with_short_indices(Z), iter(labels)
     machines = []
     while group := list(islice(labels, dual_svm.LANES)):
         machines += _fit_group(Z, np.column_stack(group))
@@ -249,7 +249,7 @@ def _fit_group(Z: Any, labels: BoolArray) -> list[Machine]:
     return machines
 
 
-def _with_short_indices(Z: Any) -> Any:
+def with_short_indices(Z: Any) -> Any:
     """Return a sparse array with indices of 32 bits. liblinear takes no others."""
     if not sp.issparse(Z) or Z.indices.dtype == np.int32 or Z.nnz > np.iinfo(np.int32).max:
         return Z

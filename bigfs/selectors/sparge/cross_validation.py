@@ -34,7 +34,9 @@ from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.evaluation.size_choice import first_within_one_error
 from bigfs.evaluation.splits import NOTHING_KNOWN, fold_splitter, forward_folds, samples_of
 from bigfs.matrix import Matrix
+from bigfs.matrix.gathering import hold_if_small
 from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.base.labels import Labels
 from bigfs.selectors.sparge.fold_scores import (
     Fold,
     auc_scorer,
@@ -336,7 +338,12 @@ class SparGECV(SparGE):
         if self._has_short_list:
             grid = [{**grid[0], **one} for one in SHORT_LIST]
         candidates = [self._candidate(parameters) for parameters in grid]
-        data: list[Any] = [candidate._shared_data(X, y, shared) for candidate in candidates]
+        if self.embedding == "lda":  # the passes need one matrix for all candidates
+            X = hold_if_small(X if y.is_labeled.all() else X.take_rows(y.is_labeled))
+            labeled = Labels(y.classes, y.codes[y.is_labeled])
+        else:
+            labeled = y
+        data: list[Any] = [candidate._shared_data(X, labeled, shared) for candidate in candidates]
         folds = list(self._folds(data[0].T, y))
         name = f"SparGE folds of {self._count(X.shape[1])}"
         more: dict[str, Any] = {}

@@ -16,6 +16,7 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
+from bigfs.evaluation.linear_model import with_short_indices
 from bigfs.evaluation.metrics import mean_of, sum_auc, sum_log_loss
 from bigfs.result import scope
 from bigfs.selectors.sparge.sparge import SparGE, unit_of_gamma
@@ -158,7 +159,7 @@ def held_out_score(
     assert isinstance(training, GatheredColumns)
     scores = []
     for m in sizes:
-        Z = training.Z[:, training.positions(np.sort(chosen[:m]))]
+        Z = with_short_indices(training.Z[:, training.positions(np.sort(chosen[:m]))])
         machine = LinearSVC(random_state=0, max_iter=10_000)
         if scorer is log_loss_scorer:
             machine = LogisticRegression(max_iter=10_000)

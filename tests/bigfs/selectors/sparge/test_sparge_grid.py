@@ -10,8 +10,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, SparGE, SparGECV
+from bigfs.matrix import gathering
 from bigfs.result import observed
-from bigfs.selectors.sparge import cross_validation
+from bigfs.selectors.sparge import cross_validation, fold_scores
 from bigfs.selectors.sparge.cross_validation import EndOfGrid
 from tests.helpers.fitting import MemoryCheckpoint
 
@@ -226,3 +227,57 @@ def test_cv_is_what_scikit_learn_takes(noisy):
         fitted = SparGECV(n_features_to_select=3, gammas=(0.3, 1.0), cv=cv).fit(X, y)
         np.testing.assert_array_equal(fitted.losses_, expected.losses_)
     assert SparGECV(n_features_to_select=3, gammas=(1.0,), cv=None).fit(X, y).losses_.shape[1] == 5
+
+
+def test_candidates_of_two_losses_share_one_matrix(noisy, monkeypatch):
+    """With unlabeled samples, and with a small matrix that is not in this process."""
+    X, y = noisy
+    few = np.where(np.arange(120) % 3 == 0, -1, y)
+    labeled = few >= 0
+    found = SparGECV(n_features_to_select=5).fit(X, few)
+    expected = SparGECV(n_features_to_select=5).fit(X[labeled], few[labeled])
+    np.testing.assert_array_equal(found.selected_, expected.selected_)
+    expected = SparGECV(n_features_to_select=5).fit(X, y)
+    monkeypatch.setattr(gathering, "MIN_NNZ", 0)
+    matrix = Matrix.from_array(X, tile_rows=40)
+    matrix.local = False
+    found = SparGECV(n_features_to_select=5).fit(matrix, y)
+    assert found.best_params_ == expected.best_params_
+    np.testing.assert_array_equal(found.selected_, expected.selected_)
+
+
+def test_the_log_loss_is_that_of_a_logistic_regression(noisy, monkeypatch):
+    X, y = noisy
+    expected = []
+
+    def by_scikit_learn(machine, Z, codes):
+        expected.append(-metrics.log_loss(codes, machine.predict_proba(Z), labels=range(4)))
+        return scorer(machine, Z, codes)
+
+    scorer = fold_scores.log_loss_scorer
+    monkeypatch.setattr(fold_scores, "log_loss_scorer", by_scikit_learn)
+    monkeypatch.setitem(cross_validation.OWN_SCORERS, "neg_log_loss", by_scikit_learn)
+    selector = SparGECV(n_features_to_select=4, cv=2, gammas=(1.0,), scoring="neg_log_loss")
+    (found,) = selector.fit(X, y).cv_results_["mean_test_score"]
+    assert len(expected) == 2
+    assert found == pytest.approx(np.mean(expected))
+
+
+def test_samples_before_those_that_are_tested_train_a_fold(noisy):
+    X, y = noisy
+    folds, times = [], np.random.default_rng(0).permutation(120)
+
+    class Noted(SparGECV):
+        def _folds(self, T, y):
+            folds[:] = super()._folds(T, y)
+            return folds
+
+    selector = Noted(n_features_to_select=4, gammas=[0.3, 1.0], cv=3)
+    selector.fit(X, y, times=times)
+    assert len(folds) == 3
+    for train, test in folds:
+        assert times[train].max() < times[test].min()
+    path = selector.fit_path(X, y, [4], times=times)
+    np.testing.assert_array_equal(path[4].losses_, selector.losses_)
+    with pytest.raises(ValueError, match="a time for each of 120 samples"):
+        selector.fit(X, y, times=times[1:])
