@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from bigfs.selectors.registry import canonical_name
+from bigfs.selectors.registry import canonical_name, decided_by
 from flows.options import Engine, Scoring, Staging
 from flows.reuse import content_key, digest, source_name
 from storage.errors import redacted
@@ -143,16 +143,21 @@ class Job(Request):
     ] = Scoring()
 
     @property
+    def first_metric(self) -> str | None:
+        """The first metric that is given."""
+        return next(iter(self.scoring.choices().get("metrics", ())), None)
+
+    @property
     def metric(self) -> str | None:
         """The metric that chooses the number of features, where one is given for that."""
-        metrics = self.scoring.choices().get("metrics")
-        return metrics[0] if self.features == "auto" and metrics else None
+        return self.first_metric if self.features == "auto" else None
 
     @property
     def question(self) -> dict[str, Any]:
         """What is selected: two runs of the same question may have one directory."""
         chosen = {} if self.metric is None else {"metric": self.metric}
-        named = {name: getattr(self, name) for name in ("method", "features", "parameters")}
+        parameters = decided_by(self.method, self.parameters, self.first_metric)
+        named = {"method": self.method, "features": self.features, "parameters": parameters}
         return {**named, **chosen}
 
     def key(self, spec: Mapping[str, Any], store: str) -> str:

@@ -148,15 +148,18 @@ def require_own(job: Job) -> None:
 
 def require_suitable(job: Job, scored: bool) -> None:
     """Refuse what does not suit the corpus, and say what is replaced."""
+    from bigfs.evaluation.metrics import require_metrics
     from flows import steps
     from flows.evaluation import plan as evaluation
     from flows.evaluation import selection
 
     recover(job.folder)
     corpus, choices = storage.open(str(job.store)), job.scoring.choices()
-    selection.selector_for(corpus, job.method, job.features, job.parameters)
+    selection.selector_for(corpus, job.method, job.features, job.question["parameters"])
     if scored:
         evaluation.require_choices(corpus, job.features, **choices)
+    else:
+        require_metrics(corpus.spec["target"] or "class", choices.get("metrics", ()))
     held = None if job.fresh else reuse.find_run(job.folder)
     if held is None or held.path != held.final:
         return

@@ -83,7 +83,8 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
         _log_reuse("select")
         return job.folder
     corpus, method, m = storage.open(str(job.store)), job.method, job.features
-    selector = selection.selector_for(corpus, method, m, job.parameters)
+    parameters = job.question["parameters"]
+    selector = selection.selector_for(corpus, method, m, parameters)
     train = selection.training_part(corpus)
     found = (
         selection.scale_hint(corpus, train),
@@ -105,13 +106,13 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
                     train.X,
                     train.y,
                     method,
-                    job.parameters,
+                    parameters,
                     lambda *fold: run.checkpoint(*identity, "number", *fold),
                     job.metric,
                     selection.samples_of(train),
                 )
                 m, figures["size_choice"] = choice.n_features, choice._asdict()
-                selector = selection.selector_for(corpus, method, m, job.parameters)
+                selector = selection.selector_for(corpus, method, m, parameters)
             made = next((step["graph"] for step in earlier if "graph" in step), None)
             if made is not None:
                 selector.set_params(graph=storage.open_graph(made).neighbors())
@@ -130,6 +131,7 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
                         f"features"
                     )
         assert isinstance(m, int)
+        figures |= choosing.choice_of(selector)
         with run.transaction():
             _write_selection(run, selector, method, m, corpus, train)
             run.update_metadata(

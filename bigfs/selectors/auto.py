@@ -117,6 +117,8 @@ class AutoSelector(Selector):
     ----------
     method_ : str
         The chosen method, by its name on the command line.
+    scoring_ : str or None
+        The score that decided, None without a target.
     best_params_ : dict
         Its parameters that tell it apart from the other candidates.
     selector_ : Selector
@@ -277,6 +279,7 @@ class AutoSelector(Selector):
         if codes is not None:
             wanted = [] if self.scoring is None else [self.scoring]
             (metric, *_) = require_metrics(target_kind(codes), wanted)
+        self.scoring_ = metric
         candidates = CANDIDATES[case]
         if why := self._why_first(X, case, codes, max(sizes), samples):
             self.reason_ = why

@@ -317,6 +317,17 @@ SYNONYMS = {
 }
 
 
+def decided_by(method: str, parameters: Mapping[str, Any], metric: str | None) -> dict[str, Any]:
+    """Return the parameters of a method, with the metric of a run where the method decides by one.
+
+    A score that is given stays, and given penalties are chosen by their loss.
+    """
+    is_asked = metric is None or parameters.get("scoring") or parameters.get("gammas")
+    if is_asked or method not in METHODS or not METHODS[method].decides:
+        return dict(parameters)
+    return {**parameters, "scoring": metric}
+
+
 def canonical_name(method: str) -> str:
     """Return the name of a method by which `METHODS` lists it."""
     return SYNONYMS.get(method, method)

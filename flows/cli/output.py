@@ -74,7 +74,13 @@ def print_rows(rows: list[list[str]], n_texts: int = 1) -> None:
 
 
 def print_run(path: str, as_json: bool) -> None:
-    from flows.report.summary import metric_names, score_table, status_text
+    from flows.report.summary import (
+        choice_rows,
+        choice_text,
+        metric_names,
+        score_table,
+        status_text,
+    )
     from storage.runs.metadata import strict_json
     from storage.runs.runs import Run
 
@@ -99,6 +105,14 @@ def print_run(path: str, as_json: bool) -> None:
             )
     if "evaluation" in run.metadata:
         out_console.print(run.metadata["evaluation"], highlight=False, markup=False, soft_wrap=True)
+    if (choice := run.metadata.get("choice")) is not None:
+        if rows := choice_rows(choice):
+            print_rows(rows)
+        out_console.print(
+            f"{run.metadata['parameters']['method']}: {choice_text(choice)}",
+            highlight=False,
+            soft_wrap=True,
+        )
     out_console.print(
         f"{run.metadata['parameters']['method']}: {status_text(run.metadata)}",
         highlight=False,

@@ -83,7 +83,8 @@ def select(
         typer.Option(help="AnnData (.h5ad, .zarr) of the corpus; its var gets the selection"),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="metric that --features auto chooses by")
+        str | None,
+        typer.Option(help="metric that --features auto, and methods such as auto, choose by"),
     ] = None,
     highly_variable: Annotated[
         bool,
@@ -111,8 +112,11 @@ def select(
     selection.selector_for(corpus, job.method, job.features, job.parameters)
     job = job.model_copy(update={"scoring": Scoring(metric=metric)})
     prepared = runs.prepare(job)
-    if metric is not None and job.features != selection.AUTO:
-        raise ValueError("--metric says what --features auto chooses by: give --features auto too")
+    decides = selection.get_method(job.method).decides
+    if metric is not None and job.features != selection.AUTO and not decides:
+        raise ValueError(
+            "--metric says what --features auto and --method auto choose by: give one of them too"
+        )
     if highly_variable and into is None:
         raise ValueError("--highly-variable says what --into writes: give --into FILE too")
     if into is not None:

@@ -26,6 +26,7 @@ from bigfs.evaluation.splits import Samples, draw_subsamples, target_kind
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
+from bigfs.selectors.registry import decided_by
 from flows.comparison.foreign import Foreign
 from flows.comparison.lists import read_lists
 from flows.comparison.outcomes import Outcome, read_outcome, write_outcome
@@ -278,6 +279,7 @@ class Bench:
         )
         if missing := sorted(set(self.constraints) - set(parameters)):
             raise ValueError(f"it takes no features to {' or to '.join(missing)}")
+        parameters = decided_by(method, parameters, self.metrics[0])
         selector = selection.selector_for(self.corpus, method, self.sizes[-1], parameters)
         X, y = selection.usable(selector, method, copy(X), y)  # a copy counts its own passes
         if selection.get_method(method).graph and selector.forbid is None:

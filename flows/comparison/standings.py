@@ -27,6 +27,7 @@ from bigfs.result import ALL
 from flows.comparison.bench import Bench
 from flows.comparison.outcomes import Outcome
 from flows.comparison.request import LIST
+from flows.report.summary import choice_text
 from storage import atomic
 from storage.runs.metadata import with_nan
 
@@ -165,14 +166,19 @@ def cost_rows(standings: dict[str, Any]) -> list[list[str]]:
 
 
 def failure_lines(standings: dict[str, Any]) -> list[str]:
-    """Return a line per method that failed, and per method that ended before its tolerance."""
+    """Return a line per method that failed, ended before its tolerance, or chose another one."""
     failed = [f"{row['method']}: {row['error']}" for row in standings["rows"] if row["error"]]
     late = [
         f"{row['method']}: {row['status']}"
         for row in standings["rows"]
         if not row["error"] and row["status"] != "finished"
     ]
-    return failed + late
+    chose = [
+        f"{row['method']}: {choice_text(row['choice'])}"
+        for row in standings["rows"]
+        if row.get("choice")
+    ]
+    return failed + late + chose
 
 
 def explanation(standings: dict[str, Any]) -> list[str]:

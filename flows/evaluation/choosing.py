@@ -16,6 +16,7 @@ from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, Split, stratified_folds, target_kind
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
+from bigfs.selectors.auto import AutoSelector, trials
 from bigfs.selectors.base.estimator import fit_sizes
 from bigfs.types import IntArray
 from flows.evaluation import selection
@@ -69,6 +70,14 @@ def choose_number(
     )
 
 
+def choice_of(selector: Any) -> dict[str, Any]:
+    """Return what a selector that chooses a method has tried, and why it took one, for run.json."""
+    if not isinstance(selector, AutoSelector):
+        return {}
+    tried = [trial._asdict() for trial in trials(selector)]
+    return {"choice": {"metric": selector.scoring_, "why": selector.reason_, "tried": tried}}
+
+
 class Chosen(NamedTuple):
     """The sets of a method, with how its runs ended."""
 
@@ -76,7 +85,8 @@ class Chosen(NamedTuple):
     statuses: list[str]  # of the runs that ended before their tolerance
     fits: int
     passes: int
-    used: Mapping[str, float] = MappingProxyType({})  # where it was measured by another process
+    # what another process has measured, and what was tried
+    used: Mapping[str, Any] = MappingProxyType({})
 
 
 def choose(
@@ -105,4 +115,5 @@ def choose(
         1 if has_path else len(runs),
         # a method may read a part of X that counts by itself, and each run of a path counts all
         max(X.passes - before, max(passes) if has_path else sum(passes)),
+        choice_of(runs[-1]),
     )

@@ -29,6 +29,7 @@ from bigfs import engine
 from bigfs.evaluation.metrics import METRIC_NAMES
 from flows.report.page import pictures
 from flows.report.summary import (
+    choice_text,
     count_of_features,
     metric_names,
     metrics_of,
@@ -129,6 +130,8 @@ def show_curves(run: Run) -> None:
 def show_summary(run: Run) -> None:
     about = run.metadata
     lines = [f"## {_title(run)}", "", f"{status_text(about)}.", ""]
+    if "choice" in about:
+        lines += [f"Chosen: {choice_text(about['choice'])}.", ""]
     lines += _score_lines(run)
     lines += ["| stage | seconds |", "| --- | --: |"]
     lines += [f"| {s['stage']} | {s['seconds']:.1f} |" for s in about.get("stages", [])]

@@ -17,7 +17,14 @@ from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.quality import class_strength
 from bigfs.plot.axes import ACCENT, FILL, GRID, INK, MUTED, OTHERS
 from bigfs.result import ALL
-from flows.report.summary import gaps, metric_names, metrics_of, score_table
+from flows.report.summary import (
+    choice_rows,
+    choice_text,
+    gaps,
+    metric_names,
+    metrics_of,
+    score_table,
+)
 from storage.runs.runs import Run
 
 # The page names these colors, so that its dark theme can replace them.
@@ -75,6 +82,9 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         measured_on=about.get("measured", {}).get("how", ""),
         table=score_table(about, digits=3),
         planted=_planted(run, facts),
+        choice=about.get("choice"),
+        chosen=choice_text(about["choice"]) if "choice" in about else "",
+        tried=choice_rows(about["choice"]) if "choice" in about else [],
         gaps=gaps(about),
         total=sum(s["seconds"] for s in about.get("stages", [])),
         peak=max(

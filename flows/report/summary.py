@@ -55,6 +55,32 @@ def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, A
     }
 
 
+def choice_text(choice: dict[str, Any]) -> str:
+    """Return which candidate was chosen, and why."""
+    chosen = next(trial["candidate"] for trial in choice["tried"] if trial["is_chosen"])
+    return f"{chosen}, {choice['why']}"
+
+
+def choice_rows(choice: dict[str, Any]) -> list[list[str]]:
+    """Return what was tried as a table of text: a header, and a row per candidate. It is empty
+    where nothing was compared."""
+    if choice["tried"][0]["score"] is None:
+        return []
+    head = ["tried", f"{METRIC_NAMES[choice['metric']]} in the folds", "to the best", "time"]
+    rows = [
+        [
+            trial["candidate"],
+            f"{trial['score']:.4f} ± {trial['error']:.4f}",
+            f"{trial['difference']:.4f} ± {trial['error_of_difference']:.4f}"
+            if trial["difference"]
+            else "best",
+            f"{trial['seconds']:.1f} s",
+        ]
+        for trial in choice["tried"]
+    ]
+    return [head, *rows]
+
+
 def gaps(about: dict[str, Any]) -> dict[str, float]:
     """Return the certified gaps of a run, as far as its method has them.
 

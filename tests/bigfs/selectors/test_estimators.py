@@ -42,6 +42,7 @@ from bigfs import (
     SVMRFE,
     TRCFS,
     UDFS,
+    AutoSelector,
     Chi2,
     Fisher,
     FRegression,
@@ -122,6 +123,7 @@ SELECTORS = [
     L2SVM(),
     SVMRFE(step=0.5),
     SelectorCV(ANOVA(), cv=2),
+    AutoSelector(cv=2),
 ]
 NAMES = [
     " ".join([type(s).__name__] + [getattr(s, name) for name in VARIANTS if hasattr(s, name)])
@@ -129,7 +131,7 @@ NAMES = [
 ]
 # One of each base class, and the five methods. The others are tested by night.
 DAILY = (ANOVA, Chi2, MutualInformation, MRMR, ReliefF, LaplacianScore, SparGE, SparGECV)
-DAILY += (SRLSR, JHLSR, JGSC, SMR, L2SVM, MultiTaskLasso)
+DAILY += (SRLSR, JHLSR, JGSC, SMR, L2SVM, MultiTaskLasso, AutoSelector)
 DERIVED = (GLSPFS, GSC)
 FIRST_OF_EACH = list({type(s): s for s in reversed(SELECTORS)}.values())
 
