@@ -1,6 +1,7 @@
 """The race of the choosers: SparGE's default, SparGECV's and `auto` against six peers.
 
-python -m benchmarks.choosing FOLDER     # the folder of the data; resumes when cut off
+python -m benchmarks.choosing FOLDER    # the folder of the data; resumes when cut off
+python -m benchmarks.choosing_page      # docs/measured/choosing.md from the finished cells
 
 A split has 70 % of the samples to choose and train on (or the set's own training part), and the
 others to test on. Nothing else is done with the test samples. A method chooses once, as many
@@ -44,8 +45,6 @@ from bigfs.evaluation.metrics import count_classes, scores_of
 from bigfs.evaluation.splits import draw_subsamples
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
-
-app = typer.Typer(add_completion=False)
 
 SIZES = (20, 50, 100, 200)
 METRICS = ("accuracy", "balanced_accuracy")
@@ -251,13 +250,13 @@ def cells(methods: tuple[str, ...], folder: Path, name: str, repetition: int) ->
             yield Cell(method, by, partial(measure, method, metric, (folder, name, repetition)))
 
 
-def experiment(sets: tuple[str, ...], methods: tuple[str, ...]) -> Experiment:
-    most = max(SOURCES[name].splits for name in sets)
-    return Experiment("choosing", sets, most, partial(cells, methods), files=())
-
-
-def known_methods() -> tuple[str, ...]:
-    return tuple(name for name in (*OURS, *PEERS) if name in METHODS)
+RACE = Experiment(
+    "choosing",
+    tuple(SOURCES),
+    max(source.splits for source in SOURCES.values()),
+    partial(cells, (*OURS, *PEERS)),
+    files=(),
+)
 
 
 def warm_up(methods: Iterable[str]) -> None:
@@ -268,19 +267,20 @@ def warm_up(methods: Iterable[str]) -> None:
             fit(method, METRICS[0], rows, y, 5)
 
 
-@app.command()
 def run(
     folder: Path,
     sets: Annotated[str, typer.Option(help="With commas; none: all.")] = "",
     methods: Annotated[str, typer.Option(help="With commas; none: all.")] = "",
 ) -> None:
     """Measure the cells that are not finished, the first split of every set first."""
-    names = tuple(sets.split(",") if sets else SOURCES)
-    asked = tuple(methods.split(",") if methods else known_methods())
+    asked = tuple(methods.split(",")) if methods else (*OURS, *PEERS)
+    race = RACE._replace(cells=partial(cells, asked))
+    if sets:
+        race = race._replace(data=tuple(sets.split(",")))
     with engine.one_blas_thread():
         warm_up(asked)
-        run_experiments([experiment(names, asked)], folder, say=partial(print, flush=True))
+        run_experiments([race], folder, say=partial(print, flush=True))
 
 
 if __name__ == "__main__":
-    app()
+    typer.run(run)

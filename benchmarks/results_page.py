@@ -26,7 +26,11 @@ def unknown_command(command: str) -> str:
             return f"{first} {word[0] if word else ''}".strip()
         return ""
     places = {
-        "python": [ROOT.joinpath(*m.split("."), "__main__.py") for m in others[1:2]],
+        "python": [
+            stem / "__main__.py" if stem.is_dir() else stem.with_suffix(".py")
+            for module in others[1:2]
+            for stem in [ROOT.joinpath(*module.split("."))]
+        ],
         "pytest": [ROOT / other for other in others],
         "make": [ROOT / "Makefile"],
         "bigfs": [ROOT / "flows" / "cli"],

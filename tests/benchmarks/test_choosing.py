@@ -10,7 +10,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from benchmarks import choosing
+from benchmarks import choosing, choosing_page
 from benchmarks.papers import results
 from benchmarks.papers.results import Key, Results
 from bigfs import SVMRFE
@@ -74,3 +74,36 @@ def test_svm_rfe_is_the_one_of_scikit_learn(folder):
     theirs = RFE(LinearSVC(tol=1e-8, max_iter=100_000), n_features_to_select=20, step=1).fit(X, y)
     ours = SVMRFE(n_features_to_select=20, step=1, tol=1e-8).fit(X, y)
     np.testing.assert_array_equal(theirs.support_, ours.support_)
+
+
+def test_the_page_counts_sets_in_the_mean_of_complete_splits(tmp_path, monkeypatch):
+    """Cells that decided by the other metric, and splits that one method lacks, do not count."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    store = Results(tmp_path / "choosing.tsv")
+
+    def add(data, method, accuracy, split=0, seconds=1.0, by=""):
+        balanced = [accuracy[0] - 0.1, accuracy[1] - 0.1]
+        values = {"accuracy": accuracy, "balanced_accuracy": balanced, "seconds": seconds}
+        store.add(Key(data, method, by, split), values)
+
+    for data, ours, chosen, peer in (("ORL", 0.8, 0.82, 0.7), ("colon", 0.6, 0.6, 0.6002)):
+        add(data, "sparge-lda", [ours - 0.1, ours + 0.1])
+        add(data, "sparge-lda-cv", [chosen, chosen], seconds=4.0, by="by=accuracy")
+        add(data, "sparge-lda-cv", [0.1, 0.1], by="by=balanced_accuracy")
+        add(data, "chi2", [peer, peer], seconds=0.5)
+    add("ORL", "sparge-lda", [0.0, 0.0], split=1)
+    for data in ("PCMAC", "BASEHOCK"):
+        add(data, "sparge-lda", [0.9, 0.9])
+        add(data, "sparge-lda-cv", [0.9, 0.9], by="by=accuracy")
+        add(data, "chi2", [0.95, 0.95])
+    choosing_page.write(tmp_path)
+    page = (tmp_path / "choosing.md").read_text()
+    accuracy = page.split("## Accuracy, dense, 2 sets")[1]
+    # differences 0.1 and −0.0002: mean 0.0499, standard error 0.0501
+    assert "| χ² | 0.6501 | +0.0499 ± 0.0501, 1/1/0 | +0.0599 ± 0.0601, 1/1/0 |" in accuracy
+    assert "| SparGE | 0.7000 |  | +0.0100 ± 0.0100, 1/1/0 |" in accuracy
+    assert "| χ² | 0.9500 | -0.0500 ± 0.0000, 0/0/2 |" in page.split("## Accuracy, text, 2 sets")[1]
+    assert "| SparGECV | 1 | 4 |" in page.split("## Cost")[1]
+    assert "| ORL | dense | 1 | 0.800 | 0.820 | 0.700 |" in page.split("## Every set")[1]
+    assert "SVM-RFE" not in page.split("## Accuracy, text")[1]
+    assert (tmp_path / "choosing.svg").exists()
