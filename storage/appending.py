@@ -43,7 +43,11 @@ from storage.staging.text.hashing import name_buckets
 from storage.staging.text.vectorize import weigh_by
 from storage.staging.text.weighting import Weighting
 
-REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # one value per sample
+# one value per sample, and the checksums
+REWRITTEN = (
+    *("obs/", "obsm/", "uns/class_names/"),
+    *(f"{manifest.CHECKSUMS}/", f"{manifest.CHUNK_CHECKSUMS}/"),
+)
 
 
 def append(
@@ -337,25 +341,36 @@ def _sample_names(corpus: Corpus, blocks: Sequence[RowBlock], n: int) -> tables.
 
 def _clone(corpus: Corpus, target: str, more: Sequence[str] = ()) -> Writer:
     """Fill the new store with hard links to the files of the old one that stay as they are."""
-    checksums = manifest.checksums_of(corpus.uri, corpus.manifest.content)
+    store, checksums = corpus.store, manifest.checksums_of(corpus.uri, corpus.manifest.content)
+    documents = set(checksums.keys())
     files = {
         path.relative_to(corpus.uri).as_posix()
         for path in Path(corpus.uri).rglob("*")
         if not path.is_dir() or path.is_symlink()
     }
-    files -= {*checksums, manifest.MANIFEST, f"{manifest.CHECKSUMS}/c/0"}
-    foreign = min((name for name in files if not is_remains(name, checksums)), default=None)
+    files -= {*documents, manifest.MANIFEST, f"{manifest.CHECKSUMS}/c/0"}
+    foreign = min((name for name in files if not is_remains(name, documents)), default=None)
     if foreign:
         raise StoreError(
             f"{corpus.uri} holds {foreign}, which bigfs did not write: move it out "
             f"of the store before you append"
         )
-    linked = {
-        key: value for key, value in checksums.items() if not key.startswith((*REWRITTEN, *more))
-    }
-    for key in linked:
-        Path(target, key).parent.mkdir(parents=True, exist_ok=True)
-        os.link(Path(corpus.uri, key), Path(target, key))
-    writer = Writer(target, chunk=corpus.store.chunk("X/data"))
-    writer.checksums.update(linked)
+    anew = (*REWRITTEN, *more)
+    writer = Writer(target, chunk=store.chunk("X/data"))
+    writer.checksums.update(checksums.documents)
+    for path, shards in checksums.shards.items():
+        writer.shards[path] = shards.size
+        crcs = store.read(manifest.CHUNK_CHECKSUMS, shards.first, shards.first + shards.chunks)
+        for i, key in enumerate(shards.keys(path)):
+            some = crcs[i * shards.size : (i + 1) * shards.size]
+            writer.checksums[key] = some.tobytes().hex()
+    for key in documents:
+        if key.startswith(anew):
+            del writer.checksums[key]
+        else:
+            Path(target, key).parent.mkdir(parents=True, exist_ok=True)
+            os.link(Path(corpus.uri, key), Path(target, key))
+    for path in checksums.shards:
+        if f"{path}/".startswith(anew):
+            del writer.shards[path]
     return writer

@@ -223,7 +223,7 @@ class Corpus:
         if self.manifest.target != "class" or not np.array_equal(codes, self.y):
             return None
         d, c = self.manifest.shape[1], len(self.class_names)
-        documents = manifests.checksums_of(self.uri, self.manifest.content)
+        documents = manifests.checksums_of(self.uri, self.manifest.content).documents
         stats = ClassStats(np.zeros((d, c)), np.zeros((d, c)), np.zeros((d, c), dtype=np.int64))
         for path in (f"uns/statistics/{s.name}/classes" for s in self.segments):
             if f"{path}/zarr.json" not in documents:

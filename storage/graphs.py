@@ -270,7 +270,9 @@ def _write_rows(
     uri: str, start: int, stop: int, index: AnyArray, distance: AnyArray
 ) -> dict[str, str]:
     """Write finished rows from a worker, in whole chunks, so that each chunk has one writer."""
-    return write_chunks(uri, "index", start, index) | write_chunks(uri, "distance", start, distance)
+    return write_chunks(uri, "index", start, [index]) | write_chunks(
+        uri, "distance", start, [distance]
+    )
 
 
 def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
@@ -279,8 +281,8 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     writer = Writer(target)
     writer.group("", "anndata")
     writer.group("uns", "dict")
-    writer.create("index", shape, np.int32, rows)
-    writer.create("distance", shape, np.float64, rows)
+    writer.create("index", shape, np.int32, rows, sharded=False)
+    writer.create("distance", shape, np.float64, rows, sharded=False)
     written, info = stream_knn(corpus.X, sink=partial(_write_rows, target), **settings)
     for part in written:
         writer.checksums.update(part)
@@ -295,5 +297,5 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     if len(bridges.distance):
         for path, values in (("bridges", bridges.samples), ("bridge_distance", bridges.distance)):
             writer.create(path, values.shape, values.dtype, len(values))
-            writer.checksums.update(write_chunks(target, path, 0, values))
+            writer.append(path, 0, [values])
     seal(writer, {"version": manifest.VERSION, "shape": shape, "graph": info, "store": corpus.uri})

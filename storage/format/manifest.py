@@ -9,6 +9,10 @@ attribute.
     uns/statistics/<segment>/   sums and sums of squares of its columns
     uns/checksums/              a JSON text with the checksum of every document; the manifest holds
                                 its hash
+    uns/chunk_checksums/        uint32: the CRC-32C of every chunk that lies in a shard
+
+An array of many chunks has them in shards (`storage.format.shards`). The JSON text says where the
+checksums of its chunks begin, so that a reader holds some of them and not those of all tiles.
 
 The layout by columns is kept per segment of rows: one per split, and one more for every append.
 So a split is a choice of segments, and appending writes a segment. Zarr reads a missing chunk as
@@ -25,7 +29,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import fsspec
 from zarr.abc.store import Store
@@ -40,10 +44,12 @@ VERSION = 1
 VERSION_OF_UNITS = 2  # of a store in units of its own, which version 1 would append raw values to
 # of a store with groups, batches, weights or times, which version 2 would lose and score without
 VERSION_OF_ROLES = 3
-MANIFEST, CHECKSUMS = "zarr.json", "uns/checksums"
+VERSION_OF_SHARDS = 4  # of a store with shards, which version 3 could not read
+MANIFEST, CHECKSUMS, CHUNK_CHECKSUMS = "zarr.json", "uns/checksums", "uns/chunk_checksums"
 CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
 # values per chunk of arrays with one value per row, with one per column, and of strings
 ROW_CHUNK, COLUMN_CHUNK, STRING_CHUNK = 1 << 18, 1 << 16, 1 << 15
+CHECKSUM_CHUNK = 1 << 14  # checksums of chunks that are read at once: those of 16 GB of values
 
 
 SOURCE_FIELDS = {"uri", "format", "fingerprint", "sample_shape", "planted"}
@@ -183,9 +189,14 @@ def digest(document: bytes) -> str:
 
 def checksum(key: str, document: Any) -> str:
     """Return the checksum of a document, given as bytes or as a buffer of Zarr's."""
-    part = document if key.endswith("zarr.json") else document[-4:]
+    part = document if is_hashed(key) else document[-4:]
     part = part if isinstance(part, bytes) else part.to_bytes()
-    return digest(part) if key.endswith("zarr.json") else part.hex()
+    return digest(part) if is_hashed(key) else part.hex()
+
+
+def is_hashed(key: str) -> bool:
+    """Return whether a document has a hash for its checksum, and not the CRC at its end."""
+    return key.endswith("zarr.json") or key.startswith(f"{CHUNK_CHECKSUMS}/c/")
 
 
 # --- the manifest, and the checksums of everything -----------------------------------------------
@@ -242,10 +253,10 @@ def read_root(uri: str) -> dict[str, Any]:
         raise Damaged(
             f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again"
         ) from None
-    if isinstance(version, int) and version > VERSION_OF_ROLES and isinstance(body, dict):
+    if isinstance(version, int) and version > VERSION_OF_SHARDS and isinstance(body, dict):
         raise StoreError(
             f"{uri} has store version {version}, but this bigfs reads versions up to "
-            f"{VERSION_OF_ROLES}: upgrade bigfs, or stage again"
+            f"{VERSION_OF_SHARDS}: upgrade bigfs, or stage again"
         )
     if digest(canonical(document)) != expected:
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again")
@@ -257,9 +268,33 @@ def canonical(document: dict[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
+class Shards(NamedTuple):
+    """The chunks of an array with shards."""
+
+    first: int  # where their checksums begin in `CHUNK_CHECKSUMS`
+    chunks: int
+    size: int  # chunks per shard
+
+    def keys(self, path: str) -> list[str]:
+        """Return the keys of the shards, in order."""
+        return [f"{path}/c/{i}" for i in range(-(-self.chunks // self.size))]
+
+
+class Checksums(NamedTuple):
+    """The checksum of every document by its key, but for shards, and the arrays with shards."""
+
+    documents: dict[str, str]
+    shards: dict[str, Shards]
+
+    def keys(self) -> list[str]:
+        """Return the keys of all documents."""
+        shards = [key for path, shards in self.shards.items() for key in shards.keys(path)]
+        return [*self.documents, *shards]
+
+
 @lru_cache(maxsize=8)
-def checksums_of(uri: str, content: str) -> dict[str, str]:
-    """Read the checksum of every document, by its key."""
+def checksums_of(uri: str, content: str) -> Checksums:
+    """Read the checksums of a store."""
     try:
         raw = read_document(uri, f"{CHECKSUMS}/c/0")
     except FileNotFoundError:
@@ -268,14 +303,21 @@ def checksums_of(uri: str, content: str) -> dict[str, str]:
         raise lost_document(uri, content, f"array {CHECKSUMS} is damaged")
     try:
         listed = parse(raw)
-        for key, value in listed.items():  # append links these files, so none is outside the store
+        documents, shards = listed, {}
+        if isinstance(listed.get("documents"), dict):  # a store with shards
+            documents = listed["documents"]
+            shards = {path: Shards(*map(int, told)) for path, told in listed["shards"].items()}
+        # append links these files, so none is outside the store
+        for key, value in [*documents.items(), *((path, "") for path in shards)]:
             if not isinstance(value, str) or ".." in PurePosixPath(key).parts or key[:1] == "/":
                 raise ValueError(f"the checksum of {key!r} is wrong")
-    except ValueError as error:
+        if any(min(told) < 0 or not told.size for told in shards.values()):
+            raise ValueError("an array has shards of no size")
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise Damaged(
             f"{uri}: bigfs did not write array {CHECKSUMS}: {error}; restore it or stage again"
         ) from None
-    return listed
+    return Checksums(documents, shards)
 
 
 def lost_document(uri: str, content: str, what: str) -> StoreError:

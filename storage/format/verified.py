@@ -12,36 +12,75 @@ from zarr.abc.store import Store
 
 from bigfs.types import AnyArray
 from storage.errors import Damaged, StoreError
-from storage.format.checked import CheckedStore, require_codecs
-from storage.format.manifest import checksum, checksums_of, lost_document, store_at
+from storage.format.manifest import (
+    CHECKSUM_CHUNK,
+    CHUNK_CHECKSUMS,
+    Checksums,
+    checksum,
+    checksums_of,
+    lost_document,
+    store_at,
+)
+from storage.format.shards import ChunkedStore
+
+PARTS_HELD = 8  # of the checksums of chunks by a reader, of 64 kB each
 
 
-class VerifiedStore(CheckedStore):
-    """Compare every document read with its checksum. A missing or swapped one is an error."""
+class VerifiedStore(ChunkedStore):
+    """Compare every document read with its checksum. A missing or swapped one is an error.
+
+    The checksums of chunks in shards are read as the chunks are, and only some of them are held.
+    """
 
     def __init__(self, store: Store, uri: str = "", content: str = "") -> None:
         super().__init__(store)
         self.uri, self.content = uri, content
-        self.checksums = checksums_of(uri, content) if content else {}
+        self.checksums = checksums_of(uri, content) if content else Checksums({}, {})
+        self.parts: dict[int, AnyArray] = {}  # of the checksums of chunks
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        if byte_range is not None:
+        array = key.partition("/c/")[0]
+        unlisted = self.sizes.get(array, 1) > 1 and array not in self.checksums.shards
+        if byte_range is not None or unlisted:
             raise Damaged(
-                f"{self.uri} cannot be read: {document_name(key)} holds a shard, which bigfs does "
+                f"{self.uri} cannot be read: {document_name(key)} holds a shard, which bigfs did "
                 f"not write: stage again"
             )
-        value = await self.inner.get(key, prototype)
-        expected = self.checksums.get(key)
+        try:
+            return await super().get(key, prototype)
+        except StoreError:
+            raise
+        except ValueError:  # the index of a shard
+            raise lost_document(
+                self.uri, self.content, f"{document_name(key)} is damaged"
+            ) from None
+
+    async def require(self, key: str, value: Any, prototype: Any) -> None:
+        expected = await self._expected(key, prototype)
         if value is None and expected is not None:
             raise lost_document(self.uri, self.content, f"{document_name(key)} is missing")
         if expected is not None and checksum(key, value) != expected:
             raise lost_document(self.uri, self.content, f"{document_name(key)} is damaged")
-        if value is not None:
-            try:
-                require_codecs(key, value)
-            except ValueError as error:
-                raise Damaged(f"{self.uri} cannot be read: {error}") from None
-        return value
+        try:
+            await super().require(key, value, prototype)
+        except ValueError as error:
+            raise Damaged(f"{self.uri} cannot be read: {error}") from None
+
+    async def _expected(self, key: str, prototype: Any) -> str | None:
+        """Return the recorded checksum of a document or of a chunk in a shard."""
+        array, _, number = key.partition("/c/")
+        shards = self.checksums.shards.get(array)
+        if shards is None or not number:
+            return self.checksums.documents.get(key)
+        if int(number) >= shards.chunks:
+            return ""
+        part, place = divmod(shards.first + int(number), CHECKSUM_CHUNK)
+        if part not in self.parts:
+            raw = await self.get(f"{CHUNK_CHECKSUMS}/c/{part}", prototype)
+            if len(self.parts) >= PARTS_HELD:
+                self.parts.pop(next(iter(self.parts)))
+            self.parts[part] = np.frombuffer(raw.to_bytes(), dtype="<u4")
+        return self.parts[part][place].tobytes().hex()
 
 
 def document_name(key: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import fsspec
 import numpy as np
@@ -17,19 +17,24 @@ from zarr.storage import LocalStore
 
 from bigfs.types import AnyArray
 from storage import atomic
-from storage.errors import StoreError
+from storage.errors import Damaged, StoreError
 from storage.format.checked import CheckedStore
 from storage.format.manifest import (
+    CHECKSUM_CHUNK,
     CHECKSUMS,
     CHUNK,
+    CHUNK_CHECKSUMS,
     MANIFEST,
     STRING_CHUNK,
+    VERSION_OF_SHARDS,
     Manifest,
+    Shards,
     canonical,
     checksum,
     digest,
     store_at,
 )
+from storage.format.shards import ChunkedStore, ShardFile, chunks_per_shard, shard_of
 
 CHUNKS_HELD = 8  # by a stream of numbers
 # LZ4 writes five times as fast as zstd and reads twice as fast, for a store that is a tenth larger.
@@ -55,6 +60,64 @@ class ChecksumRecorder(CheckedStore):
         await super().set(key, value)
 
 
+class ArrayWriter(ChunkedStore):
+    """Write the values of an array in order, from `start` on: whole chunks, and so whole shards.
+
+    The chunks of the first shard that come before `start` are copied. Memory holds what is given at
+    a time, encoded. `checksums` has that of every document written; that of a shard is those of its
+    chunks, one after the other.
+    """
+
+    def __init__(self, uri: str, path: str, start: int = 0) -> None:
+        recorder = ChecksumRecorder(store_at(uri))
+        super().__init__(recorder)
+        self.uri, self.path, self.position = uri, path, start
+        self.checksums = recorder.checksums
+        self.target = zarr.open_array(self, path=path, mode="r+", zarr_format=3)
+        self.encoded: dict[int, Any] = {}  # chunks by their number
+        self.shard: ShardFile | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if self.shard is not None:
+            if kind is None:
+                self._finish(self.shard)
+            else:
+                self.shard.abandon()
+
+    async def set(self, key: str, value: Any) -> None:
+        if self.sizes[self.path] > 1:
+            self.encoded[int(key.rpartition("/")[2])] = value
+        else:
+            await super().set(key, value)
+
+    def add(self, values: AnyArray) -> None:
+        """Write the next values. All but the last are cut where a chunk ends."""
+        if not len(values):
+            return
+        stop = self.position + len(values)
+        self.target[self.position : stop] = (
+            values.astype(object) if values.dtype.kind == "U" else values
+        )
+        self.position = stop
+        for number in sorted(self.encoded):
+            key, place = shard_of(f"{self.path}/c/{number}", self.sizes[self.path])
+            if self.shard is None:
+                self.shard = ShardFile(self.uri, key, self.sizes[self.path])
+                if place:
+                    self.shard.copy(place)
+            self.shard.add(self.encoded.pop(number).to_bytes())
+            if place == self.shard.size - 1:
+                self._finish(self.shard)
+
+    def _finish(self, shard: ShardFile) -> None:
+        shard.finish()
+        self.checksums[shard.key] = shard.crcs
+        self.shard = None
+
+
 class Writer:
     """Write the arrays and groups of a store that is being built, with their AnnData encodings."""
 
@@ -62,6 +125,15 @@ class Writer:
         self.uri, self.chunk = uri, chunk
         self.recorder = ChecksumRecorder(store_at(uri))
         self.checksums = self.recorder.checksums
+        self.shards: dict[str, int] = {}  # chunks per shard of the arrays that have shards
+
+    def record(self, checksums: dict[str, str]) -> None:
+        """Keep the checksums of documents that were written."""
+        for key, new in checksums.items():
+            # a shard with more chunks than there were: all of them but the last are copies
+            if not new.startswith(self.checksums.get(key, "")[:-8]):
+                raise Damaged(f"{self.uri}: {key} is damaged: restore it or stage again")
+            self.checksums[key] = new
 
     def group(self, path: str, encoding: str, version: str = "0.1.0", **attributes: Any) -> None:
         attributes = {"encoding-type": encoding, "encoding-version": version, **attributes}
@@ -78,9 +150,17 @@ class Writer:
         encoding: str = "array",
         compressors: Any = None,
         sparse: bool = False,
+        sharded: bool = True,
     ) -> None:
-        """Create an array that `write_chunks` fills. `sparse` says that it holds mostly zeros."""
+        """Create an array that `ArrayWriter` fills. `sparse` says that it holds mostly zeros.
+
+        If it has many chunks, it gets shards, unless it is not `sharded`.
+        """
         n, *rest = (shape,) if isinstance(shape, int) else shape
+        length = max(min(chunk or self.chunk, n), 1)
+        size = chunks_per_shard(-(-n // length)) if sharded else 1
+        if size > 1:
+            self.shards[path] = size
         name, level, shuffle = CODEC.get(np.dtype(dtype).kind, ("zstd", 3, "shuffle"))
         if sparse:
             shuffle = "noshuffle"
@@ -89,7 +169,8 @@ class Writer:
             name=path,
             shape=(n, *rest),
             dtype=dtype,
-            chunks=(max(min(chunk or self.chunk, n), 1), *rest),
+            chunks=(length, *rest),
+            shards=(length * size, *rest) if size > 1 else None,
             compressors=(BloscCodec(cname=name, clevel=level, shuffle=shuffle), Crc32cCodec())
             if compressors is None
             else compressors,
@@ -136,37 +217,31 @@ class Writer:
 
     def append(self, path: str, start: int, parts: Iterable[AnyArray]) -> None:
         """Write the values of an array from `start` on, from parts of any length."""
-        target = open_unpublished(self.uri, path)
-        held = target.chunks[0] * (1 if target.dtype.kind in "OUST" else CHUNKS_HELD)
-        for first, values in _regroup(parts, start, held):
-            self.checksums.update(write_chunks(self.uri, path, first, values))
+        self.record(write_chunks(self.uri, path, start, parts))
 
 
-def _regroup(parts: Iterable[AnyArray], start: int, size: int) -> Iterator[tuple[int, AnyArray]]:
-    """Join parts and cut them at multiples of `size`. Yields (index of first value, values)."""
+def _regroup(parts: Iterable[AnyArray], start: int, size: int) -> Iterator[AnyArray]:
+    """Join parts and cut them at multiples of `size`. The first value is that at `start`."""
     held: list[AnyArray] = []
-    first, room = start, size - start % size
+    room = size - start % size
     for part in parts:
         while len(part):
             held.append(part[:room])
             part, room = part[room:], room - len(held[-1])
             if not room:
-                values = np.concatenate(held) if len(held) > 1 else held[0]
-                yield first, values
-                first, room, held = first + len(values), size, []
+                yield np.concatenate(held) if len(held) > 1 else held[0]
+                room, held = size, []
     if held:
-        yield first, np.concatenate(held)
+        yield np.concatenate(held)
 
 
-def write_chunks(uri: str, path: str, start: int, values: AnyArray) -> dict[str, str]:
-    """Write whole chunks of an array from `start` on. Returns their checksums."""
-    recorder = ChecksumRecorder(store_at(uri))
-    target = zarr.open_array(recorder, path=path, mode="r+", zarr_format=3)
-    if len(values):
-        target[start : start + len(values)] = (
-            values.astype(object) if values.dtype.kind == "U" else values
-        )
-    return recorder.checksums
+def write_chunks(uri: str, path: str, start: int, parts: Iterable[AnyArray]) -> dict[str, str]:
+    """Write whole chunks and shards of an array from `start` on. Returns their checksums."""
+    with ArrayWriter(uri, path, start) as out:
+        held = out.target.chunks[0] * (1 if out.target.dtype.kind in "OUST" else CHUNKS_HELD)
+        for values in _regroup(parts, start, held):
+            out.add(values)
+    return out.checksums
 
 
 def open_unpublished(uri: str, path: str) -> zarr.Array[Any]:
@@ -179,6 +254,8 @@ def open_unpublished(uri: str, path: str) -> zarr.Array[Any]:
 
 def publish(writer: Writer, manifest: Manifest) -> Manifest:
     """Write the checksums and then the manifest, which makes the store exist."""
+    if writer.shards:
+        manifest = replace(manifest, version=VERSION_OF_SHARDS)
     return replace(manifest, content=seal(writer, asdict(manifest)))
 
 
@@ -187,11 +264,12 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
     uri, checksums = writer.uri, writer.checksums
     _delete_remains(uri, checksums)
     checksums.pop(MANIFEST, None)  # Zarr made the root group; its document is replaced below
+    shards = _write_chunk_checksums(writer)
     array_key = f"{CHECKSUMS}/zarr.json"
-    length = len(_listed(checksums | {array_key: digest(b"")}))
+    length = len(_listed(checksums | {array_key: digest(b"")}, shards))
     writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
-    listed = _listed(checksums)
-    write_chunks(uri, CHECKSUMS, 0, np.frombuffer(listed, dtype=np.uint8))
+    listed = _listed(checksums, shards)
+    write_chunks(uri, CHECKSUMS, 0, [np.frombuffer(listed, dtype=np.uint8)])
     _require_all_listed(uri, {*checksums, f"{CHECKSUMS}/c/0"})
     metadata: dict[str, Any] = {"manifest": body | {"content": digest(listed)}}
     attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": metadata}
@@ -201,6 +279,26 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
     with fsspec.open(f"{uri}/{MANIFEST}", "wb") as file:
         file.write(canonical(document))
     return digest(listed)
+
+
+def _write_chunk_checksums(writer: Writer) -> dict[str, Shards]:
+    """Write the checksums of the chunks in shards as an array. Returns where each array's are."""
+    shards, parts, total = dict[str, Shards](), [], 0
+    for path in sorted(writer.shards):
+        keys = [key for key in writer.checksums if key.startswith(f"{path}/c/")]
+        keys.sort(key=lambda key: int(key.rpartition("/")[2]))
+        crcs = np.frombuffer(
+            bytes.fromhex("".join(writer.checksums[key] for key in keys)), dtype="<u4"
+        )
+        shards[path] = Shards(total, len(crcs), writer.shards[path])
+        parts.append(crcs)
+        total += len(crcs)
+    if parts:
+        writer.create(
+            CHUNK_CHECKSUMS, total, np.uint32, CHECKSUM_CHUNK, compressors=(), sharded=False
+        )
+        writer.append(CHUNK_CHECKSUMS, 0, parts)
+    return shards
 
 
 def _require_all_listed(uri: str, listed: set[str]) -> None:
@@ -226,11 +324,22 @@ def _delete_remains(uri: str, checksums: dict[str, str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def is_remains(name: str, checksums: dict[str, str]) -> bool:
+def is_remains(name: str, documents: Collection[str]) -> bool:
     """Return whether a file is an unfinished one of Zarr, of a document that was written since."""
     match = re.fullmatch(r"(.+)\.[0-9a-f]+\.partial", name)
-    return match is not None and not {match[1], f"{match[1]}.json"}.isdisjoint(checksums)
+    return match is not None and not {match[1], f"{match[1]}.json"}.isdisjoint(documents)
 
 
-def _listed(checksums: dict[str, str]) -> bytes:
-    return canonical({key: value for key, value in checksums.items() if key != f"{CHECKSUMS}/c/0"})
+def _listed(checksums: dict[str, str], shards: dict[str, Shards]) -> bytes:
+    listed = {
+        key: value
+        for key, value in checksums.items()
+        if key != f"{CHECKSUMS}/c/0" and not _lies_in(key, shards)
+    }
+    return canonical({"documents": listed, "shards": shards} if shards else listed)
+
+
+def _lies_in(key: str, shards: dict[str, Shards]) -> bool:
+    """Return whether a document is a shard."""
+    array, is_chunk, _ = key.partition("/c/")
+    return bool(is_chunk) and array in shards

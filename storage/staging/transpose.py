@@ -1,13 +1,16 @@
 """From blocks on scratch to Zarr chunks, by rows and by columns: the out-of-core transpose.
 
-The entries of an array are cut into ranges of whole chunks, with one task per range. Two tasks
-never write the same chunk, and a task holds only its range, whatever the size of the input.
+The entries of an array are cut into ranges of whole chunks. A task writes a range, or those of a
+shard one after the other. Two tasks never write the same document, and a task holds only a range,
+whatever the size of the input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +19,7 @@ from bigfs import engine
 from bigfs.types import AnyArray
 from storage.format import manifest
 from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK
-from storage.format.writer import Writer, open_unpublished, write_chunks
+from storage.format.writer import ArrayWriter, Writer, open_unpublished
 from storage.staging import kernels
 from storage.staging.scratch import RowBlock, lengths_of, open_array, open_columns
 from storage.staging.tables import running_indptr
@@ -42,23 +45,35 @@ class BlockColumns(NamedTuple):
     first_row: int
 
 
-def entry_ranges(length: int, chunk: int, chunks: int, before: int = 0) -> list[EntryRange]:
-    """Cut the entries [before, length) into ranges of `chunks` chunks."""
-    starts = range(before // chunk * chunk, length, chunk * chunks)
-    return [EntryRange(max(a, before), min(a + chunk * chunks, length)) for a in starts]
+def tasks_of(
+    length: int, chunk: int, chunks: int, size: int, before: int = 0
+) -> list[list[EntryRange]]:
+    """Cut the entries [before, length) into ranges of up to `chunks` chunks, one or more per task.
+
+    With shards of `size` chunks the ranges of a task are those of one shard.
+    """
+    if size > 1:
+        chunks = min(size, 1 << (chunks.bit_length() - 1))  # no range lies in two shards
+    step = chunk * chunks
+    ranges = [
+        EntryRange(max(a, before), min(a + step, length))
+        for a in range(before // step * step, length, step)
+    ]
+    per_task = max(chunk * size, step)
+    return [list(task) for _, task in groupby(ranges, lambda r: r.start // per_task)]
 
 
 def _write_in_tasks(
     writer: Writer,
     write: Callable[..., dict[str, str]],
-    tasks: Sequence[EntryRange],
+    tasks: Sequence[list[EntryRange]],
     *shared: Any,
     each: Sequence[Any] = (),
     label: str,
 ) -> None:
-    """Write the chunks of each range by a task, and keep their checksums."""
+    """Write the documents of each task, and keep their checksums."""
     for checksums in engine.map_tiles(write, tasks, *shared, each=each, label=label):
-        writer.checksums.update(checksums)
+        writer.record(checksums)
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -84,35 +99,42 @@ def write_rows(
         writer.create("X/data", lengths["data"], np.float32)
         writer.create("X/indices", lengths["indices"], np.int32)
         writer.create("X/indptr", lengths["indptr"], np.int64, ROW_CHUNK)
-    tasks = entry_ranges(int(ends[-1]), writer.chunk, chunks, entries)
-    slices = [_overlapping_slices(row_blocks, ends, task) for task in tasks]
+    size = writer.shards.get("X/data", 1)
+    tasks = tasks_of(int(ends[-1]), writer.chunk, chunks, size, entries)
+    slices = [[_overlapping_slices(row_blocks, ends, r) for r in task] for task in tasks]
     _write_in_tasks(writer, _write_rows, tasks, writer.uri, each=[slices], label="write rows")
     indptr = running_indptr(lengths_of(row_blocks), entries)
     writer.append("X/indptr", rows + 1 if rows else 0, indptr)
 
 
 def _overlapping_slices(
-    row_blocks: Sequence[RowBlock], ends: AnyArray, task: EntryRange
+    row_blocks: Sequence[RowBlock], ends: AnyArray, part: EntryRange
 ) -> list[tuple[str, int, int]]:
     """Return (path, start, stop) of the entries of each block that lie in the range."""
-    first = int(np.searchsorted(ends, task.start, side="right"))
-    last = int(np.searchsorted(ends, task.stop, side="left"))
+    first = int(np.searchsorted(ends, part.start, side="right"))
+    last = int(np.searchsorted(ends, part.stop, side="left"))
     slices = []
     for s, end in zip(row_blocks[first : last + 1], ends[first : last + 1], strict=True):
         begin = int(end) - s.nnz
-        start, stop = max(task.start - begin, 0), min(task.stop - begin, s.nnz)
+        start, stop = max(part.start - begin, 0), min(part.stop - begin, s.nnz)
         if stop > start:
             slices.append((s.path, start, stop))
     return slices
 
 
-def _write_rows(task: EntryRange, slices: list[tuple[str, int, int]], uri: str) -> dict[str, str]:
+def _write_rows(
+    task: list[EntryRange], slices: list[list[tuple[str, int, int]]], uri: str
+) -> dict[str, str]:
     checksums: dict[str, str] = {}
     for name in ("data", "indices"):
-        values = np.concatenate(
-            [open_array(path, name)[start:stop] for path, start, stop in slices]
-        )
-        checksums |= write_chunks(uri, f"X/{name}", task.start, values)
+        with ArrayWriter(uri, f"X/{name}", task[0].start) as out:
+            for some in slices:
+                out.add(
+                    np.concatenate(
+                        [open_array(path, name)[start:stop] for path, start, stop in some]
+                    )
+                )
+        checksums |= out.checksums
     return checksums
 
 
@@ -161,18 +183,20 @@ def _write_csc(
     writer.group(path, "csc_matrix", shape=[segment.stop - segment.start, d])
     writer.create(f"{path}/data", nnz, np.float32)
     writer.create(f"{path}/indices", nnz, np.int32)
-    tasks = entry_ranges(nnz, writer.chunk, chunks)
+    tasks = tasks_of(nnz, writer.chunk, chunks, writer.shards.get(f"{path}/data", 1))
+    ranges = [r for task in tasks for r in task]
     # the first and the last entry of each range, then the column of each and where that starts
-    edges = np.array([(task.start, task.stop - 1) for task in tasks], dtype=np.int64).reshape(-1)
+    edges = np.array([(r.start, r.stop - 1) for r in ranges], dtype=np.int64).reshape(-1)
     columns, starts = np.zeros_like(edges), np.zeros_like(edges)
     counts = _running_counts(blocks, d, edges, columns, starts)
     writer.stream(f"{path}/indptr", d + 1, np.int64, counts, COLUMN_CHUNK)
-    spans = [
-        ColumnSpan(int(first), int(last) + 1, task.start - int(head), task.stop - int(tail))
-        for task, (first, last), (head, tail) in zip(
-            tasks, columns.reshape(-1, 2), starts.reshape(-1, 2), strict=True
+    of_range = (
+        ColumnSpan(int(first), int(last) + 1, r.start - int(head), r.stop - int(tail))
+        for r, (first, last), (head, tail) in zip(
+            ranges, columns.reshape(-1, 2), starts.reshape(-1, 2), strict=True
         )
-    ]
+    )
+    spans = [list(islice(of_range, len(task))) for task in tasks]
     where = writer.uri, path, shared
     _write_in_tasks(writer, _write_columns, tasks, *where, each=[spans], label="write columns")
 
@@ -206,15 +230,21 @@ def counts_of(writer: Writer, segments: Sequence[manifest.Segment], d: int) -> I
 
 
 def _write_columns(
-    task: EntryRange, span: ColumnSpan, uri: str, path: str, blocks: list[BlockColumns]
+    task: list[EntryRange], spans: list[ColumnSpan], uri: str, path: str, blocks: list[BlockColumns]
 ) -> dict[str, str]:
-    present, cursor = _occupied_columns(open_unpublished(uri, f"{path}/indptr"), span)
-    cursor -= task.start
-    cursor[0] = 0  # the range may begin inside its first column
-    rows, values = gather_columns(span, blocks, present, cursor, task.stop - task.start)
-    return write_chunks(uri, f"{path}/data", task.start, values) | write_chunks(
-        uri, f"{path}/indices", task.start, rows
-    )
+    indptr, start = open_unpublished(uri, f"{path}/indptr"), task[0].start
+    with (
+        ArrayWriter(uri, f"{path}/data", start) as data,
+        ArrayWriter(uri, f"{path}/indices", start) as indices,
+    ):
+        for part, span in zip(task, spans, strict=True):
+            present, cursor = _occupied_columns(indptr, span)
+            cursor -= part.start
+            cursor[0] = 0  # the range may begin inside its first column
+            rows, values = gather_columns(span, blocks, present, cursor, part.stop - part.start)
+            data.add(values)
+            indices.add(rows)
+    return data.checksums | indices.checksums
 
 
 def gather_columns(
@@ -292,8 +322,9 @@ def _write_statistics(
             writer.create(
                 f"{path}/classes/{name}", d * classes, dtype, width * classes, sparse=True
             )
+    tasks = tasks_of(d, width, 1, writer.shards.get(f"{path}/sums", 1))
     where = writer.uri, segment, classes, shared
-    _write_in_tasks(writer, _write_sums, entry_ranges(d, width, 1), *where, label="add up columns")
+    _write_in_tasks(writer, _write_sums, tasks, *where, label="add up columns")
 
 
 def statistics_width(d: int, classes: int) -> int:
@@ -302,25 +333,39 @@ def statistics_width(d: int, classes: int) -> int:
 
 
 def _write_sums(
-    task: EntryRange,
+    task: list[EntryRange],
     uri: str,
     segment: manifest.Segment,
     classes: int,
     blocks: list[BlockColumns],
 ) -> dict[str, str]:
-    span = ColumnSpan(task.start, task.stop, 0, NO_LIMIT)
-    path = f"uns/statistics/{segment.name}"
+    path, checksums = f"uns/statistics/{segment.name}", dict[str, str]()
     one_class = np.broadcast_to(np.int8(0), segment.stop - segment.start)
-    sums, squares, _ = sum_columns(span, blocks, one_class, 1)
-    checksums = write_chunks(uri, f"{path}/sums", task.start, sums.reshape(-1))
-    checksums |= write_chunks(uri, f"{path}/squares", task.start, squares.reshape(-1))
+    codes = one_class
     if classes:
-        codes = open_unpublished(uri, "obs/label/codes")[segment.start : segment.stop]
-        tables = sum_columns(span, blocks, np.asarray(codes), classes)
-        for name, table in zip(("sums", "squares", "counts"), tables, strict=True):
-            checksums |= write_chunks(
-                uri, f"{path}/classes/{name}", task.start * classes, table.reshape(-1)
-            )
+        stored = open_unpublished(uri, "obs/label/codes")
+        codes = np.asarray(stored[segment.start : segment.stop])
+    with ExitStack() as stack:
+
+        def open_table(name: str, width: int) -> ArrayWriter:
+            return stack.enter_context(ArrayWriter(uri, f"{path}/{name}", task[0].start * width))
+
+        whole = [open_table(name, 1) for name in ("sums", "squares")]
+        by_class = [
+            open_table(f"classes/{name}", classes)
+            for name in ("sums", "squares", "counts")
+            if classes
+        ]
+        for part in task:
+            span = ColumnSpan(part.start, part.stop, 0, NO_LIMIT)
+            for out, table in zip(whole, sum_columns(span, blocks, one_class, 1), strict=False):
+                out.add(table.reshape(-1))
+            if classes:
+                tables = sum_columns(span, blocks, codes, classes)
+                for out, table in zip(by_class, tables, strict=True):
+                    out.add(table.reshape(-1))
+    for out in (*whole, *by_class):
+        checksums |= out.checksums
     return checksums
 
 

@@ -1,8 +1,13 @@
 """A command that is interrupted at any of its operations leaves the old result or the new one."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+import storage
 from benchmarks.interruptions import CASES, WAYS, interrupted
+from storage.format import shards
 
 pytest.importorskip("h5py", reason="the extra `hdf5` holds h5py")
 STAGE, APPEND, SELECT, RUN, EVALUATE = CASES
@@ -35,3 +40,23 @@ def test_an_interrupted_command_leaves_the_old_or_the_new_files(case, every):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_command_interrupted_at_many_operations_does_too(case):
     check(case, 10)
+
+
+def write_store_with_shards():
+    rng = np.random.default_rng(0)
+    for name, rows in (("rows.svm", 1500), ("more.svm", 800)):
+        lines = (
+            f"{i % 3} " + " ".join(f"{j + 1}:{v:.3f}" for j, v in enumerate(rng.random(12) + 0.1))
+            for i in range(rows)
+        )
+        Path(name).write_text("\n".join(lines) + "\n")
+    storage.stage("rows.svm", "s.zarr", tile_rows=40)
+
+
+def test_an_interrupted_append_to_shards_leaves_the_old_or_the_new_store(monkeypatch):
+    monkeypatch.setattr(shards, "FILES", 2)
+    monkeypatch.setattr(shards, "MOST_CHUNKS", 4)
+    case = APPEND._replace(name="append to shards", prepare=write_store_with_shards)
+    for left in interrupted(case, every=40).values():
+        assert sum(left.values()) > 4
+        assert left.keys() <= {"old", "new"}

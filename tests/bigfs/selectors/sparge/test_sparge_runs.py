@@ -274,7 +274,7 @@ def test_a_gather_reads_only_the_chunks_that_hold_its_columns(store, monkeypatch
         < len(
             [
                 k
-                for k in manifest.checksums_of(corpus.uri, corpus.manifest.content)
+                for k in manifest.checksums_of(corpus.uri, corpus.manifest.content).documents
                 if "uns/columns" in k and "/c/" in k
             ]
         )
