@@ -33,12 +33,12 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from benchmarks.data import load
+from benchmarks.data import documents, load
 from benchmarks.papers.choice import thinned
 from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.papers.experiments import run as run_experiments
 from benchmarks.papers.results import Values
-from benchmarks.shared import documents, timed
+from benchmarks.shared import timed
 from bigfs import engine
 from bigfs.evaluation import linear_model
 from bigfs.evaluation.metrics import count_classes, scores_of

@@ -10,6 +10,7 @@ import gzip
 import io
 import tarfile
 import warnings
+from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +21,7 @@ import scipy.io
 import scipy.sparse as sp
 import zarr
 from PIL import Image
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 
 class Dataset(NamedTuple):
@@ -141,7 +143,78 @@ READERS: dict[str, tuple[Reader, tuple[str, ...]]] = {
 
 def files(name: str) -> tuple[str, ...]:
     """Return the files of a data set, relative to the folder of the data."""
+    if name in TEXTS:
+        return (TEXTS[name],)
     return READERS[name][1] if name in READERS else (f"{name}.mat",)
+
+
+class Corpus(NamedTuple):
+    X: sp.csr_array
+    y: np.ndarray
+    X_test: sp.csr_array
+    y_test: np.ndarray
+
+
+def documents(archive: Path) -> list[tuple[str, str, str]]:
+    """Half, group and text of each document of 20news-bydate.tar.xz."""
+    with tarfile.open(archive) as tar:
+        return [
+            (*member.name.split("/")[-3:-1], content.read().decode("latin-1"))
+            for member in tar
+            if (content := tar.extractfile(member))
+        ]
+
+
+@lru_cache(maxsize=1)
+def newsgroups(archive: Path) -> Corpus:
+    """20 Newsgroups by date, from 20news-bydate.tar.xz."""
+    texts, groups = defaultdict(list), defaultdict(list)
+    for half, group, text in documents(archive):
+        texts[half].append(text)
+        groups[half].append(group)
+    train, test = "20news-bydate-train", "20news-bydate-test"
+    vectorizer = TfidfVectorizer(sublinear_tf=True, min_df=2)
+    X = sp.csr_array(vectorizer.fit_transform(texts[train]))
+    X_test = sp.csr_array(vectorizer.transform(texts[test]))
+    names = np.unique(groups[train])
+    y, y_test = (np.searchsorted(names, groups[half]) for half in (train, test))
+    return Corpus(X, y, X_test, y_test)
+
+
+class Texts(NamedTuple):
+    """Counts of words, with the split that the set comes with."""
+
+    X: sp.csr_array
+    y: np.ndarray
+    test: np.ndarray  # (n,), bool
+
+
+def reuters(folder: Path) -> Texts:
+    """Return Reuters-21578 as its file has it."""
+    file = scipy.io.loadmat(folder / TEXTS["Reuters"])
+    X = sp.csr_array(file["fea"]).astype(np.float64)
+    test = np.zeros(X.shape[0], dtype=bool)
+    test[file["testIdx"].ravel() - 1] = True
+    return Texts(X, np.unique(file["gnd"].ravel(), return_inverse=True)[1], test)
+
+
+def news(folder: Path) -> Texts:
+    """Return 20 Newsgroups by date: the counts of the 26,214 most frequent words."""
+    halves, groups, texts = zip(*documents(folder / TEXTS["News"]), strict=True)
+    counter = CountVectorizer(
+        stop_words="english", token_pattern="[a-z]{2,}", max_features=26_214, dtype=np.float64
+    )
+    y = np.unique(groups, return_inverse=True)[1]
+    return Texts(sp.csr_array(counter.fit_transform(texts)), y, np.char.endswith(halves, "test"))
+
+
+TEXTS = {"Reuters": "papers/Reuters21578.mat", "News": "20news-bydate.tar.xz"}
+
+
+@lru_cache(maxsize=1)
+def texts(folder: Path, name: str) -> Texts:
+    """Return one of the two large text corpora of JGSC."""
+    return {"Reuters": reuters, "News": news}[name](folder)
 
 
 @lru_cache(maxsize=4)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import typer
-from shared import STORES, newsgroups, peaks, row, table, timed
+from data import newsgroups
+from shared import STORES, peaks, row, table, timed
 from sklearn.feature_selection import f_classif
 from sklearn.svm import LinearSVC
 

@@ -1,66 +1,25 @@
-"""What the benchmarks share: the data, one way to time and to count memory, tables, and the rows of
+"""What the benchmarks share: one way to time and to count memory, tables, and the rows of
 RESULTS.md.
 """
 
 from __future__ import annotations
 
-import functools
 import os
-import tarfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from bigfs import engine
 
 ROOT = Path(__file__).parents[1]
 STORES = Path("/tmp/bigfs-benchmarks")  # where stores are kept between runs
-
-
-# --- data -----------------------------------------------------------------------------------------
-
-
-class Corpus(NamedTuple):
-    X: sp.csr_array
-    y: np.ndarray
-    X_test: sp.csr_array
-    y_test: np.ndarray
-
-
-def documents(archive: Path) -> list[tuple[str, str, str]]:
-    """Half, group and text of each document of 20news-bydate.tar.xz."""
-    with tarfile.open(archive) as tar:
-        return [
-            (*member.name.split("/")[-3:-1], content.read().decode("latin-1"))
-            for member in tar
-            if (content := tar.extractfile(member))
-        ]
-
-
-@functools.lru_cache(maxsize=1)
-def newsgroups(archive: Path) -> Corpus:
-    """20 Newsgroups by date, from 20news-bydate.tar.xz."""
-    texts, groups = defaultdict(list), defaultdict(list)
-    for half, group, text in documents(archive):
-        texts[half].append(text)
-        groups[half].append(group)
-    train, test = "20news-bydate-train", "20news-bydate-test"
-    vectorizer = TfidfVectorizer(sublinear_tf=True, min_df=2)
-    X = sp.csr_array(vectorizer.fit_transform(texts[train]))
-    X_test = sp.csr_array(vectorizer.transform(texts[test]))
-    names = np.unique(groups[train])
-    y, y_test = (np.searchsorted(names, groups[half]) for half in (train, test))
-    return Corpus(X, y, X_test, y_test)
 
 
 # --- time and memory ------------------------------------------------------------------------------

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import typer
+from data import Corpus, newsgroups
 from joblib import Memory
 from scipy.stats import binomtest
-from shared import STORES, Corpus, newsgroups, peaks, row, table, timed
+from shared import STORES, peaks, row, table, timed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import chi2, f_classif
 from sklearn.model_selection import StratifiedKFold

@@ -19,7 +19,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from shared import by_turns, documents, peaks, show_turns, timed
+from data import documents
+from shared import by_turns, peaks, show_turns, timed
 from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -28,10 +28,9 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from benchmarks.data import load
+from benchmarks.data import Corpus, load, newsgroups
 from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.papers.results import Values
-from benchmarks.shared import Corpus, newsgroups
 from bigfs import Matrix, SparGE
 from bigfs.result import NotConverged
 from bigfs.selectors.sparge.sparge import column_scale

@@ -12,9 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import pairwise_distances
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.data import Dataset, load
+from benchmarks.data import Dataset, load, texts
 from benchmarks.extraction import lpp
 from benchmarks.papers.experiments import Cell, Experiment
 from bigfs import GSC, JFS, JGSC, MCFS, MRSF, RJGSC, UDFS, LaplacianScore, Matrix
@@ -24,7 +25,8 @@ PERCENT = (10, 20, 30, 40, 50, 60, 70, 80)
 HALF = PERCENT.index(50)
 ALPHAS = (0.01, 0.1, 1.0, 10.0)
 LAMBDAS = (0.02, 0.05, 0.1, 0.3)  # shares of the λ from which every code is zero
-TEXT = ("PCMAC", "BASEHOCK")
+LARGE = ("Reuters", "News")
+TEXT = ("PCMAC", "BASEHOCK", *LARGE)
 TEXT_ALPHAS, TEXT_LAMBDAS = (0.1, 10.0), (0.02, 0.1)
 ATOMS = 256  # at most; the paper has as many as features
 NEIGHBORS, FOLDS, INNER = 5, 10, 5
@@ -74,6 +76,9 @@ def prepared(folder: Path, name: str, repetition: int) -> Dataset:
     """Return the data as all methods get it. A toy is another one in each repetition."""
     if name in TOYS:
         return toy(name, repetition)
+    if name in LARGE:
+        counts, y, _ = texts(folder, name)
+        return Dataset(TfidfTransformer(sublinear_tf=True).fit_transform(counts), y)
     X, y = load(folder, name)
     if name in TEXT:
         X = TfidfTransformer(sublinear_tf=True).fit_transform(sp.csr_array(X)).toarray()
@@ -204,7 +209,69 @@ def parameter_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
         yield Cell(method, parameters, lambda a=method, b=pair: measured(a, b))
 
 
+# --- the large corpora, by their own split --------------------------------------------------------
+
+
+def judged(columns: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Return which samples of the test 5-NN tells well."""
+    model = KNeighborsClassifier(NEIGHBORS, algorithm="brute").fit(columns[train], y[train])
+    return np.asarray(model.predict(columns[test]) == y[test])
+
+
+@lru_cache(maxsize=2)
+def large_correct(folder: Path, name: str, method: str) -> np.ndarray:
+    """Return which test documents are told well, shares × documents.
+
+    The parameters are chosen on a fifth of the training documents, at each share.
+    """
+    y, test = prepared(folder, name, 0).y, texts(folder, name).test
+    train = np.flatnonzero(~test)
+    inner, held = train_test_split(train, test_size=0.2, random_state=0, shuffle=True)
+    rows = []
+    for percent in PERCENT:
+        found = []
+        for Z, order in representations(folder, name, 0, method).values():
+            whole = method == "Original"
+            count = Z.shape[1] if whole else max(1, percent * Z.shape[1] // 100)
+            found.append(Z[:, np.sort(order[:count])])
+        inside = [judged(Z, y, inner, held).mean() for Z in found] if len(found) > 1 else [0]
+        rows.append(judged(found[int(np.argmax(inside))], y, train, np.flatnonzero(test)))
+        if method == "Original":
+            return np.array(rows * len(PERCENT))
+    return np.array(rows)
+
+
+def large_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
+    """Accuracy of 5-NN on a tenth of the test documents. All of them have the same fits."""
+    for method in ("Original", *SELECTORS, *CODED):
+        yield Cell(
+            method,
+            "",
+            lambda method=method: {
+                "accuracy": large_correct(folder, data, method)[:, repetition::10].mean(axis=1)
+            },
+        )
+
+
+def large_parameter_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
+    """The objective by rounds, and the accuracy at half of the dimensions, for each α and λ."""
+    y, test = prepared(folder, data, 0).y, texts(folder, data).test
+
+    def measured(method: str, pair: tuple[float, float]) -> dict[str, Any]:
+        model = fitted(folder, data, 0, method, pair)
+        half = model.codes_[:, model.selected_[: model.codes_.shape[1] // 2]]
+        objective = [record["objective"] for record in model.result_.history]
+        correct = judged(half, y, np.flatnonzero(~test), np.flatnonzero(test))
+        return {"objective": objective, "accuracy": correct.mean()}
+
+    for method, pair in itertools.product(("JGSC", "RJGSC"), grid(data)):
+        parameters = f"alpha={pair[0]:g} lambda={pair[1]:g}"
+        yield Cell(method, parameters, lambda a=method, b=pair: measured(a, b))
+
+
 REAL = ("warpPIE10P", "warpAR10P", "TOX-171", "PCMAC", "BASEHOCK")
 ON_TOYS = Experiment("jgsc-toys", tuple(TOYS), 10, accuracy_cells, files=())
 ON_DATA = Experiment("jgsc-data", REAL, 10, accuracy_cells)
 PARAMETERS = Experiment("jgsc-parameters", REAL, 1, parameter_cells)
+ON_LARGE = Experiment("jgsc-large", LARGE, 10, large_cells)
+LARGE_PARAMETERS = Experiment("jgsc-large-parameters", LARGE, 1, large_parameter_cells)

@@ -11,7 +11,16 @@ import numpy as np
 from benchmarks.papers import pages
 from benchmarks.papers.claims import Outcome, above_on, items, share
 from benchmarks.papers.experiments import Experiment
-from benchmarks.papers.jgsc import ON_DATA, ON_TOYS, PARAMETERS, PERCENT, REAL
+from benchmarks.papers.jgsc import (
+    LARGE,
+    LARGE_PARAMETERS,
+    ON_DATA,
+    ON_LARGE,
+    ON_TOYS,
+    PARAMETERS,
+    PERCENT,
+    REAL,
+)
 from benchmarks.papers.pages import Paper
 
 PEERS = ("Original", "LPP", "Laplacian score", "MCFS", "MRSF", "JFS", "UDFS", "GSC")
@@ -36,11 +45,11 @@ def against(
     return above_on(data, lambda name, one: runs(experiment, name, one), method, others)
 
 
-def settled(method: str) -> Outcome:
+def settled(method: str, experiment: Experiment = PARAMETERS) -> Outcome:
     """Return whether the objective is stable after 30 rounds, for every α and λ."""
     counts = {}
-    for name in REAL:
-        found = PARAMETERS.results().runs("objective", name, method)
+    for name in experiment.data:
+        found = experiment.results().runs("objective", name, method)
         curves = [curve for by_run in found.values() for curve in by_run.values()]
         changes = [
             abs(curve[min(SETTLED, len(curve)) - 1] - curve[-1]) / curve[-1] for curve in curves
@@ -51,11 +60,11 @@ def settled(method: str) -> Outcome:
     )
 
 
-def sensitive(method: str) -> Outcome:
+def sensitive(method: str, experiment: Experiment = PARAMETERS) -> Outcome:
     """Return whether the accuracy at half of the dimensions depends on the parameters."""
     counts, ranges = {}, []
-    for name in REAL:
-        found = PARAMETERS.results().runs("accuracy", name, method)
+    for name in experiment.data:
+        found = experiment.results().runs("accuracy", name, method)
         values = [float(v[0]) for by_run in found.values() for v in by_run.values()]
         counts[name] = (0, 0)
         if len(values) > 1:
@@ -92,9 +101,9 @@ def accuracy_section(experiment: Experiment, title: str, folder: Path) -> str:
     return f"## {title}\n{picture}\n{table}\n{pages.repetitions(experiment)}"
 
 
-def parameter_section(folder: Path) -> str:
-    """Return Figs. 3 to 6."""
-    found = PARAMETERS.results()
+def parameter_section(folder: Path, experiment: Experiment, title: str) -> str:
+    """Return the objective by rounds."""
+    found = experiment.results()
     panels = {}
     for name in found.datasets():
         for method in ("JGSC", "RJGSC"):
@@ -106,9 +115,9 @@ def parameter_section(folder: Path) -> str:
                 if "alpha=0.1 " in parameters
             }
     picture = pages.curves(
-        panels, ("round", "objective over its last"), folder, "jgsc-rounds", "convergence"
+        panels, ("round", "objective over its last"), folder, experiment.name, "convergence"
     )
-    return f"## Figs. 3 and 4: convergence, α = 0.1\n{picture}" if picture else ""
+    return f"## {title}: convergence, α = 0.1\n{picture}" if picture else ""
 
 
 CHECKS = {
@@ -121,6 +130,9 @@ CHECKS = {
     "Fig. 5": (partial(sensitive, "JGSC"),),
     "Fig. 6": (partial(sensitive, "RJGSC"),),
     "Fig. 7": tuple(partial(against, ON_DATA, one, PEERS, REAL) for one in ("JGSC", "RJGSC")),
+    "Fig. 8": tuple(partial(settled, one, LARGE_PARAMETERS) for one in ("JGSC", "RJGSC")),
+    "Fig. 9": tuple(partial(sensitive, one, LARGE_PARAMETERS) for one in ("JGSC", "RJGSC")),
+    "Fig. 10": tuple(partial(against, ON_LARGE, one, PEERS, LARGE) for one in ("JGSC", "RJGSC")),
 }
 
 PAPER = Paper(
@@ -130,10 +142,12 @@ PAPER = Paper(
     'unsupervised spectral feature selection", IEEE TNNLS, 2016.',
     repetitions=10,
     items=items("jgsc", CHECKS),
-    experiments=(ON_TOYS, ON_DATA, PARAMETERS),
+    experiments=(ON_TOYS, ON_DATA, PARAMETERS, ON_LARGE, LARGE_PARAMETERS),
     sections=(
         lambda folder: accuracy_section(ON_TOYS, "Fig. 2: the toys", folder),
         lambda folder: accuracy_section(ON_DATA, "Fig. 7: accuracy", folder),
-        parameter_section,
+        partial(parameter_section, experiment=PARAMETERS, title="Figs. 3 and 4"),
+        lambda folder: accuracy_section(ON_LARGE, "Fig. 10: two large corpora", folder),
+        partial(parameter_section, experiment=LARGE_PARAMETERS, title="Fig. 8"),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
@@ -74,6 +74,13 @@ def depends_on(experiment: Experiment) -> list[str]:
         seen.add(path)
         waiting += imported(path)
     return sorted(str(path.relative_to(ROOT)) for path in seen)
+
+
+def line(experiments: Sequence[Experiment]) -> str:
+    """Return a sentence about when the cells were made, and by which commits."""
+    counts = Counter(made or UNKNOWN for e in experiments for made in e.results().made.values())
+    days = ", ".join(f"{count} {made}" for made, count in sorted(counts.items()))
+    return f"Cells by the commit that made them: {days or 'none'}."
 
 
 def stale(experiments: Sequence[Experiment]) -> list[tuple[str, ...]]:

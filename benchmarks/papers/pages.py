@@ -11,6 +11,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 
+from benchmarks.papers import origin
 from benchmarks.papers.claims import LEAST, Item, Verdict
 from benchmarks.papers.experiments import Experiment
 
@@ -148,6 +149,7 @@ def page(paper: Paper, folder: Path) -> str:
         f"# {paper.title}\n",
         f"{paper.reference}\n",
         "`python -m benchmarks.papers` wrote this page. [How a verdict is reached](index.md).\n",
+        f"{origin.line(paper.experiments)}\n",
         "## Figures and tables\n",
         table(
             ["item", "what it shows", "verdict", "repetitions"],

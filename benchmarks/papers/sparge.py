@@ -17,10 +17,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from benchmarks.data import Dataset, load
+from benchmarks.data import Dataset, load, newsgroups
 from benchmarks.papers.choice import ARCHIVE
 from benchmarks.papers.experiments import Cell, Experiment
-from benchmarks.shared import newsgroups
 from bigfs import MCFS, MRMR, SVMRFE, Fisher, LaplacianScore, Matrix, ReliefF, SparGE, TraceRatio
 from bigfs.graph import affinity, knn
 from bigfs.selectors.base.sample_graph import sample_graph

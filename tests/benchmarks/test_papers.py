@@ -1,11 +1,12 @@
 """The papers' experiments: they resume, verdicts follow from figures, no figure is left out."""
 
 import re
+from datetime import date
 
 import numpy as np
 import pytest
 
-from benchmarks.papers import choice, choice_page, claims, pages, results
+from benchmarks.papers import choice, choice_page, claims, origin, pages, results
 from benchmarks.papers.__main__ import PAPERS
 from benchmarks.papers.claims import Claim, Item, Outcome, Verdict
 from benchmarks.papers.experiments import Cell, Experiment, run
@@ -60,6 +61,27 @@ def test_lines_are_read_as_they_were_written(tmp_path):
     assert list(cells) == [KEY]
     np.testing.assert_array_equal(cells[KEY]["accuracy"], [0.25, 0.5])
     np.testing.assert_array_equal(cells[KEY]["seconds"], [3])
+
+
+def test_a_cell_tells_the_commit_that_made_it(folder):
+    run([counted([])], folder, repetitions=1, say=lambda line: None)
+    Results(folder / "toy.tsv").add(KEY, {"accuracy": [0.25]})
+    store = Results(folder / "toy.tsv")
+    commit, day = store.made[Key("one", "A", "", 0)].split()
+    assert origin.git("rev-parse", "--short=7", "HEAD") == commit.rstrip("+")
+    assert date.fromisoformat(day)
+    assert store.made[KEY] == ""
+    rows = origin.stale([counted([])])
+    assert [row[:4] for row in rows] == [
+        ("toy", "one", f"{commit} {day}", "2"),
+        ("toy", "toy", origin.UNKNOWN, "1"),
+    ]
+
+
+def test_an_experiment_depends_on_its_methods_and_not_on_the_engine():
+    files = origin.depends_on(PAPERS[1].experiments[0])
+    assert {"bigfs/selectors/row_sparse/srlsr.py", "bigfs/linalg/ridge/direct.py"} <= set(files)
+    assert not [file for file in files if file.startswith(("bigfs/engine", "flows", "storage"))]
 
 
 def test_a_line_that_was_cut_off_does_not_count(tmp_path):
