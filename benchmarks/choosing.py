@@ -271,6 +271,7 @@ def run(
     folder: Path,
     sets: Annotated[str, typer.Option(help="With commas; none: all.")] = "",
     methods: Annotated[str, typer.Option(help="With commas; none: all.")] = "",
+    splits: Annotated[int | None, typer.Option(help="At most so many per set.")] = None,
 ) -> None:
     """Measure the cells that are not finished, the first split of every set first."""
     asked = tuple(methods.split(",")) if methods else (*OURS, *PEERS)
@@ -279,7 +280,7 @@ def run(
         race = race._replace(data=tuple(sets.split(",")))
     with engine.one_blas_thread():
         warm_up(asked)
-        run_experiments([race], folder, say=partial(print, flush=True))
+        run_experiments([race], folder, repetitions=splits, say=partial(print, flush=True))
 
 
 if __name__ == "__main__":
