@@ -16,11 +16,12 @@ from benchmarks.papers import (
     smr_page,
     sparge_page,
     srlsr_page,
+    unsupervised_page,
 )
 from benchmarks.papers.experiments import run
 from bigfs.result import NotConverged
 
-PAGES = (sparge_page, srlsr_page, jhlsr_page, jgsc_page, smr_page)
+PAGES = (sparge_page, srlsr_page, jhlsr_page, jgsc_page, smr_page, unsupervised_page)
 PAPERS = tuple(page.PAPER for page in PAGES)
 
 

@@ -150,21 +150,20 @@ def page(paper: Paper, folder: Path) -> str:
         f"{paper.reference}\n",
         "`python -m benchmarks.papers` wrote this page. [How a verdict is reached](index.md).\n",
         f"{origin.line(paper.experiments)}\n",
-        "## Figures and tables\n",
-        table(
-            ["item", "what it shows", "verdict", "repetitions"],
-            (
-                [f"[{i.name}](#{anchor(paper, i)})", i.about, i.verdict(), rests_on(paper, i)]
-                for i in paper.items
-            ),
-        ),
     ]
+    if paper.items:
+        rows = (
+            [f"[{i.name}](#{anchor(paper, i)})", i.about, i.verdict(), rests_on(paper, i)]
+            for i in paper.items
+        )
+        head = ("item", "what it shows", "verdict", "repetitions")
+        parts += ["## Figures and tables\n", table(head, rows)]
     protocol = PROTOCOLS / f"{paper.key}.md"  # what the paper does and what we do
     if protocol.exists():
         parts += ["## Protocol\n", protocol.read_text()]
     written = [text for section in paper.sections if (text := section(folder))]
     parts += [text.strip() + "\n" for text in written]
-    parts.append("## The claims, one by one\n")
+    parts += ["## The claims, one by one\n"] if paper.items else []
     for item in paper.items:
         parts += [f"({anchor(paper, item)})=\n### {item.name}: {item.about}\n"]
         count = f" On {pairs} repetitions." if (pairs := rests_on(paper, item)) else ""

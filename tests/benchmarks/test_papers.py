@@ -6,7 +6,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from benchmarks.papers import choice, choice_page, claims, origin, pages, results
+from benchmarks.papers import choice, choice_page, claims, origin, pages, results, unsupervised
 from benchmarks.papers.__main__ import PAPERS
 from benchmarks.papers.claims import Claim, Item, Outcome, Verdict
 from benchmarks.papers.experiments import Cell, Experiment, run
@@ -20,6 +20,7 @@ NAMES = {
     "jhlsr": [*(f"Fig. {i}" for i in range(1, 12)), *(f"Table {i}" for i in range(1, 6))],
     "jgsc": [*(f"Fig. {i}" for i in range(1, 11)), "Table I", "Table II"],
     "smr": [*(f"Fig. {i}" for i in range(1, 10)), "Table I", "Table II", "Table III"],
+    "unsupervised": [],
 }
 
 
@@ -82,6 +83,15 @@ def test_an_experiment_depends_on_its_methods_and_not_on_the_engine():
     files = origin.depends_on(PAPERS[1].experiments[0])
     assert {"bigfs/selectors/row_sparse/srlsr.py", "bigfs/linalg/ridge/direct.py"} <= set(files)
     assert not [file for file in files if file.startswith(("bigfs/engine", "flows", "storage"))]
+
+
+def test_clusters_are_compared_with_the_classes():
+    y = np.repeat([0, 1, 2], 10)
+    X = np.eye(3)[y] + 1e-3 * np.random.default_rng(0).normal(size=(30, 3))
+    assert unsupervised.matched(y, (y + 1) % 3) == 1
+    assert unsupervised.matched(y, np.zeros(30, dtype=int)) == 1 / 3
+    found = unsupervised.clustered([X, X[:, :1]], y, 0)
+    assert found["nmi"][0] == found["accuracy"][0] == 1 > found["nmi"][1]
 
 
 def test_a_line_that_was_cut_off_does_not_count(tmp_path):
