@@ -31,7 +31,12 @@ def everything(uri: str) -> list[Any]:
     tiles = [tile.load() for tile in (*corpus.X.row_tiles, *corpus.X.column_tiles)]
     arrays = [part for tile in tiles for part in (tile.data, tile.indices, tile.indptr)]
     arrays += [*corpus.X.stats, *(corpus.X.class_stats(corpus.y) or ())]
-    return [*arrays, corpus.y, np.array(corpus.class_names), corpus.sample_names.astype(str)]
+    return [
+        *arrays,
+        corpus.y,
+        np.array(corpus.class_names),
+        np.array(corpus.sample_names, dtype=str),
+    ]
 
 
 def corrupt(place: Path, times: int, chosen: random.Random, grown: bool) -> None:

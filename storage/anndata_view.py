@@ -17,6 +17,8 @@ import scipy.sparse as sp
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 from storage.errors import StoreError
+from storage.format.manifest import STRING_CHUNK
+from storage.format.tiles import SampleNames
 from storage.sources.anndata import AnnData
 from storage.staging import labels, scratch
 from storage.staging.scratch import TILE_NNZ, bounds
@@ -48,6 +50,21 @@ class AnnDataTile:
         return self.source.rows(self.start, self.stop).astype(np.float32)
 
 
+@dataclass(frozen=True)
+class RowNames:
+    """Read the names of rows for `SampleNames`, as a `StoreRef` does."""
+
+    source: AnnData
+
+    def read(self, path: str, start: int, stop: int) -> AnyArray:
+        names = self.source.sample_names(start, stop)
+        assert names is not None  # `SampleNames` asks only where there are names
+        return names
+
+    def chunk(self, path: str) -> int:
+        return STRING_CHUNK
+
+
 class AnnDataCorpus:
     """A corpus of a csr matrix that anndata wrote in chunks of a fit size.
 
@@ -67,10 +84,7 @@ class AnnDataCorpus:
                 f"rows where they lie: stage it"
             )
         self.source = source.prepare(Path())
-        n, d = len(self.indptr) - 1, int(self.source.n_features or 0)
-        y, self.split, names, _ = self.source.annotations(0, n)
-        self.target, self.y, self.class_names = _target(y, n)
-        self.sample_names = _names_or_numbers(names, n)
+        d = int(self.source.n_features or 0)
         self.feature_names: Any = _names_or_numbers(self.source.feature_names, d)
 
     def __repr__(self) -> str:
@@ -92,6 +106,34 @@ class AnnDataCorpus:
             feature_names=None if self.source.feature_names is None else self.feature_names,
             meta=sp.csr_array((0, d), dtype=np.float32),
         )
+
+    @cached_property
+    def _annotations(self) -> tuple[str | None, AnyArray, list[str], AnyArray | None]:
+        n = len(self.indptr) - 1
+        y, split, _ = self.source.annotations(0, n)
+        return *_target(y, n), split
+
+    @cached_property
+    def target(self) -> str | None:
+        return self._annotations[0]
+
+    @cached_property
+    def y(self) -> AnyArray:
+        return self._annotations[1]
+
+    @cached_property
+    def class_names(self) -> list[str]:
+        return self._annotations[2]
+
+    @cached_property
+    def split(self) -> AnyArray | None:
+        return self._annotations[3]
+
+    @cached_property
+    def sample_names(self) -> Any:
+        """The names of the samples, read as they are asked for."""
+        named = self.source.sample_names(0, 0) is not None
+        return SampleNames(RowNames(self.source), "obs", [(0, len(self.indptr) - 1)], named)
 
     @property
     def splits(self) -> tuple[str, ...]:

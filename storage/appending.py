@@ -30,7 +30,7 @@ from storage.format.writer import Writer, is_remains, publish
 from storage.opening import open as open_corpus
 from storage.opening import require_staged
 from storage.scaling import scaling_of
-from storage.sources import find
+from storage.sources import checks, find
 from storage.sources.base import MatrixSource, Source, TextSource
 from storage.sources.obs import CATEGORIES
 from storage.sources.tables.streams import Stream
@@ -183,7 +183,7 @@ def _grow(
     if not corpus.splits:
         segments = [replace(s, split=None) for s in segments]
     every = (*old.segments, *segments)
-    n, d = segments[-1].stop, old.shape[1]
+    n, d = checks.require_shape(segments[-1].stop, old.shape[1], f"{corpus.uri} with {source.path}")
     samples_target = _merged_target(corpus, source, blocks)
     with engine.limit_memory(memory_limit):
         stored = {role: _stored_obs(corpus, role) for role in corpus.roles}

@@ -17,7 +17,7 @@ from bigfs.types import AnyArray
 from storage.errors import StoreError
 from storage.format import manifest as manifests
 from storage.format.manifest import Manifest, Segment
-from storage.format.tiles import ColumnTile, FeatureNames, RowTile
+from storage.format.tiles import ColumnTile, FeatureNames, RowTile, SampleNames
 from storage.format.verified import StoreRef
 
 SHOWN = 8  # names of classes in a card
@@ -51,8 +51,9 @@ class Corpus:
     feature_names : FeatureNames
         Sequence of the d feature names, read as they are asked for. The column numbers if the
         source has no names.
-    sample_names : ndarray of str of shape (n,)
-        Names of the samples. The row numbers if the source has no names.
+    sample_names : SampleNames
+        Sequence of the n sample names, read as they are asked for. The row numbers if the source
+        has no names.
     split : ndarray of str of shape (n,) or None
         "train" or "test" per sample. None if the source has no split.
     roles : dict of {str: str}
@@ -316,9 +317,10 @@ class Corpus:
         return self._rows(f"obs/{role}/codes").astype(np.int64) if role in self.roles else None
 
     @cached_property
-    def sample_names(self) -> AnyArray:
-        """The names of the samples. The row numbers if the source has no names."""
-        return self._rows("obs/_index").astype(object)
+    def sample_names(self) -> SampleNames:
+        """Sequence of the n sample names, read as they are asked for."""
+        ranges = [(s.start, s.stop) for s in self.segments]
+        return SampleNames(self.store, "obs/_index", ranges, self.manifest.named[0])
 
     @cached_property
     def feature_names(self) -> FeatureNames:

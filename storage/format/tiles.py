@@ -10,21 +10,34 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.types import AnyArray
+from storage.format.manifest import STRING_CHUNK
 from storage.format.verified import StoreRef
 
 
-class FeatureNames(Sequence[str]):
-    """The d feature names, read as they are asked for, or the column numbers without names."""
+class Names(Sequence[str]):
+    """Names of samples or features, read as they are asked for, or their numbers without names.
 
-    def __init__(self, store: StoreRef, size: int, named: bool) -> None:
-        self.store, self.size, self.named = store, size, named
+    `store` reads the array `path`, of which the names are the values of some ranges.
+    """
+
+    what = ""
+
+    def __init__(
+        self, store: Any, path: str, ranges: Sequence[tuple[int, int]], named: bool
+    ) -> None:
+        self.store, self.path, self.ranges, self.named = store, path, tuple(ranges), named
+        self.size = sum(stop - start for start, stop in ranges)
 
     def __repr__(self) -> str:
         kind = "names" if self.named else "numbers for names"
-        return f"<FeatureNames: {self.size:,} {kind}, read as they are asked for>"
+        return f"<{type(self).__name__}: {self.size:,} {kind}, read as they are asked for>"
 
     def __len__(self) -> int:
         return self.size
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, self.size, STRING_CHUNK):
+            yield from self[start : start + STRING_CHUNK]
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -33,26 +46,49 @@ class FeatureNames(Sequence[str]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, int | np.integer):
             if not -self.size <= index < self.size:
-                raise IndexError(f"feature {index} is out of range: there are {self.size}")
+                raise IndexError(f"{self.what} {index} is out of range: there are {self.size}")
             return str(self[np.array([int(index) % self.size])][0])
         if isinstance(index, slice):
             index = np.arange(*index.indices(self.size))
         index = np.asarray(index)
         index = np.flatnonzero(index) if index.dtype == bool else index
+        # where they lie in the array
+        starts = np.cumsum([0, *(stop - start for start, stop in self.ranges)])
+        shifts = (
+            np.array([start for start, _ in self.ranges] or [0]) - starts[: len(self.ranges) or 1]
+        )
+        index = index + shifts[np.searchsorted(starts, index, side="right") - 1]
         if not self.named:
             return index.astype(np.str_).astype(object)
-        chunk = self.store.chunk("var/_index")
+        chunk, end = self.store.chunk(self.path), max(stop for _, stop in self.ranges)
         names = np.empty(len(index), dtype=object)
         for c in np.unique(index // chunk):
             here = np.flatnonzero(index // chunk == c)
-            block = self.store.read(
-                "var/_index", int(c) * chunk, min((int(c) + 1) * chunk, self.size)
-            )
+            block = self.store.read(self.path, int(c) * chunk, min((int(c) + 1) * chunk, end))
             names[here] = block[index[here] - c * chunk].astype(object)
         return names
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         return np.asarray(self[:], dtype=dtype)
+
+    def tolist(self) -> list[str]:
+        """Read all names."""
+        return list(self)
+
+
+class FeatureNames(Names):
+    """The d feature names, read as they are asked for, or the column numbers without names."""
+
+    what = "feature"
+
+    def __init__(self, store: StoreRef, size: int, named: bool) -> None:
+        super().__init__(store, "var/_index", [(0, size)], named)
+
+
+class SampleNames(Names):
+    """The names of the samples, read as they are asked for, or the row numbers without names."""
+
+    what = "sample"
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,8 @@ class AnnData(MatrixSource):
         return row_ranges(n, total, size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        return Rows(self.rows(*piece), *self.annotations(*piece))
+        y, split, obs = self.annotations(*piece)
+        return Rows(self.rows(*piece), y, split, self.sample_names(*piece), obs)
 
     def rows(self, start: int, stop: int) -> sp.csr_array:
         """Read rows [start, stop) of the matrix."""
@@ -157,16 +158,20 @@ class AnnData(MatrixSource):
                 rows = read_csr(X, (start, stop), d, self.path)
         return check_rows(rows, self.path, start)
 
+    def sample_names(self, start: int, stop: int) -> AnyArray | None:
+        """Read the names of rows [start, stop), or return None if there are none."""
+        with self._file() as file:
+            return self._names(file, "obs", self._matrix(file)[2][0], start, stop)
+
     def annotations(
         self, start: int, stop: int
-    ) -> tuple[Any, AnyArray | None, AnyArray | None, dict[str, AnyArray]]:
-        """Read the labels, splits and names of rows [start, stop), each None if there are none, and
-        their columns with other roles."""
+    ) -> tuple[Any, AnyArray | None, dict[str, AnyArray]]:
+        """Read the labels and splits of rows [start, stop), each None if there are none, and their
+        columns with other roles."""
         with self._file() as file:
             n = self._matrix(file)[2][0]
             y = self._column(file, "label", n, start, stop)
             split = self._column(file, "split", n, start, stop)
-            names = self._names(file, "obs", n, start, stop)
             listed: dict[str, Any] = {
                 role: self._column(file, role, n, start, stop) for role in self.obs_columns
             }
@@ -182,7 +187,7 @@ class AnnData(MatrixSource):
                 raise SourceError(
                     f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"
                 )
-        return y, split, names, obs
+        return y, split, obs
 
     def row_layout(self) -> tuple[AnyArray, int]:
         """Return the indptr of a csr matrix, and the bytes of its largest chunk."""

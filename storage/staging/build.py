@@ -36,8 +36,9 @@ from storage.staging.text.weighting import Weighting
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
 TEXT_PIECE = 4 << 20  # bytes of text per task
 MATRIX_PIECE = 32 << 20  # bytes of other input per task
-# class statistics up to this number of values are kept whatever the size of the matrix
-CLASS_STATISTICS_LIMIT = 1 << 20
+# class statistics up to this number of values are kept whatever the size of the matrix, but none of
+# more classes than these
+CLASS_STATISTICS_LIMIT, MOST_CLASSES = 1 << 20, 256
 # bytes that the libraries themselves take in a worker; text needs scikit-learn
 MATRIX_BASE, TEXT_BASE = 230_000_000, 345_000_000
 
@@ -213,7 +214,8 @@ def write_segments(
     classes = len(target.class_names) if target.kind == "class" else 0
     for segment, mine in by_segment(segments, blocks):
         # those per class are left out where they would be larger than the matrix
-        by_class = classes if d * classes <= max(segment.nnz, CLASS_STATISTICS_LIMIT) else 0
+        is_small = d * classes <= max(segment.nnz, CLASS_STATISTICS_LIMIT)
+        by_class = classes if is_small and classes <= MOST_CLASSES else 0
         transpose.write_segment(writer, segment, mine, d, by_class, chunks)
 
 

@@ -90,6 +90,25 @@ def test_what_anndata_writes_is_used_where_it_lies(folder, file):
     np.testing.assert_array_equal(one.scores_, other.scores_)
 
 
+def test_opening_reads_no_labels_and_no_names_of_samples(folder, monkeypatch):
+    source, read = sources.anndata.AnnData, []
+
+    def noted(name, whole):
+        return lambda self, start, stop: (
+            read.append((name, start, stop)) or whole(self, start, stop)
+        )
+
+    for name in ("annotations", "sample_names"):
+        monkeypatch.setattr(source, name, noted(name, getattr(source, name)))
+    corpus = storage.open(folder / cells.FILES[1])
+    n = corpus.X.shape[0]
+    assert (n, read) == (len(cells.CELLS), [])
+    assert (len(corpus.sample_names), corpus.sample_names[-1]) == (n, cells.CELLS[-1])
+    assert read == [("sample_names", 0, 0), ("sample_names", 0, n)]
+    assert (len(corpus.y), corpus.target) == (n, "class")
+    assert read[2:] == [("annotations", 0, n)]
+
+
 def unchanged(before, after):
     """Whether two folders or files hold the same arrays, but for what bigfs writes."""
     return {k: v for k, v in before.items() if "bigfs" not in k} == {

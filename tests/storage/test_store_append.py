@@ -269,3 +269,25 @@ def test_a_store_whose_list_of_checksums_is_damaged_is_not_reused(store, tmp_pat
     for use in (storage.stage, storage.staged):
         with pytest.raises(Damaged, match="array uns/checksums is damaged"):
             use(tmp_path / "1", store)
+
+
+def test_statistics_of_many_classes_are_not_stored_and_the_scores_stay(tmp_path, monkeypatch):
+    source = write_svmlight(tmp_path / "1", 500, 1, n_classes=3, d=50)
+    few = storage.open(storage.stage(source, tmp_path / "few.zarr"))
+    monkeypatch.setattr(storage.staging.build, "MOST_CLASSES", 2)
+    many = storage.open(storage.stage(source, tmp_path / "many.zarr"))
+    assert many.X.class_stats(many.y) is None
+    assert not (tmp_path / "many.zarr/uns/statistics/0/classes").exists()
+    found = [ANOVA().fit(corpus.X, corpus.y).scores_ for corpus in (few, many)]
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+def test_more_samples_than_int32_numbers_are_refused(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(storage.sources.checks, "MAX_SIDE", 55)
+    content = storage.open(store).spec["content"]
+    with pytest.raises(SourceError, match="has 59 samples: a store holds up to 55"):
+        storage.append(tmp_path / "2", store)
+    assert storage.open(store).spec["content"] == content
+    (tmp_path / "all").write_text((tmp_path / "1").read_text() + (tmp_path / "2").read_text())
+    with pytest.raises(SourceError, match="has 59 samples: a store holds up to 55"):
+        storage.stage(tmp_path / "all", tmp_path / "all.zarr")

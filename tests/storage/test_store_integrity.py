@@ -42,7 +42,7 @@ def everything(uri):
         *corpus.X.stats,
         corpus.y,
         np.array(corpus.class_names),
-        corpus.sample_names.astype(str),
+        np.array(corpus.sample_names, dtype=str),
     ]
 
 

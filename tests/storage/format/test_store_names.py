@@ -9,6 +9,7 @@ import pytest
 import storage
 from bigfs import ANOVA
 from storage.format.tiles import FeatureNames
+from storage.format.verified import StoreRef
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +67,39 @@ def test_lazy_rows_of_a_store_are_its_rows(corpus):
     np.testing.assert_array_equal(
         lazy.compute(scheduler="sync").toarray(), corpus.X.rows(slice(None)).toarray()
     )
+
+
+def test_names_of_samples_are_read_as_they_are_asked_for(tmp_path, monkeypatch):
+    """`tests/storage/format/test_store_versions.py` compares the names themselves."""
+    for half in ("x-train", "x-test"):
+        for i in range(5):
+            (tmp_path / "docs" / half / "cats").mkdir(parents=True, exist_ok=True)
+            (tmp_path / "docs" / half / "cats" / f"n{i}").write_text(f"cat w{i % 2}")
+    corpus = storage.open(storage.stage(tmp_path / "docs", tmp_path / "docs.zarr", min_df=1))
+    expected = [f"{half}/cats/n{i}" for half in ("x-train", "x-test") for i in range(5)]
+    read, whole = [], StoreRef.read
+    monkeypatch.setattr(
+        StoreRef, "read", lambda self, path, *cut: read.append(path) or whole(self, path, *cut)
+    )
+    names = corpus.sample_names
+    assert (len(names), read) == (10, [])
+    assert (names[-1], names[np.array([7, 0])].tolist()) == (
+        expected[-1],
+        [expected[7], expected[0]],
+    )
+    assert set(read) == {"obs/_index"}
+    assert names.tolist() == list(names) == expected
+    assert corpus.part("test").sample_names[1:3].tolist() == expected[6:8]
+    np.testing.assert_array_equal(np.asarray(corpus.part("test").sample_names), expected[5:])
+    with pytest.raises(IndexError, match="sample 10 is out of range"):
+        names[10]
+    copy = pickle.loads(pickle.dumps(names))  # noqa: S301, of this test
+    assert copy.tolist() == expected
+
+
+def test_numbers_of_samples_without_names_need_no_reading(tmp_path, monkeypatch):
+    (tmp_path / "a.svm").write_text("".join(f"{i % 2} 1:{i + 1}\n" for i in range(6)))
+    corpus = storage.open(storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr"))
+    stored = corpus.store.read("obs/_index").tolist()
+    monkeypatch.setattr(StoreRef, "read", None)
+    assert corpus.sample_names.tolist() == stored == [str(i) for i in range(6)]
