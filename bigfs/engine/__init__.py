@@ -45,6 +45,7 @@ from bigfs.engine.memory import (
     task_memory,
 )
 from bigfs.engine.scratch import ScratchFile
+from bigfs.engine.shared import Shared, unshared
 from bigfs.engine.tasks import (
     Progress,
     Tile,
@@ -63,6 +64,7 @@ from bigfs.engine.tasks import (
     shared_operand,
     show_progress,
     started_tiles,
+    stream_tiles,
 )
 from bigfs.engine.workers import (
     clear_cache,
@@ -84,6 +86,7 @@ __all__ = [
     "NotEnoughMemory",
     "Progress",
     "ScratchFile",
+    "Shared",
     "SharedMemory",
     "Tile",
     "add",
@@ -127,7 +130,9 @@ __all__ = [
     "shared_operand",
     "show_progress",
     "started_tiles",
+    "stream_tiles",
     "task_memory",
     "trim_memory",
+    "unshared",
     "while_lost",
 ]

@@ -14,6 +14,7 @@ from importlib import import_module
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import dask
 from dask.system import CPU_COUNT
@@ -556,18 +557,26 @@ def client() -> Any:
 
 def n_workers() -> int:
     """Return the number of workers, 1 when serial."""
-    return 1 if client() is None else max(1, len(addresses()))
+    return 1 if client() is None else max(1, len(worker_threads()))
 
 
-def addresses() -> list[str]:
-    """Return the addresses of the workers in a fixed order."""
-    return sorted(known_workers())
+def worker_threads() -> dict[str, int]:
+    """Return the number of threads of each worker by its address, in a fixed order."""
+    with asking_cluster():
+        return dict(sorted(client().nthreads().items()))
+
+
+_known: WeakKeyDictionary[Any, tuple[dict[str, int], dict[str, Any]]] = WeakKeyDictionary()
 
 
 def known_workers() -> dict[str, Any]:
-    """Return what the scheduler of the client knows of each worker, by address."""
-    with asking_cluster():
-        return describe_workers(client())
+    """Return what the scheduler of the client knew of each worker, by address, when the last of
+    them came or went. Its answer has several kilobytes for each."""
+    threads = worker_threads()
+    if _known.get(client(), ({}, {}))[0] != threads:
+        with asking_cluster():
+            _known[client()] = threads, describe_workers(client())
+    return _known[client()][1]
 
 
 def describe_workers(client: Any) -> dict[str, Any]:

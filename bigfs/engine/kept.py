@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bigfs.engine.clusters import ClusterLost, addresses, client, translate_cluster_errors
+from bigfs.engine.clusters import ClusterLost, client, translate_cluster_errors
+from bigfs.engine.placement import homes_at
 
 BATCH = 8  # values that travel at a time, so that few of them wait in the driver's buffers
 ATTEMPTS = 4  # at a pass whose operands are lost with a worker
@@ -27,11 +28,11 @@ class KeptOperands:
         if current is not self._client:
             self._client, self._futures = current, [None] * len(self.values)
         missing = [i for i in range(len(self.values)) if self._is_missing(i)]
-        workers: Sequence[str | None] = addresses() or [None]
-        # None: all of them died, and their nannies start new ones
-        home = [workers[i * len(workers) // len(self.values)] for i in range(len(self.values))]
+        n = len(self.values)
+        # None: all workers died, and their nannies start new ones
+        home: Sequence[str | None] = homes_at([(i + 0.5) / n for i in range(n)]) or [None] * n
         with translate_cluster_errors():
-            for worker in workers:
+            for worker in dict.fromkeys(home[i] for i in missing):
                 of_worker = [i for i in missing if home[i] == worker]
                 for first in range(0, len(of_worker), BATCH):
                     batch = of_worker[first : first + BATCH]

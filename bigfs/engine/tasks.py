@@ -6,9 +6,11 @@ import contextlib
 import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, Protocol
 
 import dask
@@ -17,15 +19,20 @@ from dask.callbacks import Callback
 from dask.delayed import Delayed
 
 from bigfs.engine.budget import holding
-from bigfs.engine.clusters import client, translate_cluster_errors
+from bigfs.engine.clusters import client, translate_cluster_errors, worker_threads
 from bigfs.engine.lazy_blocks import lazy_inputs
 from bigfs.engine.placement import prefer, preferred_workers
+from bigfs.engine.shared import Bundle, attach, detach
 from bigfs.engine.watchdog import watch
 from bigfs.engine.workers import one_blas_thread, release_memory
 from bigfs.types import AnyArray
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
+TASKS_PER_THREAD = 8  # of a map, from which on a task takes several tiles
+GROUP_TILES = 16  # at most, whose large sum one task makes
+WINDOW = 2  # tasks per thread whose results are fetched as they come
+LEAST_WINDOW = 8  # of them, or 128 MB of columns with the default tiles of a store
 BEHIND = -1  # Dask's priority of tasks that others go before
 CANCEL_SECONDS = 10.0  # to wait for running tasks of a failed step
 _annotating = threading.Lock()  # Dask's annotations are those of all threads
@@ -55,9 +62,78 @@ def map_tiles(
     """Return ``[fn(tile, *each_i, *shared) for tile in tiles]``, computed by one task per tile."""
     if not progress_tasks and _runs_plainly(tiles, shared, each, local):
         return list(_run_now(fn, tiles, shared, each, label))
+    size = 1 if progress_tasks else _bundle_size(tiles, shared, each, local)
+    if size > 1:
+        homes = preferred_workers(tiles)
+        runs = [
+            range(a, b)
+            for first in range(0, len(tiles), size)
+            for a, b in _same_home(homes, first, min(first + size, len(tiles)))
+        ]
+        tasks = _lazy_bundles(_OnBundle(fn), tiles, runs, homes, *shared, each=each)
+        return list(itertools.chain.from_iterable(_collect(tasks, local, label)))
     return _collect(
         lazy_tiles(fn, tiles, *shared, each=each, local=local), local, label, progress_tasks
     )
+
+
+def stream_tiles(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
+) -> Iterator[tuple[int, Any]]:
+    """Yield the results of `map_tiles` with their numbers, on a cluster as they come. Only a few
+    tasks per worker run or wait to be fetched at a time."""
+    if _runs_plainly(tiles, shared, each, local):
+        yield from enumerate(_run_now(fn, tiles, shared, each, None))
+        return
+    if local or client() is None:
+        for a in range(0, len(tiles), LEAST_WINDOW):
+            own = [operand[a : a + LEAST_WINDOW] for operand in each]
+            tasks = lazy_tiles(fn, tiles[a : a + LEAST_WINDOW], *shared, each=own, local=local)
+            yield from enumerate(_collect(tasks, local, None), a)
+        return
+    from distributed import as_completed
+
+    with translate_cluster_errors():  # each travels once, and not with every part of the window
+        shared = tuple(client().compute(o) if isinstance(o, Delayed) else o for o in _once(shared))
+    homes = preferred_workers(tiles)
+    tasks = lazy_tiles(fn, tiles, *shared, each=each, preferred=homes)
+    waiting = deque(_by_turns(homes))
+    running: dict[Any, int] = {}
+    ends = as_completed(with_results=True, loop=client().loop)
+
+    def start(n: int) -> None:
+        some = [waiting.popleft() for _ in range(min(n, len(waiting)))]
+        _, futures = _submit([tasks[i] for i in some], ())
+        running.update(zip(futures, some, strict=True))
+        ends.update(futures)
+
+    with translate_cluster_errors(), watch(client(), running):
+        try:
+            start(max(LEAST_WINDOW, WINDOW * sum(worker_threads().values())))
+            while running:
+                done = ends.next_batch()
+                start(len(done))
+                while done:
+                    future, result = done.pop()
+                    yield running.pop(future), result
+        except BaseException:
+            _cancel(list(running))
+            raise
+
+
+def _by_turns(homes: list[list[str]]) -> list[int]:
+    """Return the numbers of tasks in an order in which the workers take turns."""
+    turns: dict[str, int] = {}
+    turn = []
+    for home in homes:
+        turn.append(turns.setdefault(home[0], 0) if home else 0)
+        if home:
+            turns[home[0]] += 1
+    return sorted(range(len(homes)), key=turn.__getitem__)
 
 
 def _runs_plainly(tiles: Sequence[Any], shared: Any, each: Any, local: bool) -> bool:
@@ -175,13 +251,93 @@ def reduce_tiles(
     combine = combine or add
     if _runs_plainly(tiles, shared, each, local):
         return _fold(_run_now(fn, tiles, shared, each, label), len(tiles), combine, arity)
-    tasks = parts = lazy_tiles(fn, tiles, *shared, each=each, local=local)
-    while len(parts) > 1 or parts is tasks:
-        parts = [
-            dask.delayed(combine, pure=False)(parts[k : k + arity])
-            for k in range(0, len(parts), arity)
-        ]
-    return _collect(parts, local, label, tasks if label else ())[0]
+    size = _bundle_size(tiles, shared, each, local) if arity == TREE_ARITY else 1
+    if size == 1:
+        tasks = lazy_tiles(fn, tiles, *shared, each=each, local=local)
+        return _collect(_tree(tasks, combine, arity), local, label, tasks if label else ())[0]
+    homes, shared = preferred_workers(tiles), _once(shared)
+    tasks, sent = list[Delayed](), dict[int, Delayed]()
+
+    def subtree(first: int, size: int) -> Delayed:
+        """Return the sum over tiles, by one task if they have the same worker."""
+        stop = min(first + size, len(tiles))
+        if len(_same_home(homes, first, stop)) == 1:
+            own = _OnBundle(fn, partial(_fold, n=stop - first, combine=combine, arity=arity))
+            run = [range(first, stop)]
+            tasks.extend(_lazy_bundles(own, tiles, run, homes, *shared, each=each, sent=sent))
+            return tasks[-1]
+        below = size // arity
+        return dask.delayed(combine, pure=False)(
+            [subtree(a, below) for a in range(first, stop, below)]
+        )
+
+    parts = [subtree(first, size) for first in range(0, len(tiles), size)]
+    return _collect(_tree(parts, combine, arity), local, label, tasks if label else ())[0]
+
+
+def _tree(parts: list[Delayed], combine: Callable[[list[Any]], Any], arity: int) -> list[Delayed]:
+    """Return the task of the whole, the only one, which combines at least once."""
+    parts = [
+        dask.delayed(combine, pure=False)(parts[k : k + arity]) for k in range(0, len(parts), arity)
+    ]
+    return parts if len(parts) == 1 else _tree(parts, combine, arity)
+
+
+def _bundle_size(tiles: Sequence[Any], shared: Any, each: Any, local: bool) -> int:
+    """Return how many consecutive tiles one task takes: 1 unless each thread has many. A task takes
+    a millisecond of the scheduler, whatever it does."""
+    if local or client() is None or len(tiles) < TREE_ARITY * TASKS_PER_THREAD:
+        return 1
+    if lazy_inputs(tiles, shared, each) or any(_is_future(values[0]) for values in each):
+        return 1
+    n_threads, size = sum(worker_threads().values()), 1
+    while size * TREE_ARITY * TASKS_PER_THREAD * n_threads <= len(tiles):
+        size *= TREE_ARITY
+    return size
+
+
+def _is_future(value: Any) -> bool:
+    from distributed import Future
+
+    return isinstance(value, Future)
+
+
+def _same_home(homes: list[list[str]], start: int, stop: int) -> list[tuple[int, int]]:
+    """Cut a range of tiles into the longest parts whose tiles have the same worker."""
+    cuts = [start, *(i for i in range(start + 1, stop) if homes[i] != homes[i - 1]), stop]
+    return list(itertools.pairwise(cuts))
+
+
+class _OnBundle:
+    """Turn a function of a tile into one of a bundle: the list of results, or what `fold` makes of
+    them as they come."""
+
+    def __init__(self, fn: Callable[..., Any], fold: Callable[..., Any] = list) -> None:
+        self.fn, self.fold = fn, fold
+        self.__name__ = getattr(fn, "__name__", "tile")
+
+    def __call__(self, bundle: Bundle, *shared: Any) -> Any:
+        task = _Task(self.fn)
+        own = zip(bundle.tiles, bundle.operands, strict=True)
+        return self.fold(task(tile, *operands, *shared) for tile, operands in own)
+
+
+def _lazy_bundles(
+    fn: _OnBundle,
+    tiles: Sequence[Any],
+    runs: Sequence[range],
+    homes: list[list[str]],
+    *shared: Any,
+    each: Sequence[Sequence[Any]],
+    sent: dict[int, Delayed] | None = None,
+) -> list[Delayed]:
+    """Return a task for each range of tiles."""
+    bundles = [
+        Bundle([tiles[i] for i in run], [tuple(operand[i] for operand in each) for i in run])
+        for run in runs
+    ]
+    preferred = [homes[run[0]] for run in runs]
+    return lazy_tiles(fn, bundles, *shared, preferred=preferred, sent=sent)
 
 
 def _fold(parts: Iterator[Any], n: int, combine: Callable[[list[Any]], Any], arity: int) -> Any:
@@ -208,33 +364,44 @@ def reduce_groups(
     label: str | None = None,
 ) -> Any:
     """Sum a function over the tiles by at most `n_groups` tasks, each with consecutive tiles."""
-    size = -(-len(tiles) // n_groups)
+    size = min(-(-len(tiles) // n_groups), GROUP_TILES)
     groups = [range(a, min(a + size, len(tiles))) for a in range(0, len(tiles), size)]
+    operands = list(zip(*each, strict=True)) if each else [()] * len(tiles)
     arity = 2  # a task holds as many large parts, and their sum
-    if local or not lazy_inputs(tiles):
-        operands = list(zip(*each, strict=True)) if each else [()] * len(tiles)
+    if local or _runs_plainly(tiles, shared, each, local):
         return reduce_tiles(
             _Group(fn),
             [[tiles[i] for i in group] for group in groups],
             *shared,
+            None,
             each=[[[operands[i] for i in group] for group in groups]],
             arity=arity,
             local=local,
             label=label,
         )
-    # a task waits for the values of one tile, and the sum goes from task to task
-    totals: list[Any] = []
+    homes = [] if client() is None else preferred_workers(tiles)
+    waits = bool(lazy_inputs(tiles))  # a task then waits for the values of one tile
+    shared = _once(shared)
+    totals, sent = list[Delayed](), dict[int, Delayed]()
     for group in groups:
-        total: Any = None
-        for i in group:
-            own = [[operand[i]] for operand in each]
-            (total,) = lazy_tiles(fn, [tiles[i]], *shared, total, each=own, local=local)
+        total: Any = None  # it goes from task to task
+        cuts = [(i, i + 1) for i in group] if waits or not homes else None
+        for a, b in cuts or _same_home(homes, group.start, group.stop):
+            (total,) = lazy_tiles(
+                _Group(fn),
+                [list(tiles[a:b])],
+                *shared,
+                total,
+                each=[[operands[a:b]]],
+                preferred=homes[a : a + 1],
+                sent=sent,
+            )
         totals.append(total)
-    return reduce_tiles(_same, totals, arity=arity, local=local, label=label)
+    return _collect(_tree(totals, add, arity), local, label, totals if label else ())[0]
 
 
 class _Group:
-    """Turn a function of a tile and a sum into a function of a group of tiles."""
+    """Turn a function of a tile and a sum into a function of a group of tiles and a sum."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -243,14 +410,10 @@ class _Group:
     def __call__(
         self, group: Sequence[Any], each: Sequence[tuple[Any, ...]], *shared: Any
     ) -> AnyArray:
-        total: Any = None
+        *shared, total = shared  # type: ignore[assignment]
         for tile, own in zip(group, each, strict=True):
             total = self.fn(tile, *own, *shared, total)
         return np.asarray(total)
-
-
-def _same(part: Any) -> Any:
-    return part
 
 
 def add(parts: list[Any]) -> Any:
@@ -271,15 +434,18 @@ def lazy_tiles(
     *shared: Any,
     each: Sequence[Sequence[Any]] = (),
     local: bool = False,
+    preferred: list[list[str]] | None = None,
+    sent: dict[int, Delayed] | None = None,
 ) -> list[Delayed]:
     """Return the tasks of `map_tiles` without running them. They may be the operands (`each`) of a
-    later map, which runs each of them once."""
-    operands = [  # looked into, and sent, once and not with every task
-        dask.delayed(s) if isinstance(s, np.ndarray | list) or hasattr(s, "indptr") else s
-        for s in shared
-    ]
-    task = dask.delayed(_Task(fn), pure=False)
-    preferred = [] if local or client() is None else preferred_workers(tiles)
+    later map, which runs each of them once. `preferred` are the workers, and `sent` the shared
+    values of other tasks of the same map, which get those of these tiles too."""
+    if preferred is None:
+        preferred = [] if local or client() is None else preferred_workers(tiles)
+    sent = {} if sent is None else sent
+    tiles = [detach(tile, sent) for tile in tiles]
+    operands = (*_once(shared), *sent.values())
+    task = dask.delayed(_Task(fn, list(sent)), pure=False)
     tasks = []
     with _annotating:
         for i, tile in enumerate(tiles):
@@ -288,16 +454,30 @@ def lazy_tiles(
     return tasks
 
 
+def _once(operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Return operands that are looked into, and sent, once and not with every task."""
+    return tuple(
+        dask.delayed(o) if isinstance(o, np.ndarray | list) or hasattr(o, "indptr") else o
+        for o in operands
+    )
+
+
 class _Task:
     """Call `fn` with aligned arrays and one thread of BLAS, which would round differently. Arrays
-    that traveled between processes may be unaligned."""
+    that traveled between processes may be unaligned. The last operands are what the tile shares
+    with others."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
+    def __init__(self, fn: Callable[..., Any], sent: Sequence[int] = ()) -> None:
+        self.fn, self.sent = fn, sent
         self.__name__ = getattr(fn, "__name__", "tile")
 
     def __call__(self, *operands: Any) -> Any:
         try:
+            if self.sent:
+                tile, *operands = operands  # type: ignore[assignment]
+                n = len(operands) - len(self.sent)
+                values = dict(zip(self.sent, operands[n:], strict=True))
+                operands = attach(tile, values), *operands[:n]
             with one_blas_thread():
                 return self.fn(
                     *(

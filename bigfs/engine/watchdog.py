@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import dask
@@ -28,7 +28,7 @@ LOOK_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def watch(client: Any, futures: Sequence[Any]) -> Iterator[None]:
+def watch(client: Any, futures: Collection[Any]) -> Iterator[None]:
     """Warn from a thread while the block waits for `futures` and none ends."""
     ended, given_up = threading.Event(), queue.SimpleQueue[Exception]()
     watcher = threading.Thread(
@@ -48,16 +48,26 @@ def watch(client: Any, futures: Sequence[Any]) -> Iterator[None]:
 
 def _watch(
     client: Any,
-    futures: Sequence[Any],
+    futures: Collection[Any],
     ended: threading.Event,
     given_up: queue.SimpleQueue[Exception],
 ) -> None:
-    before, since, patience = None, time.monotonic(), SILENT_SECONDS
+    pending: set[str] | None = None
+    assigned: dict[str, Any] | None = None
+    since, patience = time.monotonic(), SILENT_SECONDS
     had_workers, lonely_seconds = since, parse_timedelta(dask.config.get(NO_WORKERS_TIMEOUT))
+    # the answers of a large cluster are large, so it is not asked before
+    unasked = min(SILENT_SECONDS, STANDSTILL_SECONDS, lonely_seconds or SILENT_SECONDS) / 2
     # when the cluster is lost, the waiting thread says so
     with contextlib.suppress(OSError, TimeoutError, RuntimeError):
         while not ended.wait(LOOK_SECONDS):
-            assigned = client.processing()
+            now = {future.key for future in list(futures) if not future.done()}
+            if now != pending:
+                pending, patience = now, SILENT_SECONDS
+                since = had_workers = time.monotonic()
+            if time.monotonic() - since < unasked:
+                continue
+            before, assigned = assigned, client.processing()
             workers = describe_workers(client)
             if workers:
                 had_workers = time.monotonic()
@@ -65,9 +75,8 @@ def _watch(
                 given_up.put(no_workers_left())
                 client.cancel(list(futures), force=True)
                 return
-            now = sum(future.done() for future in futures), assigned
-            if now != before:
-                before, since, patience = now, time.monotonic(), SILENT_SECONDS
+            if before is not None and assigned != before:
+                since, patience = time.monotonic(), SILENT_SECONDS
                 continue
             silent = time.monotonic() - since
             if silent >= STANDSTILL_SECONDS and _is_still(workers):

@@ -42,12 +42,12 @@ def gather_columns(X: Any, index: IntArray) -> sp.csc_array:
     if not wanted:
         return sp.csc_array((n, 0))
     wanted_tiles, _, wanted_columns = zip(*wanted, strict=True)
-    parts, entries = list[Any](), 0
-    for batch in tiles.batches(wanted_tiles):
-        parts += engine.map_tiles(
-            tiles.read_columns, wanted_tiles[batch], each=[wanted_columns[batch]], local=X.local
-        )
-        entries += sum(part.nnz for part in parts[batch])
+    parts, entries = [None] * len(wanted), 0
+    for i, part in engine.stream_tiles(
+        tiles.read_columns, wanted_tiles, each=[wanted_columns], local=X.local
+    ):
+        parts[i] = part
+        entries += part.nnz
         engine.require_memory(2 * 12 * entries, f"{len(index)} columns in one process")
     Z = sp.csc_array(sp.hstack(parts, format="csc"))
     return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
@@ -106,15 +106,10 @@ def _times_columns(tile: Any, index: IntArray, W: AnyArray) -> AnyArray:
 
 
 def _columns_of_rows(X: Any, index: IntArray) -> sp.csc_array:
-    row_tiles = X.tiles(0)
-    parts = [
-        part
-        for batch in tiles.batches(row_tiles)
-        for part in engine.map_tiles(
-            OnBlock(tiles.take_columns), row_tiles[batch], index, local=X.local
-        )
-    ]
-    return sp.csc_array(sp.vstack([sp.csr_array(part) for part in parts]))
+    take, parts = OnBlock(tiles.take_columns), dict[int, Any]()
+    for i, part in engine.stream_tiles(take, X.tiles(0), index, local=X.local):
+        parts[i] = sp.csr_array(part)
+    return sp.csc_array(sp.vstack([parts[i] for i in range(len(parts))]))
 
 
 def numbers_of(index: Any, size: int, noun: str, *, increasing: bool) -> IntArray:
@@ -148,7 +143,7 @@ def subset_tiles(X: Any, rows: IntArray) -> tuple[list[RowSubsetTile], list[RowS
     ]
     if X.row_tiles and not by_rows:
         by_rows = [RowSubsetTile(0, 0, X.row_tiles[0], RowSet.of(rows))]
-    of_all = RowSet.of(rows)
+    of_all = engine.Shared(RowSet.of(rows))
     return by_rows, [RowSubsetTile(t.start, t.stop, t, of_all) for t in X.column_tiles]
 
 
@@ -160,7 +155,8 @@ def subset_columns(
         ColumnSubsetTile(place.start, place.stop, tile, numbers)
         for tile, place, numbers in cut(X.column_tiles, X.shape[1], index)
     ]
-    return [ColumnSubsetTile(t.start, t.stop, t, index) for t in X.row_tiles], by_columns
+    of_all = engine.Shared(index)
+    return [ColumnSubsetTile(t.start, t.stop, t, of_all) for t in X.row_tiles], by_columns
 
 
 def gather_rows(row_tiles: Any, local: bool) -> sp.csr_array | AnyArray:

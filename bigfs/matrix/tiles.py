@@ -6,7 +6,7 @@ A tile is a small key with `start`, `stop` and `load()`. It stands for the rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,9 +19,6 @@ from bigfs.validation import check_block
 
 # A block: a csr or csc array, or a dense ndarray.
 Block = Any
-# Columns are gathered from this many tiles at a time: at most 8 × 2²¹ values, or 128 MB, with the
-# default tiles of a store.
-TILES_PER_BATCH = 8
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,7 @@ class DaskTile:
 
 @dataclass(frozen=True)
 class RowSet:
-    """Increasing row numbers, as one bit per row where that is smaller than the numbers. Every task
-    on a tile of columns carries the rows of the whole matrix."""
+    """Increasing row numbers, as one bit per row where that is smaller than the numbers."""
 
     values: AnyArray
     is_packed: bool
@@ -77,34 +73,40 @@ class RowSet:
 
 @dataclass(frozen=True)
 class RowSubsetTile:
-    """Some rows of another tile. `rows` counts from the first row of that tile."""
+    """Some rows of another tile. `rows` counts from the first row of that tile. Tiles of columns
+    share their numbers."""
 
     start: int
     stop: int
     tile: Any
-    rows: RowSet
+    rows: RowSet | engine.Shared
     verified: ClassVar[bool] = True
 
     def load(self) -> Block:
-        return engine.load(self.tile)[self.rows.numbers()]
+        return engine.load(self.tile)[self._numbers()]
 
     def columns(self, index: AnyArray) -> sp.csc_array:
         """Return some columns of a tile of columns, read as `read_columns` reads them."""
-        return read_columns(self.tile, index)[self.rows.numbers()]
+        return read_columns(self.tile, index)[self._numbers()]
+
+    def _numbers(self) -> IntArray:
+        rows: RowSet = engine.unshared(self.rows)
+        return rows.numbers()
 
 
 @dataclass(frozen=True)
 class ColumnSubsetTile:
-    """Some columns of another tile, whose rows or columns are numbered [start, stop)."""
+    """Some columns of another tile, whose rows or columns are numbered [start, stop). Tiles of rows
+    share their numbers."""
 
     start: int
     stop: int
     tile: Any
-    columns_taken: AnyArray
+    columns_taken: AnyArray | engine.Shared
     verified: ClassVar[bool] = True
 
     def load(self) -> Block:
-        return engine.load(self.tile)[:, self.columns_taken]
+        return engine.load(self.tile)[:, engine.unshared(self.columns_taken)]
 
 
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
@@ -116,16 +118,6 @@ def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
     starts = range(0, length, size or max(length, 1))
     bounds = [(a, min(a + (size or length), length)) for a in starts]
     return [BlockTile(a, b, X[a:b] if axis == 0 else X[:, a:b], verified=True) for a, b in bounds]
-
-
-def batches(tiles: Sequence[Any]) -> list[slice]:
-    """Cut a sequence of tiles into batches, of two per worker or more.
-
-    Gathered columns wait in the memory of the workers until the driver has them. A batch bounds
-    how many wait.
-    """
-    size = max(TILES_PER_BATCH, 2 * engine.n_workers())
-    return [slice(a, a + size) for a in range(0, len(tiles), size)]
 
 
 class OnBlock:

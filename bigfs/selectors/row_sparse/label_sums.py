@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from bigfs import engine
-from bigfs.matrix import Matrix, tiles
+from bigfs.matrix import Matrix
 from bigfs.matrix.kernels import add_products, n_sums, strips, times
 from bigfs.matrix.tiles import OnBlock
 from bigfs.types import FloatArray, IntArray
@@ -60,12 +60,10 @@ def complete_labels(X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray) ->
     if not X.row_tiles:
         return _rows(X @ W, b, codes, np.zeros((N_SUMS, len(b))))["Y"]
     Y = np.empty((len(codes), len(b)))
-    for batch in tiles.batches(X.row_tiles):
-        some = X.row_tiles[batch]
-        each = [[codes[t.start : t.stop] for t in some]]
-        parts = engine.map_tiles(OnBlock(_labels_of_tile), some, W, b, each=each, local=X.local)
-        for tile, part in zip(some, parts, strict=True):
-            Y[tile.start : tile.stop] = part
+    each = [[codes[tile.start : tile.stop] for tile in X.row_tiles]]
+    label = OnBlock(_labels_of_tile)
+    for i, part in engine.stream_tiles(label, X.row_tiles, W, b, each=each, local=X.local):
+        Y[X.row_tiles[i].start : X.row_tiles[i].stop] = part
     X.passes += 1
     return Y
 

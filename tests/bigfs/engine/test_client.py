@@ -68,12 +68,12 @@ def test_workers_are_known_while_the_client_forgets_them(client, monkeypatch):
         await remember(n_workers=0)
 
     monkeypatch.setattr(client, "_update_scheduler_info", forget)
-    assert engine.clusters.addresses() == list(client.run(os.getpid))
+    assert list(engine.clusters.worker_threads()) == list(client.run(os.getpid))
     assert engine.memory_limit() == 10**9
 
 
 def test_tiles_have_no_preference_while_all_workers_restart(client, monkeypatch):
-    monkeypatch.setattr(engine.placement, "addresses", list)
+    monkeypatch.setattr(engine.placement, "worker_threads", dict)
     assert map_tiles(where, [0, 1]) == 2 * list(client.run(os.getpid).values())
 
 

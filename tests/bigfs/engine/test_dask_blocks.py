@@ -161,8 +161,8 @@ def inputs(monkeypatch):
     """For each task of a map, how many blocks that a cluster holds it waits for."""
     counts, tasks_of = [], engine.tasks.lazy_tiles
 
-    def counting(fn, tiles, *shared, each=(), local=False):
-        tasks = tasks_of(fn, tiles, *shared, each=each, local=local)
+    def counting(fn, tiles, *shared, each=(), **options):
+        tasks = tasks_of(fn, tiles, *shared, each=each, **options)
         for tile, *own in zip(tiles, *each, strict=True):
             keys = {part.key for part in engine.lazy_inputs(tile, own) if not part.dask}
             counts.append(len(keys))

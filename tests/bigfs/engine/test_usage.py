@@ -87,14 +87,14 @@ class Unreachable:
     def run(self, *_, **__):
         raise OSError("Timed out trying to connect to tls://127.0.0.1:1 after 5 s")
 
-    sync = run
+    sync = nthreads = run
 
 
 @pytest.mark.parametrize(
     ("module", "ask"),
     [
         ("scratch", lambda: engine.ScratchFile("file").is_shared()),
-        ("clusters", clusters.addresses),
+        ("clusters", clusters.worker_threads),
         ("measure", measure.peak_memory),
         ("memory", memory.memory_limit),
     ],

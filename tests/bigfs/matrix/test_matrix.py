@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.matrix import Centered, Matrix, gathering, gram, tiles
+from bigfs.matrix import Centered, Matrix, gathering, gram
 from bigfs.matrix.gathering import hold_if_small, times_columns
 from bigfs.matrix.statistics import scale_hint
 
@@ -108,7 +108,7 @@ def test_a_task_on_taken_rows_carries_at_most_a_bit_per_row(rows, most):
     taken = tall.take_rows(rows)
     for tile in (*taken.column_tiles, *taken.row_tiles):
         assert len(pickle.dumps(tile.rows)) < most + 300
-        np.testing.assert_array_equal(tile.rows.numbers(), np.arange(80_000)[rows])
+        np.testing.assert_array_equal(engine.unshared(tile.rows).numbers(), np.arange(80_000)[rows])
 
 
 class ColumnsOnly:
@@ -395,11 +395,3 @@ def test_rare_words_and_moved_columns_have_the_scale_of_the_others(rng):
     X[:, 5] = np.where(np.arange(500) == 3, 0.5, 0)
     assert scale_hint(Matrix.from_array(sp.csr_array(X))) is None
     assert scale_hint(Matrix.from_array(X + 1e6 * (np.arange(40) == 2))) is None
-
-
-@pytest.mark.parametrize(("workers", "size"), [(1, 8), (4, 8), (20, 40)])
-def test_no_worker_is_idle_while_columns_are_gathered(monkeypatch, workers, size):
-    monkeypatch.setattr(engine, "n_workers", lambda: workers)
-    slices = tiles.batches(range(100))
-    assert slices[0] == slice(0, size)
-    assert [n for part in slices for n in range(100)[part]] == list(range(100))
