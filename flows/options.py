@@ -70,6 +70,13 @@ class Staging(BaseModel):
     format: Annotated[
         str | None, Field(description="format of the source (default: detected from its content)")
     ] = None
+    label: Annotated[
+        str | None,
+        Field(
+            description="column with the labels, or several columns of 0 and 1, separated by "
+            "commas (default: the column label)"
+        ),
+    ] = None
     min_df: Annotated[
         int | float,
         Field(
@@ -142,6 +149,10 @@ class Staging(BaseModel):
         int | None,
         Field(ge=1, description="rows per tile (default: chosen from the number of non-zeros)"),
     ] = None
+
+    def chosen(self) -> dict[str, Any]:
+        """Return the options as `storage.stage` takes them. Not every format has labels to name."""
+        return self.model_dump(exclude={"label"} if self.label is None else None)
 
 
 def _words(text: str) -> list[str]:

@@ -92,7 +92,7 @@ def is_done(job: Job, *, scored: bool = True) -> bool:
     if job.fresh or not reuse.is_selected(found):
         return False
     in_place = store_of(job) if is_store(job) else None
-    store = in_place or storage.staged(job.source, job.store, **job.settings.model_dump())
+    store = in_place or storage.staged(job.source, job.store, **job.settings.chosen())
     if store is None:
         return False
     run = reuse.find_run(job.folder, job.key(storage.open(store).spec, store))
@@ -119,7 +119,7 @@ def store_of(request: Request) -> str:
     from storage.staging.stage import make_plan
 
     if not is_store(request):
-        return make_plan(request.source, request.store, **request.settings.model_dump()).uri
+        return make_plan(request.source, request.store, **request.settings.chosen()).uri
     if given := sorted(request.corpus["settings"]):
         raise ValueError(
             f"{redacted(request.source)} is a staged corpus, and {given[0]} is for staging: "

@@ -18,7 +18,7 @@ def stage(request: Request) -> dict[str, Any]:
 
     The store is locked meanwhile, and only meanwhile: a store that is there is only read.
     """
-    settings = request.settings.model_dump() | {"memory_limit": request.engine.staging_memory}
+    settings = request.settings.chosen() | {"memory_limit": request.engine.staging_memory}
     with exclusive([str(request.store)], wait=request.waits), time_step("stage") as record:
         existing = storage.staged(request.source, request.store, **settings)
         record |= {

@@ -46,6 +46,7 @@ from storage.sources.base import (
     TextSource,
     seen_by_workers,
 )
+from storage.sources.labels import label_names
 from storage.sources.tables.tables import Table
 from storage.staging import build
 from storage.staging.named import Columns, name_lines, read_numbered
@@ -199,7 +200,8 @@ def _source_like(run: Run, data: str, format: str | None) -> Source:
     roles = {option: value for option, value in options.items() if option in ROLES}
     if isinstance(source, Table) and roles:
         there = set(source.column_names())
-        source = find(data, **reading, **{o: name for o, name in roles.items() if name in there})
+        found = {o: name for o, name in roles.items() if there.issuperset(label_names(name))}
+        source = find(data, **reading, **found)
     return source
 
 

@@ -54,7 +54,8 @@ class AnnData(MatrixSource):
     layer: str | None = None  # read layers[layer] instead of X
     raw: bool = False  # read raw.X, with the features of raw.var
     names: str | None = None  # column of var with the names of the features, by default its index
-    label: str | None = None  # column of obs with the labels, by default "label" if there is one
+    # column of obs with the labels, by default "label" if there is one. Several hold 0 or 1 each
+    label: str | Sequence[str] | None = None
     split: str | None = None  # column of obs with "train" or "test", by default "split"
     unlabeled: str | None = None  # a label that also means "none"
     # columns of obs with what else is known of each sample, as `storage.sources.obs` describes it
@@ -74,6 +75,10 @@ class AnnData(MatrixSource):
             return "encoding-type" in zarr.open_group(path, mode="r").attrs
         except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError):
             return False
+
+    def __post_init__(self) -> None:
+        if len(names := label_rules.label_names(self.label)) > 1:
+            self.label, self.target, self.class_names = names, "multilabel", names
 
     def fingerprint(self) -> str:
         path = Path(self.path)
@@ -170,7 +175,7 @@ class AnnData(MatrixSource):
         columns with other roles."""
         with self._file() as file:
             n = self._matrix(file)[2][0]
-            y = self._column(file, "label", n, start, stop)
+            y = self._labels(file, n, start, stop)
             split = self._column(file, "split", n, start, stop)
             listed: dict[str, Any] = {
                 role: self._column(file, role, n, start, stop) for role in self.obs_columns
@@ -179,7 +184,7 @@ class AnnData(MatrixSource):
             role: as_obs(role, values.tolist(), lambda i: f"{self.path}: row {start + i} (from 0)")
             for role, values in listed.items()
         }
-        if y is not None:
+        if y is not None and not isinstance(y, list):
             y = label_rules.as_label_array(y, stop - start, self.unlabeled, self.path)
         if split is not None:
             split = np.ma.filled(split.astype(object), "")
@@ -335,9 +340,29 @@ class AnnData(MatrixSource):
             return []
         return [c for c in file[frame] if c != file[frame].attrs.get("_index", "_index")]
 
-    def _column(self, file: Any, role: str, n: int, start: int, stop: int) -> AnyArray | None:
+    def _labels(self, file: Any, n: int, start: int, stop: int) -> Any:
+        """Read the labels, a list of sets where there are several columns of them."""
+        if not isinstance(self.label, tuple):
+            return self._column(file, "label", n, start, stop)
+        columns = {}
+        for name in self.label:
+            values = self._column(file, "label", n, start, stop, name)
+            try:
+                columns[name] = np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan)
+            except (TypeError, ValueError) as error:
+                raise SourceError(
+                    f"{self.path}: obs[{name!r}] is one of several columns of labels, which must "
+                    f"hold 0 or 1: {error}"
+                ) from error
+        return label_rules.as_label_sets(
+            columns, lambda i: f"{self.path}: row {start + i} (from 0)"
+        )
+
+    def _column(
+        self, file: Any, role: str, n: int, start: int, stop: int, name: str | None = None
+    ) -> AnyArray | None:
         """Read the column of obs with a role, or return None if the default one is not there."""
-        columns, name = self._columns(file, "obs"), getattr(self, role) or role
+        columns, name = self._columns(file, "obs"), name or getattr(self, role) or role
         if getattr(self, role) is None and role not in columns:
             return None
         if name not in columns:

@@ -9,11 +9,12 @@ any size: held as integers where they fit, else in a list, and as floats only be
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigfs.types import AnyArray
 from storage.errors import SourceError
@@ -48,6 +49,33 @@ def as_label(value: Any, unlabeled: str | None, place: object, role: str = "labe
 
 def _is_unlabeled(unlabeled: str | None, value: Any) -> bool:
     return unlabeled is not None and str(unlabeled) in (str(value), label_text(value))
+
+
+def label_names(label: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the columns of labels, which commas divide in a text."""
+    words = label.split(",") if isinstance(label, str) else label or ()
+    return tuple(word.strip() for word in words if word.strip())
+
+
+def as_label_sets(
+    columns: Mapping[str, AnyArray], place: Callable[[int], object]
+) -> list[tuple[int, ...]]:
+    """Return the label sets of rows, from a column of zeros and ones per label (NaN: missing).
+
+    A label is the number of its column.
+    """
+    Y = np.column_stack(list(columns.values()))
+    wrong = np.argwhere((Y != 0) & (Y != 1))
+    if len(wrong):
+        i, j = wrong[0].tolist()
+        got = "none" if np.isnan(Y[i, j]) else f"{Y[i, j]:g}"
+        raise SourceError(
+            f"{place(i)}: {list(columns)[j]!r} is one of several columns of labels, which must "
+            f"hold 0 or 1 for every sample; got {got}: give one column as the label, of "
+            f"classes, real targets or lists"
+        )
+    sets = sp.csr_array(Y)
+    return [tuple(part.tolist()) for part in np.split(sets.indices, sets.indptr[1:-1])]
 
 
 def _scalar_label(value: Any, place: object, role: str) -> Any:

@@ -7,7 +7,7 @@ indices, values and label, so that whatever is read only once is spooled and has
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +19,7 @@ from bigfs.matrix.matrix import Matrix
 from storage.errors import SourceError
 from storage.sources import checks
 from storage.sources.base import Source
+from storage.sources.labels import label_names
 from storage.sources.scratch_matrix import (
     COMPRESSED,
     ScratchMatrix,
@@ -122,12 +123,19 @@ class Blocks(ListRecords, Stream):
         time: Any = None,
     ) -> None:
         obs = {"group": group, "batch": batch, "sample_weight": sample_weight, "time": time}
-        fields = {role: role for role, values in obs.items() if values is not None}
+        fields: Any = {role: role for role, values in obs.items() if values is not None}
         fields |= {"indices": "indices", "values": "values"}
+        several: dict[str, Any] = {}  # columns of zeros and ones
+        if hasattr(y, "columns") or isinstance(y, Mapping):
+            several = {str(name): y[name] for name in getattr(y, "columns", y)}
+            y, fields["label"] = None, [f"label {name}" for name in several]
         super().__init__((), unlabeled=unlabeled, **fields)  # type: ignore[arg-type]  # tables follow
         self.data = data
         self.path = self.plain = "array" if _is_array(data) else "stream"
+        if several:
+            self.class_names = list(several)
         given = {"label": y, "id": sample_names, **obs}
+        given |= {f"label {name}": values for name, values in several.items()}
         self.of_samples = {
             role: as_column(values, f"{self.path}, {role}")
             for role, values in given.items()
@@ -214,7 +222,7 @@ class Cells(Blocks):
         data: Any,
         *,
         layer: str | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         split: str | None = None,
         unlabeled: str | None = None,
         group: str | None = None,
@@ -233,16 +241,22 @@ class Cells(Blocks):
                 "or write the view to a file"
             )
         columns = [str(name) for name in data.obs.columns]
-        roles = {"y": label, "split": split, "group": group, "batch": batch}
+        several = names if len(names := label_names(label)) > 1 else ()
+        one: Any = None if several else "".join(names)
+        roles = {"y": one, "split": split, "group": group, "batch": batch}
         roles |= {"sample_weight": sample_weight, "time": time}
         for role, default in (("y", "label"), ("split", "split")):
-            roles[role] = roles[role] or (default if default in columns else None)
-        if missing := [name for name in roles.values() if name and name not in columns]:
+            is_there = default in columns and not (role == "y" and several)
+            roles[role] = roles[role] or (default if is_there else None)
+        named = [*several, *filter(None, roles.values())]
+        if missing := [name for name in named if name not in columns]:
             raise SourceError(
                 f"the AnnData object has no obs[{missing[0]!r}], only "
                 f"{', '.join(columns) or 'no column'}: name one of them"
             )
         known: dict[str, Any] = {role: data.obs[name] for role, name in roles.items() if name}
+        if several:
+            known["y"] = {name: data.obs[name] for name in several}
         halves = known.pop("split", None)
         super().__init__(
             data.X if layer is None else data.layers[layer],
@@ -362,7 +376,13 @@ def as_column(values: Any, place: str) -> Any:
     if not is_sets and len(values.shape) == 2 and values.shape[1] == 1:
         values = values.reshape(-1)
     if not is_sets and len(values.shape) == 2:
-        sets = sp.csr_array(values != 0)
+        sets = sp.csr_array(values)
+        sets.eliminate_zeros()
+        if not (sets.data == 1).all():
+            raise SourceError(
+                f"{place}: a column for each label must hold 0 or 1: give one column of classes or "
+                f"real targets, or lists of labels"
+            )
         return pa.ListArray.from_arrays(sets.indptr, sets.indices)
     try:
         column = pa.array(values, from_pandas=True)

@@ -57,12 +57,11 @@ class JsonFile(Records):
         """Decompress the files, and look for the fields that options name."""
         ready = copy.copy(self)
         ready.plains = []
-        where = [("where", name) for name in self.with_condition([])]
         for number, file in enumerate(self.files()):
             folder = scratch / str(number) if number else scratch
             folder.mkdir(parents=True, exist_ok=True)
             one = PlainFile.prepare(self._with_path(file), folder)
-            for role, name in [*self.named.items(), *where]:
+            for role, name in self.named_fields:
                 one._require_field(role, name)
             ready.plains.append((file, one.plain))
         return ready

@@ -62,7 +62,7 @@ class NumericTable(MatrixRecords, Table):
         self.columns, self.categories = _split(self.columns), _split(self.categories or ())
         if self.missing not in (None, *FILLS):
             raise SourceError(f"missing must be one of {', '.join(FILLS)}; got {self.missing!r}")
-        if self.target not in (None, "class", "real"):
+        if self.target not in (None, "class", "real") and not self.label_fields:
             raise SourceError(f"target must be class or real; got {self.target!r}")
 
     def fingerprint(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -33,6 +33,7 @@ from storage.sources.base import (
     shorten_names,
 )
 from storage.sources.obs import as_obs, join_obs
+from storage.sources.tables.columns import as_numbers
 from storage.sources.tables.names import Block, join_blocks
 from storage.sources.tables.where import Condition
 
@@ -80,8 +81,9 @@ class Records(PlainFile):
     path: str  # as messages show it: a URL without its query
     _: KW_ONLY
     # the fields with the label (a text, a number or a list), "train" or "test", and the sample's
-    # name. By default they are those of `ROLES` where there are such fields
-    label: str | None = None
+    # name. By default they are those of `ROLES` where there are such fields. Several fields of
+    # labels hold 0 or 1 each
+    label: str | Sequence[str] | None = None
     split: str | None = None
     name: str | None = None
     unlabeled: str | None = None  # a label that also means "none", as null and "" do
@@ -98,6 +100,16 @@ class Records(PlainFile):
         self.url = self.path if remote.is_remote(self.path) else None
         self.path = self.path if self.url is None else redacted(self.path)
         self.plain = self.path
+        self.label_fields = names if len(names := label_rules.label_names(self.label)) > 1 else ()
+        if self.label_fields and self.target is not None:
+            raise SourceError(
+                f"label= names several columns, which are sets of labels and not {self.target} "
+                f"targets: leave target= out, or name one column"
+            )
+        if self.label_fields:
+            self.label, self.target, self.class_names = "", "multilabel", self.label_fields
+        elif self.label is not None and not isinstance(self.label, str):
+            self.label = names[0]
         given = {role: getattr(self, role) for role in ROLES}
         # the fields that must be there, because somebody named them
         self.named = {role: field for role, field in given.items() if field} | self.obs_columns
@@ -108,7 +120,14 @@ class Records(PlainFile):
     @property
     def roles(self) -> tuple[str, ...]:
         """The fields of the label, the split and the name, and of what else is known."""
-        return self.label or "", self.split or "", self.name or "", *self.obs_columns.values()
+        others = *self.label_fields, *self.obs_columns.values()
+        return str(self.label or ""), self.split or "", self.name or "", *others
+
+    @property
+    def named_fields(self) -> list[tuple[str, str]]:
+        """The fields that must be there, with the options that name them."""
+        where = [("where", name) for name in self.with_condition([])]
+        return [*self.named.items(), *(("label", name) for name in self.label_fields), *where]
 
     def batches(self, piece: Any) -> Iterator[Batch]:
         """Yield the records of a piece that `where` keeps, in order."""
@@ -154,7 +173,8 @@ class Records(PlainFile):
     def later_settings(self) -> dict[str, Any]:
         """Return the settings that earlier versions lacked, where they are given."""
         where = {"where": str(self.condition)} if self.condition else {}
-        return where | self.obs_columns
+        labels = {"labels": str(self.label_fields)} if self.label_fields else {}
+        return where | labels | self.obs_columns
 
     def fingerprint(self) -> str:
         return fingerprint_of(self.format, self.identity(), sorted(self.settings().items()))
@@ -169,15 +189,32 @@ class Records(PlainFile):
 
     def samples(self, batch: Batch) -> Iterator[tuple[Label, str | None, str]]:
         """Yield the label, the split and the name of each record."""
+        sets = self._label_sets(batch) if self.label_fields else None
         for i, (label, split, name) in enumerate(
             zip(*map(batch.values, self.roles[:3]), strict=True)
         ):
             place = batch.place(i)
             yield (
-                self.read_label(label, place),
+                self.read_label(label, place) if sets is None else sets[i],
                 self.read_split(split, place),
                 "" if name is None else without_surrogates(str(name)),
             )
+
+    def _label_sets(self, batch: Batch) -> list[tuple[int, ...]]:
+        """Return the labels of records with a field of zeros and ones per label."""
+        import pyarrow as pa
+
+        columns = {}
+        for name in self.label_fields:
+            try:
+                numbers = as_numbers(batch.array(name)).to_numpy(zero_copy_only=False)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+                raise SourceError(
+                    f"{batch.place(0)} …: {name!r} is one of several columns of labels, which must "
+                    f"hold 0 or 1: {shorten(str(error).splitlines()[0])}"
+                ) from error
+            columns[name] = np.asarray(numbers, dtype=np.float64)
+        return label_rules.as_label_sets(columns, batch.place)
 
     def obs(self, batch: Batch) -> dict[str, AnyArray]:
         """Return the columns of a batch by their roles."""
@@ -241,7 +278,7 @@ class MatrixRecords(Records, MatrixSource):
             for role, values in self.obs(batch).items():
                 obs[role].append(values)
             for label, split, name in self.samples(batch):
-                if self.label in batch.fields:
+                if self.label_fields or self.label in batch.fields:
                     labels.append(label)
                 splits.append(split)
                 names.append(name)

@@ -80,8 +80,7 @@ class Table(Records):
         if len(set(columns)) < len(columns):
             twice = next(name for name in columns if columns.count(name) > 1)
             raise SourceError(f"{self.path} has two columns called {twice!r}")
-        where = [("where", name) for name in self.with_condition([])]
-        for role, name in [*self.named.items(), *where]:
+        for role, name in self.named_fields:
             if name not in columns:
                 raise SourceError(
                     f"{self.path} has no column {name!r}, only {shorten_names(columns) or 'none'}: "
