@@ -165,19 +165,24 @@ def _tests(y: Any, n_splits: int, seed: int, samples: Samples) -> list[Index]:
     else:
         codes = y[rows] if target_kind(y) == "class" else None
         groups = None if samples.groups is None else samples.groups[rows]
-        folds = fold_splitter(n_splits, codes, groups, seed)
-        with warnings.catch_warnings():
-            # the docstring says what happens to small classes
-            warnings.filterwarnings(
-                "ignore", "The (least populated class|number of unique classes)", UserWarning
-            )
-            tests = [test for _, test in folds.split(rows, codes, groups)]
+        tests = [test for _, test in split_rows(n_splits, len(rows), codes, groups, seed)]
     return [rows[test] for test in tests]
 
 
-def fold_splitter(
-    n_splits: int, codes: IntArray | None, groups: IntArray | None, seed: int = 0
-) -> Any:
+def split_rows(
+    n_splits: int, n: int, codes: IntArray | None, groups: IntArray | None, seed: int = 0
+) -> list[tuple[Index, Index]]:
+    """Return the numbers of the rows that train and test each fold of n rows. A class with fewer
+    rows than there are folds is in some of the tests only."""
+    folds = _splitter(n_splits, codes, groups, seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "The (least populated class|number of unique classes)", UserWarning
+        )
+        return list(folds.split(np.zeros(n), codes, groups))
+
+
+def _splitter(n_splits: int, codes: IntArray | None, groups: IntArray | None, seed: int) -> Any:
     """Return the splitter of scikit-learn for classes or other targets, with groups or without."""
     if groups is None:
         plain = KFold if codes is None else StratifiedKFold

@@ -22,12 +22,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import engine
 from bigfs.evaluation.metrics import METRIC_NAMES, require_metrics
-from bigfs.evaluation.size_choice import (
-    differences_to_best,
-    first_within_one_error,
-    score_folds,
-    standard_errors,
-)
+from bigfs.evaluation.size_choice import first_within_one_error, score_folds
 from bigfs.evaluation.splits import (
     Samples,
     Split,
@@ -46,6 +41,7 @@ from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_tw
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.sparge.cross_validation import SHORT_LIST
 from bigfs.selectors.sparge.response import GATHERED_SETS, LARGE_GATHERED, LARGE_RESPONSE
+from bigfs.selectors.trials import fold_scores, trials
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 FEW = 0.5  # share of labeled samples below which the unlabeled ones are asked too
@@ -292,9 +288,8 @@ class AutoSelector(Selector):
                 fitted: dict[int, Any] = fit_sizes(
                     chooser, X, codes, sizes, **fit_options(chooser, samples)
                 )
-                of_folds = fitted[max(sizes)].cv_results_
-                splits = [of_folds[f"split{k}_test_score"] for k in range(_n_splits(of_folds))]
-                scores, seconds = np.stack(splits, axis=1), of_folds["seconds"]
+                results = fitted[max(sizes)].cv_results_
+                scores, seconds = fold_scores(results), results["seconds"]
             else:
                 scores, seconds = self._score(
                     [one.make(**shared) for one in candidates],
@@ -374,7 +369,7 @@ class AutoSelector(Selector):
         """Keep what was tried, and which one is chosen."""
         self.best_index_, self.method_ = best, candidates[best].method
         self.best_params_ = dict(candidates[best].parameters)
-        self.cv_results_ = {
+        self.cv_results_: dict[str, Any] = {
             "method": [one.method for one in candidates],
             "params": [dict(one.parameters) for one in candidates],
             "seconds": seconds,
@@ -399,67 +394,18 @@ class AutoSelector(Selector):
 
     def _facts(self) -> dict[str, Any]:
         """Return the facts on the card, with what was tried."""
-        tried = [_line(one) for one in trials(self)]
-        return (
-            {"method": tried[self.best_index_], "why": self.reason_}
-            | ({"tried": "; ".join(tried)} if len(tried) > 1 else {})
-            | super()._facts()
-        )
+        tried = trials(self)
+        choice = {"method": tried[self.best_index_].candidate, "why": self.reason_}
+        if len(tried) > 1:
+            choice["tried"] = "; ".join(map(str, tried))
+        return choice | super()._facts()
 
     def _check_y(self, y: Any) -> Any:
         """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
         return any_target(y, self.target)
 
 
-# --- what was tried -------------------------------------------------------------------------------
-
-
-class Trial(NamedTuple):
-    """A candidate of an `AutoSelector`, with its scores in the folds if there were any."""
-
-    candidate: str  # the method, and its parameters that are not the default
-    seconds: float  # to choose in all folds
-    is_chosen: bool
-    score: float | None = None
-    error: float | None = None  # standard error of the score
-    difference: float | None = None  # to the best score
-    error_of_difference: float | None = None
-
-
-def trials(selector: AutoSelector) -> list[Trial]:
-    """Return what a fitted selector has tried."""
-    results = selector.cv_results_
-    names = [
-        _name(method, parameters)
-        for method, parameters in zip(results["method"], results["params"], strict=True)
-    ]
-    n_folds = _n_splits(results)
-    chosen = [k == selector.best_index_ for k in range(len(names))]
-    plain = list(zip(names, results["seconds"].tolist(), chosen, strict=True))
-    if not n_folds:
-        return [Trial(*one) for one in plain]
-    scores = np.stack([results[f"split{k}_test_score"] for k in range(n_folds)], axis=1)
-    columns = scores.mean(axis=1), standard_errors(scores), *differences_to_best(scores)
-    figures = np.transpose(columns).tolist()
-    return [Trial(*one, *of_folds) for one, of_folds in zip(plain, figures, strict=True)]
-
-
-def _line(trial: Trial) -> str:
-    """Return a trial in a few words."""
-    if trial.score is None:
-        return trial.candidate
-    return f"{trial.candidate}: {trial.score:.4f} ± {trial.error:.4f} in {trial.seconds:.1f} s"
-
-
-def _name(method: str, parameters: Mapping[str, Any]) -> str:
-    """Return a method with its parameters that are not the default."""
-    defaults = METHODS[method].make().get_params()
-    given = [f"{name}={value}" for name, value in parameters.items() if value != defaults[name]]
-    return " ".join([method, *given])
-
-
-def _n_splits(results: Mapping[str, Any]) -> int:
-    return sum(name.startswith("split") for name in results)
+# --- the target -----------------------------------------------------------------------------------
 
 
 def _case_of(y: Any) -> tuple[str, Any]:

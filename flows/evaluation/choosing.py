@@ -16,8 +16,9 @@ from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, Split, stratified_folds, target_kind
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
-from bigfs.selectors.auto import AutoSelector, trials
+from bigfs.selectors.auto import AutoSelector
 from bigfs.selectors.base.estimator import fit_sizes
+from bigfs.selectors.trials import trials
 from bigfs.types import IntArray
 from flows.evaluation import selection
 from storage.runs.checkpoints import Checkpoint

@@ -261,8 +261,9 @@ def samples_of(corpus: Any) -> Samples:
 
 def fit_options(selector: Any, X: Matrix, y: Any, samples: Samples) -> dict[str, Any]:
     """Return what is known of the samples X that are `usable`, as far as `fit` takes it."""
-    is_used = slice(None) if X.shape[0] == y.shape[0] else labeled_rows(y)
-    return estimator.fit_options(selector, samples.take(is_used))
+    if X.shape[0] != y.shape[0]:
+        samples = samples.take(labeled_rows(y))
+    return estimator.fit_options(selector, samples)
 
 
 def weight_hint(corpus: Any, selector: Any, method: str) -> str | None:

@@ -66,12 +66,12 @@ def choice_rows(choice: dict[str, Any]) -> list[list[str]]:
     where nothing was compared."""
     if choice["tried"][0]["score"] is None:
         return []
-    head = ["tried", f"{METRIC_NAMES[choice['metric']]} in the folds", "to the best", "time"]
+    head = ["tried", METRIC_NAMES[choice["metric"]], "to the best", "time"]
     rows = [
         [
             trial["candidate"],
             f"{trial['score']:.4f} ± {trial['error']:.4f}",
-            f"{trial['difference']:.4f} ± {trial['error_of_difference']:.4f}"
+            f"−{-trial['difference']:.4f} ± {trial['error_of_difference']:.4f}"
             if trial["difference"]
             else "best",
             f"{trial['seconds']:.1f} s",

@@ -32,7 +32,7 @@ from sklearn.utils._param_validation import StrOptions
 from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.evaluation.size_choice import first_within_one_error
-from bigfs.evaluation.splits import NOTHING_KNOWN, fold_splitter, forward_folds, samples_of
+from bigfs.evaluation.splits import NOTHING_KNOWN, forward_folds, samples_of, split_rows
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import hold_if_small
 from bigfs.selectors.base.estimator import Cost
@@ -432,8 +432,7 @@ class SparGECV(SparGE):
             if samples.times is not None:
                 target = np.arange(len(T), dtype=np.float64) if classes is None else classes
                 return forward_folds(target, int(self.cv), samples)
-            splitter = fold_splitter(int(self.cv), classes, samples.groups)
-            return splitter.split(T, classes, samples.groups)
+            return split_rows(int(self.cv), len(T), classes, samples.groups)
         is_class = classes is not None
         return check_cv(self.cv, classes, classifier=is_class).split(T, classes, samples.groups)
 

@@ -17,8 +17,9 @@ from sklearn.svm import LinearSVC
 
 from bigfs import MRMR, RLSR, AutoSelector, Matrix, SelectorCV, SparGE, SparGECV, engine
 from bigfs.selectors import auto
-from bigfs.selectors.auto import CANDIDATES, trials
+from bigfs.selectors.auto import CANDIDATES
 from bigfs.selectors.registry import decided_by
+from bigfs.selectors.trials import trials
 
 
 def columns_of(result):

@@ -67,7 +67,7 @@ def test_a_run_tells_what_was_tried(bigfs, store):
     assert sum(trial["is_chosen"] for trial in choice["tried"]) == 1
     assert all(trial["seconds"] > 0 for trial in choice["tried"])
     assert choice["metric"] == "accuracy"
-    page = (Run.open("r").path / "report.html").read_text()
+    page = (Run.open("r").path / "report.html").read_text().replace("\xa0", " ")
     for text in (out, page):
         assert "to the best" in text
         assert choice["why"] in " ".join(text.split())
