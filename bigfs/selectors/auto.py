@@ -3,9 +3,9 @@
     f* = min { f : mean_k δ(f, k) ≥ −std_k δ(f, k) / √K },  δ(f, k) = s(f, k) − s(f°, k)
 
 s(f, k) is the score in fold k of a linear model on what candidate f chooses without the samples of
-the fold, and f° = argmax mean_k s. The candidates come in the order of their cost, so f* is the
-cheapest one within one standard error of the best (`evaluation.size_choice`). They are few: of many
-candidates the folds choose worse.
+the fold, and f° = argmax mean_k s. This is the rule of one standard error of
+`evaluation.size_choice`. The first candidate is the cheapest, and no other is known to be better on
+most data. They are few: of many candidates the folds choose worse.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Candidate(NamedTuple):
         return selector.set_params(**{k: v for k, v in shared.items() if k in known})
 
 
-# By the target, in the order of their cost. SparGE's three share passes and columns.
+# By the target, in the order in which they are preferred. Those of "class" are tried by `SparGECV`.
 CANDIDATES = {
     "class": tuple(Candidate("sparge-lda", one) for one in SHORT_LIST),
     "few": (Candidate("sparge-lda", {}), Candidate("rlsr", {"accelerate": True})),
@@ -76,12 +76,12 @@ class AutoSelector(Selector):
     """Choose features by the method that suits the target, decided by folds where several do.
 
     A short list of methods belongs to each kind of target. A linear model on what each of them
-    chooses without a fold's samples predicts these. The method is the cheapest whose mean score is
+    chooses without a fold's samples predicts these. The method is the first whose mean score is
     within one standard error of the best. The error is that of the difference of the two on the
     same folds.
 
     ==================================  =====================================================
-    target                              candidates, the cheapest first
+    target                              candidates, in their order
     ==================================  =====================================================
     a class for every sample, or most   `SparGE` with the squared loss, with the squared hinge
                                         loss, and with the ranking of a linear SVM
@@ -142,11 +142,11 @@ class AutoSelector(Selector):
     Notes
     -----
     The scores in `cv_results_` choose the method, so the best of them is a little optimistic. The
-    score on samples that `fit` did not see is honest. For three folds it takes about 11 fits of
-    SparGE for classes, and about 7 fits for two candidates.
+    score on samples that `fit` did not see is honest. The candidates are fitted in each of the
+    folds, and the chosen one once more. Those of classes share the passes over X.
 
-    Neither γ nor scores of one feature at a time are among the candidates. On 31 sets, folds
-    chose worse with them than without.
+    Neither γ nor scores of one feature at a time are among the candidates: on 31 sets, folds chose
+    no better with them, and on dense data worse.
 
     References
     ----------
