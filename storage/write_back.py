@@ -38,12 +38,8 @@ WRITTEN = ("var", "uns")  # the elements that a selection is written into
 MARK = "bigfs"  # an attribute of the root: bigfs replaces only what it wrote
 
 
-def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> None:
-    """Refuse an AnnData file that does not have the d features of a corpus, before any work.
-
-    The names are those of `var`'s index or of a column. Without names, only their number is
-    checked.
-    """
+def require_anndata(file: str | Path) -> None:
+    """Refuse what is no AnnData file or folder."""
     path = Path(file)
     if manifest.exists(str(path)):
         raise SourceError(
@@ -54,9 +50,18 @@ def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> N
         raise SourceError(f"{path} does not exist: give an AnnData file (.h5ad) or folder (.zarr)")
     if not AnnData.sniff(path, head(path)):
         raise SourceError(f"{path} is no AnnData file (.h5ad) or folder (.zarr)")
-    if not AnnData(str(path)).has_features(names, d):
+
+
+def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> None:
+    """Refuse an AnnData file that does not have the d features of a corpus, before any work.
+
+    The names are those of `var`'s index or of a column. Without names, only their number is
+    checked.
+    """
+    require_anndata(file)
+    if not AnnData(str(file)).has_features(names, d):
         raise SourceError(
-            f"the features of {path} are not the {d} of the corpus in the same order: give the "
+            f"the features of {file} are not the {d} of the corpus in the same order: give the "
             f"file that the corpus was staged from"
         )
 

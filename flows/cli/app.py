@@ -38,7 +38,7 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
         runs.run: """
             bigfs run 20newsgroups --features 100
             bigfs run 'wine.csv?columns=*&label=kind' --features 3 --scale standard
-            bigfs run 'cells.h5ad?label=cell_type' --method svm-rfe --features auto
+            bigfs run 'cells.h5ad?label=cell_type' --features auto --into cells.h5ad
             """,
         comparisons.compare: """
             bigfs compare 20newsgroups out --methods sparge-lda,anova,chi2 --sizes 50,100,500

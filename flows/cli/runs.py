@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -32,10 +32,24 @@ from flows.job import Job
 from flows.locks import exclusive, inform
 from flows.options import Engine, Scoring
 
+Into = Annotated[
+    str | None,
+    typer.Option(help="AnnData (.h5ad, .zarr) of the corpus; its var gets the selection"),
+]
+HighlyVariable = Annotated[
+    bool,
+    typer.Option(
+        "--highly-variable",
+        help='with --into, also write var["highly_variable"], and of hvg the columns of scanpy',
+    ),
+]
+
 
 def run(
     *,
     job: Annotated[Job, Fields(without="timeout")],
+    into: Into = None,
+    highly_variable: HighlyVariable = False,
     prefect: WithPrefect = None,
     as_json: Json = False,
 ) -> None:
@@ -51,7 +65,9 @@ def run(
     from storage.runs.runs import require_out
 
     require_out(job.folder)
+    _require_into(into, highly_variable)
     if runs.is_done(job):
+        _write_into(into, job.folder, highly_variable)
         print_run(job.folder, as_json)
         say_done(job)
         return
@@ -66,7 +82,42 @@ def run(
             bigfs(**dict(job))
         else:
             runs.run(prepared)
+    _write_into(into, job.folder, highly_variable)
     print_run(job.folder, as_json)
+
+
+def _require_into(into: str | None, highly_variable: bool, corpus: Any = None) -> None:
+    """Refuse a file that the selection cannot be written into, where that shows before any work."""
+    if highly_variable and into is None:
+        raise ValueError("--highly-variable says what --into writes: give --into FILE too")
+    if into is not None:
+        from storage.write_back import require_anndata, require_features
+
+        require_anndata(into)
+        if corpus is not None:
+            names = None if corpus.X.feature_names is None else corpus.feature_names[:]
+            require_features(into, names, corpus.X.shape[1])
+
+
+def _write_into(into: str | None, folder: str, highly_variable: bool) -> None:
+    """Write the selection of a run into the AnnData file of its corpus, if one is given."""
+    if into is None:
+        return
+    import storage
+    from storage.runs.runs import Run
+    from storage.write_back import write_var
+
+    run = Run.open(folder)
+    asked = run.metadata["parameters"]
+    _require_into(into, highly_variable, storage.open(asked["store"]))
+    about = {
+        "method": asked["method"],
+        "n_features": len(run.selected),
+        "parameters": asked["parameters"],
+        "status": run.metadata["status"],
+        "version": __version__,
+    }
+    write_var(into, run.scores, run.selected, about, run.columns, highly_variable)
 
 
 def select(
@@ -78,21 +129,12 @@ def select(
             defaults={"store": REQUIRED, "out": REQUIRED},
         ),
     ],
-    into: Annotated[
-        str | None,
-        typer.Option(help="AnnData (.h5ad, .zarr) of the corpus; its var gets the selection"),
-    ] = None,
+    into: Into = None,
     metric: Annotated[
         str | None,
         typer.Option(help="metric that --features auto, and methods such as auto, choose by"),
     ] = None,
-    highly_variable: Annotated[
-        bool,
-        typer.Option(
-            "--highly-variable",
-            help='with --into, also write var["highly_variable"], and of hvg the columns of scanpy',
-        ),
-    ] = False,
+    highly_variable: HighlyVariable = False,
     as_json: Json = False,
 ) -> None:
     """Select features of a staged corpus. `bigfs run` takes the run up and scores it.
@@ -104,8 +146,6 @@ def select(
     import storage
     from flows import run as runs
     from flows.evaluation import selection
-    from storage.runs.runs import Run
-    from storage.write_back import require_features, write_var
 
     selection.require_parameters(job.method, job.features, job.parameters)
     corpus = storage.open(job.source)
@@ -117,25 +157,12 @@ def select(
         raise ValueError(
             "--metric says what --features auto and --method auto choose by: give one of them too"
         )
-    if highly_variable and into is None:
-        raise ValueError("--highly-variable says what --into writes: give --into FILE too")
-    if into is not None:
-        names = None if corpus.X.feature_names is None else corpus.feature_names[:]
-        require_features(into, names, corpus.X.shape[1])
+    _require_into(into, highly_variable, corpus)
     is_done = runs.is_done(job, scored=False)
     if not is_done:
         with show_progress(as_json):
             runs.run(prepared, scored=False)
-    if into is not None:
-        run = Run.open(job.folder)
-        about = {
-            "method": job.method,
-            "n_features": len(run.selected),
-            "parameters": run.metadata["parameters"]["parameters"],
-            "status": run.metadata["status"],
-            "version": __version__,
-        }
-        write_var(into, run.scores, run.selected, about, run.columns, highly_variable)
+    _write_into(into, job.folder, highly_variable)
     print_run(job.folder, as_json)
     if is_done:
         say_done(job)

@@ -228,3 +228,18 @@ def test_highly_variable_genes_get_the_columns_of_scanpy(bigfs, tmp_path, rng, s
             text = flavor_written if isinstance(flavor_written, bytes) else str(flavor_written)
             assert text in (flavor, flavor.encode())
         corpus.write_var(selector.fit(corpus.X), highly_variable=True)
+
+
+def test_run_writes_its_selection_too(bigfs, cells, tmp_path):
+    words = ("run", "c.zarr", "--out", "o", "--method", "anova", "--features", 4, "--workers", 0)
+    words += ("--no-prefect", "--into", "cells.h5ad")
+    for _ in range(2):  # also of a run that is there
+        status, _, err = bigfs(*words, "--highly-variable")
+        assert status == 0, err
+        with h5py.File(cells, "r+") as root:
+            chosen = np.flatnonzero(root["var/bigfs_selected"][:])
+            np.testing.assert_array_equal(root["var/highly_variable"][:].nonzero()[0], chosen)
+            del root["var/bigfs_selected"]
+        np.testing.assert_array_equal(np.sort(Run.open(tmp_path / "o").selected), chosen)
+    fails(bigfs(*words[:-1], "no.h5ad"), "no.h5ad does not exist: give an AnnData file")
+    fails(bigfs(*words[:-2], "--highly-variable"), "give --into FILE too")
