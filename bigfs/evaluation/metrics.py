@@ -108,12 +108,20 @@ def losses_of(predicted: Any, y: Any, kind: str) -> AnyArray:
     return (y - predicted) ** 2 if kind == "real" else (predicted != y).astype(np.uint8)
 
 
-def sum_auc(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatArray:
-    """Return n times the AUC, and n. Both are zero if all test samples are of one class."""
+def sum_auc(
+    decision: FloatArray, y: IntArray, classes: IntArray, logits: bool = False
+) -> FloatArray:
+    """Return n times the AUC, and n. Both are zero if all test samples are of one class.
+
+    Logits of three or more classes compare within a sample alone, so samples are ordered by the
+    probabilities.
+    """
     from sklearn.metrics import roc_auc_score  # the names of the metrics need no scikit-learn
 
     if decision.ndim == 1:
         decision = np.column_stack([-decision, decision])
+    elif logits:
+        decision = log_softmax(decision, axis=1)
     areas = [
         roc_auc_score(y == code, values)
         for code, values in zip(classes, decision.T, strict=True)

@@ -145,7 +145,8 @@ def _judgment(
         n_classes = 1 + int(max(split.y_train.max(), split.y_test.max()))
     tally = _count(model, predicted, y, n_classes)
     if model.kind == "class" and judge.with_auc:
-        tally = np.concatenate([tally.ravel(), metrics.sum_auc(decision, y, model.classes)])
+        areas = metrics.sum_auc(decision, y, model.classes, model.is_logistic)
+        tally = np.concatenate([tally.ravel(), areas])
     if model.kind == "class" and judge.is_logistic:
         tally = np.concatenate([tally.ravel(), metrics.sum_log_loss(decision, y, model.classes)])
     return Judgment(tally, metrics.losses_of(predicted, y, model.kind))

@@ -184,8 +184,7 @@ def test_a_logistic_judge_is_scikit_learns(columns, rng, n_classes):
     assert point.scores["accuracy"] == model.score(columns[test], y[test])
     assert point.scores["neg_log_loss"] == pytest.approx(-oracle.log_loss(y[test], p), rel=1e-6)
     areas = [oracle.roc_auc_score(y[test] == c, p[:, c]) for c in range(n_classes)]
-    if n_classes == 2:
-        assert point.scores["auc"] == pytest.approx(np.mean(areas))
+    assert point.scores["auc"] == pytest.approx(np.mean(areas))
     fitted = linear_model.fit(columns[train], y[train], logistic=True)
     names = np.array(["a", "b", "c"])[:n_classes]
     exported = again(fitted).estimator(names)
