@@ -287,6 +287,15 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         self.support_[self.selected_] = True
         return self
 
+    def _choose_all(self, chosen: BoolArray) -> Self:
+        """Make these features the support, best first, with the kept and without forbidden ones."""
+        self.support_ = chosen.copy()
+        self.support_[self._constraints.forbidden] = False
+        self.support_[self._constraints.kept] = True
+        best_first = self._constraints.order(self.scores_)
+        self.selected_ = best_first[self.support_[best_first]]
+        return self
+
     @abstractmethod
     def _fit(self, X: Matrix, y: Any) -> None:
         """Compute the scores. A forbidden feature takes no part in those of the others."""

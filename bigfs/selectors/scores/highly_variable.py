@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import field
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -56,6 +56,18 @@ class HighlyVariable(Selector):
         Number of bins of the mean, for "seurat" only.
     span : float, default=0.3
         Share of the genes in each local fit of the variance on the mean, for "seurat_v3".
+    mode : {"k_best", "cutoffs"}, default="k_best"
+        How genes are chosen. "k_best" keeps `n_features_to_select`. "cutoffs" keeps all genes whose
+        mean and normalized dispersion are between the next four, as scanpy does without
+        ``n_top_genes``. It is for the flavors "seurat" and "cell_ranger".
+    min_mean : float, default=0.0125
+        What the mean, as `columns_` has it, must be above.
+    max_mean : float, default=3
+        What the mean must be below.
+    min_disp : float, default=0.5
+        What the normalized dispersion must be above. A gene without one counts as 0.
+    max_disp : float, default=float("inf")
+        What the normalized dispersion must be below.
 
     Attributes
     ----------
@@ -80,10 +92,12 @@ class HighlyVariable(Selector):
     -----
     The values are those of `scanpy.pp.highly_variable_genes` with ``n_top_genes`` as
     `n_features_to_select`. Exactly so many genes are chosen, and of equal ones the first, where
-    scanpy may keep all or choose by rounding. With batches and "seurat_v3", scanpy 1.12 depends on
-    the order of the cells, by up to 0.02 of a score. The values here are those that it gives to
-    each batch alone, and those of scanpy 1.11. Forbidden genes take no part. The flavors "seurat"
-    and "cell_ranger" need one pass over X, and "seurat_v3" two.
+    scanpy may keep all or choose by rounding. With batches and "seurat_v3", scanpy from 1.12 on
+    takes the means by an algorithm that rounds otherwise, and the local fit jumps where a last
+    digit tells genes of equal mean apart: by up to 0.02 of a score with 20 cells per batch. The
+    values here are those that it gives to each batch alone, and those of scanpy 1.11. Where no two
+    genes of a batch have the same mean, all agree. Forbidden genes take no part. The flavors
+    "seurat" and "cell_ranger" need one pass over X, and "seurat_v3" two.
 
     References
     ----------
@@ -112,14 +126,34 @@ class HighlyVariable(Selector):
     flavor: str = "seurat"
     n_bins: int = 20
     span: float = 0.3
+    mode: str = "k_best"
+    min_mean: float = 0.0125
+    max_mean: float = 3
+    min_disp: float = 0.5
+    max_disp: float = float("inf")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "flavor": [StrOptions({"seurat", "cell_ranger", *V3})],
+        "mode": [StrOptions({"k_best", "cutoffs"})],
+        **{name: [Real] for name in ("min_mean", "max_mean", "min_disp", "max_disp")},
         "n_bins": [Interval(Integral, 1, None, closed="left")],
         "span": SHARE,
     }
 
     columns_: dict[str, AnyArray] = field(init=False)
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self.mode == "cutoffs" and self.n_features_to_select is not None:
+            raise ValueError(
+                "mode='cutoffs' chooses the number of genes by itself: leave out "
+                f"n_features_to_select={self.n_features_to_select}"
+            )
+        if self.mode == "cutoffs" and self.flavor in V3:
+            raise ValueError(
+                f"flavor={self.flavor!r} has no cutoffs: give mode='k_best' and "
+                "n_features_to_select, or another flavor"
+            )
 
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
@@ -186,8 +220,18 @@ class HighlyVariable(Selector):
         if len(sizes) == 1:
             self.columns_.pop("highly_variable_nbatches", None)
 
+    def _count(self, d: int, available: str = "X has only {} features") -> int:
+        if self.mode == "k_best":
+            return super()._count(d, available)
+        return self._constraints.require(d - len(self._constraints.forbidden), d)
+
     def _choose(self) -> Self:
-        super()._choose()
+        if self.mode == "k_best":
+            super()._choose()
+        else:
+            self._choose_all(
+                self._is_between(self.columns_["means"], self.columns_["dispersions_norm"])
+            )
         self.columns_ = {"highly_variable": self.support_, **self.columns_}
         return self
 
@@ -205,7 +249,9 @@ class HighlyVariable(Selector):
             parts[:, taken, k] = self._dispersions(means[taken, k], variances[taken, k])
             norms = parts[2, taken, k]
             known = np.sort(norms[~np.isnan(norms)])
-            if len(known):
+            if self.mode == "cutoffs":
+                chosen[taken, k] = self._is_between(parts[0, taken, k], norms)
+            elif len(known):
                 chosen[taken, k] = norms >= known[-min(m, len(known))]
         if b == 1:
             mean, dispersion, norm = parts[:, :, 0]
@@ -215,12 +261,18 @@ class HighlyVariable(Selector):
             mean, dispersion, norm = (_mean_of_known(part) for part in parts)
             n_batches = chosen.sum(axis=1)
             self.scores_ = _places(-n_batches, -norm)
+            norm = np.nan_to_num(norm, posinf=np.inf) if self.mode == "cutoffs" else norm
         self.columns_ = {"means": mean, "dispersions": dispersion, "dispersions_norm": norm}
         if b > 1:
             self.columns_ |= {
                 "highly_variable_nbatches": n_batches,
                 "highly_variable_intersection": n_batches == b,
             }
+
+    def _is_between(self, mean: FloatArray, norm: FloatArray) -> BoolArray:
+        norm = np.nan_to_num(norm)
+        inside = (mean > self.min_mean) & (mean < self.max_mean)
+        return np.asarray(inside & (norm > self.min_disp) & (norm < self.max_disp))
 
     def _dispersions(self, mean: FloatArray, variance: FloatArray) -> FloatArray:
         """Return the means, the dispersions and the normalized dispersions of the genes (3 × d)."""

@@ -76,15 +76,12 @@ class SignificanceSelector(Selector):
             )
         value = DEFAULTS[self.mode] if self.param is None else float(self.param)
         tested = np.delete(np.arange(len(self.scores_)), self._constraints.forbidden)
-        self.support_ = np.zeros(len(self.scores_), dtype=bool)
+        chosen = np.zeros(len(self.scores_), dtype=bool)
         if self.mode == "percentile":
-            self.support_[tested] = above_percentile(self.scores_[tested], value)
+            chosen[tested] = above_percentile(self.scores_[tested], value)
         else:
-            self.support_[tested] = significant(self.pvalues_[tested], self.mode, value)
-        self.support_[self._constraints.kept] = True
-        best_first = self._constraints.order(self.scores_)
-        self.selected_ = best_first[self.support_[best_first]]
-        return self
+            chosen[tested] = significant(self.pvalues_[tested], self.mode, value)
+        return self._choose_all(chosen)
 
 
 def significant(p: FloatArray, mode: str, level: float) -> BoolArray:
