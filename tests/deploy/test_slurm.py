@@ -1,5 +1,5 @@
-"""deploy/slurm on a real SLURM: its daemons on 127.0.0.1, of this user, with all files in a folder
-of the tests.
+"""deploy/slurm on a real SLURM of two nodes: its daemons on 127.0.0.1, of this user, with all files
+in a folder of the tests.
 """
 
 import contextlib
@@ -38,7 +38,6 @@ CONFIGURATION = """
 ClusterName=bigfs
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
@@ -53,15 +52,16 @@ SwitchType=switch/none
 MpiDefault=none
 SlurmdParameters=config_overrides
 SlurmctldPidFile={home}/slurmctld.pid
-SlurmdPidFile={home}/slurmd.pid
+SlurmdPidFile={home}/slurmd-%n.pid
 StateSaveLocation={home}/state
-SlurmdSpoolDir={home}/spool
+SlurmdSpoolDir={home}/spool-%n
 SlurmctldLogFile={home}/slurmctld.log
-SlurmdLogFile={home}/slurmd.log
+SlurmdLogFile={home}/slurmd-%n.log
 KillWait=10
 MinJobAge=600
 SchedulerParameters=sched_interval=1,bf_interval=1
-NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=65536 State=UNKNOWN
+NodeName={nodes[0]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=65536
+NodeName={nodes[1]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=8 RealMemory=65536
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 CONTROL_GROUPS = """
@@ -73,7 +73,7 @@ ConstrainRAMSpace=yes
 
 
 class Slurm:
-    """A cluster of one node, and the commands of who uses it."""
+    """A cluster of two nodes, and the commands of who uses it."""
 
     def __init__(self, env):
         self.env = env
@@ -85,9 +85,10 @@ class Slurm:
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout
 
-    def submit(self, folder, *words):
-        """Submit the script as it is shipped, for two workers, and return the job."""
-        size = ["--nodes", "1", "--ntasks-per-node", "2", "--mem-per-cpu", "1720M"]
+    def submit(self, folder, *words, nodes=1):
+        """Submit the script as it is shipped, for two workers of 1 GB, and return the job."""
+        memory = {1: "1720M", 2: "2500M"}[nodes]
+        size = [f"--nodes={nodes}", f"--ntasks-per-node={2 // nodes}", f"--mem-per-cpu={memory}"]
         slurm, source = words[:-1], words[-1]
         return self.call("sbatch", "--parsable", *size, *slurm, SCRIPT, *source, cwd=folder).strip()
 
@@ -97,9 +98,9 @@ class Slurm:
         return re.search(r"JobState=(\S+)", shown)[1], re.search(r"ExitCode=(\S+)", shown)[1]
 
     def wait(self, job):
-        """Return the state of a job that has ended, and its log."""
-        going = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "STOPPED")
-        until(lambda: self.state(job)[0] not in going, f"the end of job {job}", 240, every=0.2)
+        """Wait until a job has ended."""
+        ended = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+        until(lambda: self.state(job)[0] in ended, f"the end of job {job}", 300, every=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +114,9 @@ def slurm(tmp_path_factory):
     given = {
         "host": socket.gethostname().partition(".")[0],
         "user": getpass.getuser(),
-        "node": f"bigfs-{os.getpid()}",  # no host has this name
+        "nodes": [f"bigfs-{os.getpid()}-{i}" for i in (1, 2)],  # no host has these names
         "home": home,
-        "ports": [free_port(), free_port()],
+        "ports": [free_port() for _ in range(3)],
         "track": "cgroup" if CAN_CONTROL else "linuxproc",
         "task": "cgroup" if CAN_CONTROL else "none",
     }
@@ -130,14 +131,26 @@ def slurm(tmp_path_factory):
     # it would want a folder that all users may enter
     munged = ["munged", "--foreground", "--force", "--socket", home / "munge.socket"]
     munged += [f"--{name}={file}" for name, file in files.items()]
+
+    def remove_groups():
+        for group in Path("/sys/fs/cgroup").glob(f"*/slurm_bigfs-{os.getpid()}-*"):
+            for folder, _, _ in os.walk(group, topdown=False):
+                os.rmdir(folder)
+
     with contextlib.ExitStack() as stack:
-        for command in (munged, ["slurmctld", "-D"], ["slurmd", "-D", "-N", given["node"]]):
+        stack.callback(remove_groups)  # slurmd leaves them
+        nodes = [["slurmd", "-D", "-N", node] for node in given["nodes"]]
+        for command in (munged, ["slurmctld", "-D"], *nodes):
             daemon = start(command, home / f"{command[0]}.out", env, home)
             stack.callback(stop, daemon)
             if command is munged:
                 until((home / "munge.socket").exists, "munge's start", 30)
         try:
-            until(lambda: "idle" in mine.call("sinfo", "--noheader"), "SLURM's start", 60)
+            until(
+                lambda: mine.call("sinfo", "--noheader", "--states=idle", "--format=%D") == "2\n",
+                "SLURM's start",
+                60,
+            )
             yield mine
         finally:
             mine.call("scancel", "--user", given["user"])
@@ -167,8 +180,8 @@ def assert_clean(log, folder):
     assert not list(folder.glob(".bigfs-slurm-*"))
 
 
-def test_the_script_runs_the_main_job(slurm, alone, tmp_path):
-    job = slurm.submit(tmp_path, [*JOB, "--out", "runs/r"])
+def test_the_script_runs_the_main_job_on_two_nodes(slurm, alone, tmp_path):
+    job = slurm.submit(tmp_path, [*JOB, "--out", "runs/r"], nodes=2)
     slurm.wait(job)
     log = (tmp_path / f"slurm-{job}.out").read_text()
     assert slurm.state(job) == ("COMPLETED", "0:0"), log
