@@ -12,10 +12,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from bigfs.engine.display import json_line
 from storage.atomic import explain_write_errors, require_lock_file
 
 log = logging.getLogger("bigfs.flows")
-notes = {"silent": False}  # whether `inform` only logs
+# whether `inform` only logs, and whether lines on stderr are JSON objects
+notes = {"silent": False, "json": False}
 
 
 class AlreadyRunning(RuntimeError):
@@ -25,8 +27,14 @@ class AlreadyRunning(RuntimeError):
 def inform(text: str) -> None:
     """Print a line of this program on stderr, and log it, so that Prefect shows it too."""
     if not notes["silent"]:
-        print(f"bigfs: {text}", file=sys.stderr, flush=True)
+        say(text)
     log.info(text)
+
+
+def say(text: str, level: str = "info") -> None:
+    """Print a line of this program on stderr, as text or as a JSON object."""
+    line = json_line(level=level, message=text) if notes["json"] else f"bigfs: {text}"
+    print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,9 +24,11 @@ from bigfs.engine.clusters import (
     configured_scheduler,
     is_specification,
     prepare_workers,
+    reported,
     require_size,
 )
 from bigfs.selectors.registry import canonical_name
+from flows.locks import inform
 from storage.messages import read_parts
 
 
@@ -295,6 +298,14 @@ def _specification(path: str | None, info: ValidationInfo) -> str | None:
     return path
 
 
+def _drawable(file: str | None, info: ValidationInfo) -> str | None:
+    if file is not None and info.data.get("workers") == 0:
+        raise ValueError("--performance-report is about workers: give --workers 1 or more")
+    if file is not None and find_spec("bokeh") is None:
+        raise ValueError("--performance-report is drawn by bokeh: pip install bokeh")
+    return file
+
+
 class Engine(BaseModel):
     """Options for the Dask cluster that does the work."""
 
@@ -339,6 +350,11 @@ class Engine(BaseModel):
             "open to all users of this machine"
         ),
     ] = False
+    performance_report: Annotated[
+        str | None,
+        AfterValidator(_drawable),
+        Field(description="HTML file for Dask's report on what each worker did when"),
+    ] = None
 
     @property
     def is_local(self) -> bool:
@@ -362,12 +378,28 @@ class Engine(BaseModel):
         if self.is_local and self.workers != 0:
             prepare_workers(module)
 
-    def start(self) -> AbstractContextManager[Any]:
-        """Start or reach the Dask cluster that these options name."""
-        return cluster(
+    @contextlib.contextmanager
+    def start(self) -> Iterator[Any]:
+        """Start or reach the Dask cluster that these options name. Say where its dashboard is."""
+        with cluster(
             self.cluster or self.scheduler,
             workers=self.workers,
             memory_limit=self.memory_limit,
             security=self.tls,
             dashboard=self.dashboard,
-        )
+        ) as client:
+            if (link := self.dashboard_link(client)) is not None:
+                inform(f"Dask dashboard: {link}")
+            if self.performance_report is None:
+                yield client
+                return
+            with reported(client, self.performance_report):
+                yield client
+            inform(f"performance report: {self.performance_report}")
+
+    def dashboard_link(self, client: Any) -> str | None:
+        """Return the address of the dashboard of a cluster that has one and is meant to show it."""
+        wanted = client is not None and (self.dashboard or not self.is_local)
+        if not wanted or "dashboard" not in client.scheduler_info()["services"]:
+            return None
+        return str(client.dashboard_link)

@@ -81,6 +81,7 @@ def as_task(step: Callable[..., Any], request: Any, *arguments: Any) -> Any:
         choices["task_run_name"] = f"select {request.features} by {request.method}"
     if step is comparison.run_method:
         choices["task_run_name"] = arguments[-1].replace("{", "{{").replace("}", "}}")
+    before = reuse.find_run(request.folder) if step is steps.report else None
     result = TASKS[step].with_options(**choices)(request, *arguments)
     if step in SHOW:
         found = reuse.find_run(request.folder)
@@ -88,6 +89,8 @@ def as_task(step: Callable[..., Any], request: Any, *arguments: Any) -> Any:
         if "prefect" not in found.metadata:
             found.update_metadata(prefect=_flow_run_info())
         SHOW[step](found)
+        if before is not None and before.path != before.final:  # a new selection, now published
+            artifacts.tell_change(found)
     return result
 
 
@@ -304,10 +307,9 @@ def on_cluster(engine: Engine) -> Iterator[None]:
     Prefect shows its dashboard, the progress of the work and the log of bigfs.
     """
     with engine.start() as client, _logged(), artifacts.progress():
-        wants_link = engine.dashboard or not engine.is_local
-        if client is not None and wants_link and "dashboard" in client.scheduler_info()["services"]:
-            get_run_logger().info("Dask dashboard: %s", client.dashboard_link)
-            artifacts.show_dashboard(client.dashboard_link)
+        if (link := engine.dashboard_link(client)) is not None:
+            get_run_logger().info("Dask dashboard: %s", link)
+            artifacts.show_dashboard(link)
         yield
 
 

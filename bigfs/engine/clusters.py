@@ -7,6 +7,7 @@ import datetime as dt
 import logging
 import os
 import signal
+import socket
 import sys
 import warnings
 from collections.abc import Iterator
@@ -34,11 +35,9 @@ WITH_DASHBOARD: dict[str, Any] = {
         for page in ("scheduler.info", "scheduler.json", "health", "statics")
     ],
     "distributed.worker.http.routes": [],
-    "distributed.scheduler.dashboard.bokeh-application.allow_websocket_origin": [
-        "127.0.0.1:*",
-        "localhost:*",
-    ],
 }
+# bokeh takes a page's origin with its port alone
+ORIGINS = "distributed.scheduler.dashboard.bokeh-application.allow_websocket_origin"
 BEFORE_START = {  # environment of a worker before it starts
     # A worker holds on to some megabytes of freed memory. Dask's own setting returns them at once,
     # and then half of the time of reading and writing chunks goes into getting them back, page by
@@ -198,7 +197,11 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
     from distributed import LocalCluster, Security
 
     method = "forkserver" if prepare_workers() else "spawn"
-    pages = WITH_DASHBOARD if dashboard else WITHOUT_HTTP
+    # distributed opens this port always
+    port, pages = 0, WITHOUT_HTTP
+    if dashboard:
+        port = free_port()
+        pages = WITH_DASHBOARD | {ORIGINS: [f"127.0.0.1:{port}", f"localhost:{port}"]}
     with dask.config.set(pages | {"distributed.worker.multiprocessing-method": method}):
         with _interrupts_blocked():
             started = LocalCluster(
@@ -208,14 +211,28 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
                 host="127.0.0.1",
                 protocol="tls",
                 security=Security.temporary(),
-                # distributed opens this port always, with None on a port of its choice
-                dashboard_address="127.0.0.1:0",
+                dashboard_address=f"127.0.0.1:{port}",
                 scheduler_kwargs={"dashboard": dashboard},
                 # a fork has the environment of the moment when the first worker started
                 env=dict(os.environ),
             )
         with started:
             yield started
+
+
+@contextlib.contextmanager
+def reported(client: Any, file: str) -> Iterator[None]:
+    """Write Dask's report on the work of the block, an HTML page that needs bokeh."""
+    from distributed import performance_report
+
+    with client.as_current(), performance_report(filename=file):
+        yield
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody uses now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def configured_scheduler() -> str | None:

@@ -6,7 +6,10 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
 
 from bigfs import engine
 from bigfs.result import Record, observed
@@ -15,7 +18,7 @@ SILENCE = 30.0  # seconds of work after which a log gets another line
 
 
 @contextlib.contextmanager
-def progress(*, first: str | None = None) -> Iterator[None]:
+def progress(*, first: str | None = None, as_json: bool = False) -> Iterator[None]:
     """Show progress inside the block, in a notebook or on standard error.
 
     A step over tiles or folds has a bar, and a solver has a line with its step and its gap. Where
@@ -26,6 +29,10 @@ def progress(*, first: str | None = None) -> Iterator[None]:
     ----------
     first : str or None, default=None
         Name of what happens before the first step. Its line ends there.
+    as_json : bool, default=False
+        Whether to write lines for programs, also in a terminal: a JSON object each, with `time`,
+        `step`, `event` ("begins", "works" or "ends"), `seconds` since the beginning of the block,
+        and the numbers of a solver.
 
     Yields
     ------
@@ -46,6 +53,10 @@ def progress(*, first: str | None = None) -> Iterator[None]:
     >>> selector.selected_
     array([2, 1])
     """
+    if as_json:
+        with _lines(as_json):
+            yield
+        return
     from rich.console import Console  # most programs show no bars
     from rich.progress import (
         BarColumn,
@@ -97,16 +108,31 @@ def progress(*, first: str | None = None) -> Iterator[None]:
             yield
 
 
+def json_line(**facts: Any) -> str:
+    """Return a line of a log for programs: the time and the facts as a JSON object."""
+    line = {"time": datetime.now().astimezone().isoformat(timespec="milliseconds"), **facts}
+    return orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+
+
 @contextlib.contextmanager
-def _lines() -> Iterator[None]:
+def _lines(as_json: bool = False) -> Iterator[None]:
     """Write a line where a step or a solver of the block begins or ends, or works for long."""
     began, last = time.monotonic(), dict[str, float]()
-    solvers, ended = dict[str, str](), set[str]()
+    solvers, ended = dict[str, Record](), set[str]()
 
-    def write(name: str, what: str) -> None:
+    def write(name: str, event: str, **numbers: float) -> None:
         last[name] = time.monotonic()
-        elapsed = timedelta(seconds=round(last[name] - began))
-        print(f"{elapsed} {name}: {what}", file=sys.stderr, flush=True)
+        seconds = last[name] - began
+        if as_json:
+            line = json_line(step=name, event=event, seconds=round(seconds, 3), **numbers)
+        else:
+            words = "  ".join(f"{k} {v:.4g}" for k, v in numbers.items())
+            if "total" in numbers:
+                words = f"{numbers['done']} of {numbers['total']}"
+            if event != "works":
+                words = f"{event} with {words}" if words else event
+            line = f"{timedelta(seconds=round(seconds))} {name}: {words}"
+        print(line, file=sys.stderr, flush=True)
 
     def is_due(name: str) -> bool:
         return time.monotonic() - last[name] > SILENCE
@@ -115,19 +141,19 @@ def _lines() -> Iterator[None]:
         if label not in last:
             write(label, "begins")
         if done < total and is_due(label):
-            write(label, f"{done} of {total}")
+            write(label, "works", done=done, total=total)
         elif done == total and (label not in ended or is_due(label)):
             ended.add(label)
             write(label, "ends")
 
     def show_step(name: str, record: Record) -> None:
-        solvers[name] = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
+        solvers[name] = record
         if name not in last:
             write(name, "begins")
         elif is_due(name):
-            write(name, solvers[name])
+            write(name, "works", **record)
 
     with engine.progress(show_tiles), observed(callback=show_step):
         yield
-    for name, step in solvers.items():
-        write(name, f"ends with {step}")
+    for name, record in solvers.items():
+        write(name, "ends", **record)

@@ -17,10 +17,12 @@ from typer.exceptions import TyperException
 
 from bigfs import __version__
 from bigfs.engine import ClusterLost
+from bigfs.engine.display import json_line
 from flows.cli import comparisons, corpus, runs, servers, signals
 from flows.cli.options import expand_model_options
 from flows.cli.output import state
 from flows.job import plain_message
+from flows.locks import notes, say
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",
@@ -194,7 +196,10 @@ def run() -> None:
 
 def _in_one_line(message: Warning | str, *_: Any, **__: Any) -> str:
     """Return a warning as users read it, without the line of code that it comes from."""
-    return f"warning: {' '.join(str(message).split())}\n"
+    text = " ".join(str(message).split())
+    return (
+        f"{json_line(level='warning', message=text)}\n" if notes["json"] else f"warning: {text}\n"
+    )
 
 
 def _say(error: Exception) -> int:
@@ -205,5 +210,5 @@ def _say(error: Exception) -> int:
         message = getattr(error, "format_message", error.__str__)() or type(error).__name__
     for start, word in (("Value error, ", ""), ("Input should be", "it must be")):
         message = message.replace(start, word)  # Typer passes on pydantic's words
-    print(f"bigfs: {' '.join(message.split())}", file=sys.stderr)
+    say(" ".join(message.split()), "error")
     return 2 if isinstance(error, TyperException) else 1

@@ -92,6 +92,10 @@ Json = Annotated[
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="show no progress and no notes, only the result")
 ]
+LogJson = Annotated[
+    bool,
+    typer.Option("--log-json", help="write the log on stderr as a JSON object per line"),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="show the full traceback of an error")]
 
 REQUIRED = inspect.Parameter.empty
@@ -151,15 +155,17 @@ def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
             options.append(parameter)
 
     @functools.wraps(command)
-    def expanded(quiet: bool, debug: bool, **values: Any) -> None:
+    def expanded(quiet: bool, log_json: bool, debug: bool, **values: Any) -> None:
         state["debug"] |= debug
+        locks.notes["json"] = log_json
         state["quiet"] = locks.notes["silent"] = quiet
         built = {name: _build(*model, values) for name, model in models.items()}
         command(**values, **built)
 
     # Typer lists options in their order: those of groups after a command's own, and --json last
     options = sorted([*options, *groups], key=lambda option: option.name == "as_json")
-    options += [_keyword("quiet", False, Quiet), _keyword("debug", False, Debug)]
+    shared = {"quiet": Quiet, "log_json": LogJson, "debug": Debug}
+    options += [_keyword(name, False, kind) for name, kind in shared.items()]
     keyword_only = [_arranged(p).replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in options]
     expanded.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]  # Typer reads it
     expanded.__annotations__ = {p.name: p.annotation for p in options}

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from bigfs.engine.display import progress
+from flows.locks import notes
 from flows.options import Engine
 
 out_console = Console(markup=False, emoji=False)  # paths, names and labels are printed as they are
@@ -35,12 +36,14 @@ def readable(value: Any) -> str:
 
 @contextlib.contextmanager
 def show_progress(as_json: bool, first: str | None = None) -> Iterator[None]:
-    """Show progress on stderr inside the block, unless the command prints JSON or is quiet.
+    """Show progress on stderr inside the block, unless the command prints JSON or is quiet. A
+    log of JSON lines goes with a result in JSON.
 
     `first` names what happens before the first step. Its line ends there.
     """
-    is_silent = as_json or state["quiet"]
-    with contextlib.nullcontext() if is_silent else progress(first=first):
+    for_programs = notes["json"]
+    is_silent = state["quiet"] or (as_json and not for_programs)
+    with contextlib.nullcontext() if is_silent else progress(first=first, as_json=for_programs):
         yield
 
 

@@ -1,4 +1,4 @@
-"""Artifacts of a flow in Prefect: progress bars, tables, pictures and a summary.
+"""Artifacts of a flow in Prefect: progress bars, tables, pictures and a summary. And its event.
 
 Tables hold the top rows only, because Prefect keeps them in its database. An artifact that the
 server does not take is a line in the log, because the work does not need it.
@@ -23,10 +23,12 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.events import emit_event
 from prefect.exceptions import PrefectException
 
 from bigfs import engine
 from bigfs.evaluation.metrics import METRIC_NAMES
+from flows.report.history import history
 from flows.report.page import pictures
 from flows.report.summary import (
     choice_text,
@@ -138,6 +140,19 @@ def show_summary(run: Run) -> None:
     lines += ["", f"Corpus `{about['parameters']['store']}`. Report: `{run.path / 'report.html'}`"]
     lines += [f"\n> {hint}" for hint in about.get("hints", [])]
     create_markdown_artifact("\n".join(lines), key="summary", description=_title(run))
+
+
+CHANGED = "bigfs.selection.changed"  # an event, with the record of `bigfs history` as its payload
+
+
+@optional("the event")
+def tell_change(run: Run) -> None:
+    """Emit an event if the run before this one, of the same directory, chose other features."""
+    record = history(run.final)[-1]
+    if record["came"] or record["went"]:
+        source = run.metadata.get("corpus", {}).get("source", "")
+        resource = {"prefect.resource.id": f"bigfs.run.{run.final}", "bigfs.source": source}
+        emit_event(CHANGED, resource=resource, payload=record)
 
 
 def _score_lines(run: Run) -> list[str]:

@@ -234,7 +234,6 @@ def deployed(prefect, tmp_path):
         }
     nightly["schedules"] = [{"interval": 10, "active": True}]
     nightly["parameters"] |= {"features": 12, "overlap": "wait"}
-    nightly["concurrency_limit"]["collision_strategy"] = "ENQUEUE"
     weekly["parameters"] |= {
         "methods": ["sparge-lpp", "sparge-sda"],
         "sizes": [6, 12],

@@ -179,9 +179,11 @@ def give_database(home):
 
 
 @contextlib.contextmanager
-def prefect_process(home, auth=AUTH):
-    """`prefect server start`, with a quick scheduler."""
-    give_database(home)
+def prefect_process(home, auth=AUTH, **settings):
+    """`prefect server start`, with a quick scheduler, and with more settings of the server."""
+    if "PREFECT_SERVER_DATABASE_CONNECTION_URL" not in settings:
+        give_database(home)
+    home.mkdir(exist_ok=True)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     server = environment(
@@ -190,6 +192,7 @@ def prefect_process(home, auth=AUTH):
         PREFECT_SERVER_SERVICES_SCHEDULER_MIN_SCHEDULED_TIME="0:00:10",
         PREFECT_SERVER_SERVICES_SCHEDULER_MIN_RUNS="2",
         PREFECT_SERVER_UI_API_URL=url,
+        **settings,
     )
     client = environment(home, PREFECT_API_URL=url, PREFECT_WORKER_QUERY_SECONDS="2")
     if auth:

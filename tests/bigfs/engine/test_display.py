@@ -1,6 +1,8 @@
 """What a log shows of the progress: when a step begins and ends, and a line every half minute."""
 
+import json
 import re
+from datetime import datetime
 
 import pytest
 
@@ -42,3 +44,19 @@ def test_a_log_names_a_step_that_repeats_once(capsys, clock):
                 engine.show_progress("scores", done, 2)
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["0:00:00 scores: begins", "0:00:00 scores: ends"]
+
+
+def test_a_log_for_programs_has_an_object_per_line(capsys, clock, text):
+    with bigfs.progress(as_json=True):
+        for done in (1, 2, 3):
+            clock[0] += 20
+            engine.show_progress("read", done, 4)
+        bigfs.SparGE(n_features_to_select=3).fit(*text)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert all(datetime.fromisoformat(line.pop("time")) for line in lines)
+    assert lines[:2] == [
+        {"step": "read", "event": "begins", "seconds": 20.0},
+        {"step": "read", "event": "works", "seconds": 60.0, "done": 3, "total": 4},
+    ]
+    assert [line["event"] for line in lines if line["step"] == "SparGE"] == ["begins", "ends"]
+    assert lines[-1]["gap"] >= 0

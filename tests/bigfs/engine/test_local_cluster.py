@@ -13,10 +13,13 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
+import dask
+import distributed
 import psutil
 import pytest
 
 from bigfs import engine
+from bigfs.engine import clusters
 from bigfs.engine.clusters import CAN_FORK, describe_workers
 from flows.options import Engine
 
@@ -186,6 +189,24 @@ def test_local_cluster_shows_a_dashboard_on_demand():
         # there without bokeh, too
         page = client.dashboard_link.replace("/status", "/json/identity.json")
         assert b"Scheduler" in urllib.request.urlopen(page, timeout=60).read()
+
+
+def test_the_dashboard_is_for_pages_of_its_own_port(monkeypatch):
+    """bokeh, which draws it, refuses any other form."""
+
+    class Started(Exception):
+        pass
+
+    def start(dashboard_address, **_):
+        origins = dask.config.get(clusters.ORIGINS)
+        port = dashboard_address.rpartition(":")[2]
+        assert origins == [f"127.0.0.1:{port}", f"localhost:{port}"]
+        assert int(port) > 0
+        raise Started
+
+    monkeypatch.setattr(distributed, "LocalCluster", start)
+    with pytest.raises(Started), engine.cluster(workers=1, dashboard=True):
+        pass
 
 
 # --- the memory limit -----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 import typer
 
 from bigfs import __version__ as bigfs_version
+from flows import options
 from flows.cli.app import app
 from flows.serving import run_server
 from storage.runs.runs import Run
@@ -524,6 +525,25 @@ def test_a_help_fits_80_columns_and_its_examples_are_commands(bigfs, monkeypatch
     for example in examples:
         command, *words = shlex.split(example)
         group.commands[command].make_context(command, words)  # refuses unknown options
+
+
+def test_a_log_for_programs_is_json_to_the_last_line(bigfs, corpus):
+    words = ("run", corpus, "--method", "anova", "--features", "5", "--workers", "0", "--json")
+    status, out, err = bigfs(*words, "--out", "r", "--log-json")
+    assert (status, json.loads(out)["run"]) == (0, "r")
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert {"step", "event", "seconds", "time"} <= set(lines[0])
+    _, _, err = bigfs(*words, "--out", "r", "--log-json")
+    assert "has this result already" in json.loads(err)["message"]
+    status, _, err = bigfs("check", "nowhere", "--log-json")
+    assert (status, json.loads(err)["level"]) == (1, "error")
+
+
+def test_a_performance_report_needs_workers_and_bokeh(bigfs, corpus, monkeypatch):
+    words = ("run", corpus, "--performance-report", "p.html")
+    fails(bigfs(*words, "--workers", "0"), "--performance-report is about workers")
+    monkeypatch.setattr(options, "find_spec", lambda name: None)
+    fails(bigfs(*words), "drawn by bokeh: pip install bokeh")
 
 
 def test_quiet_leaves_the_result_alone(bigfs, corpus):

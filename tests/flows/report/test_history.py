@@ -76,3 +76,17 @@ def test_a_folder_without_runs_and_a_damaged_run_are_one_line(bigfs, tmp_path):
     (tmp_path / "runs" / "r").mkdir(parents=True)
     (tmp_path / "runs" / "r" / "run.json").write_text("{")
     fails(bigfs("history"), "run.json is damaged")
+
+
+def test_prefect_is_told_when_the_choice_has_changed(tmp_path, monkeypatch):
+    from flows.report import artifacts
+
+    told = []
+    monkeypatch.setattr(artifacts, "emit_event", lambda event, **more: told.append((event, more)))
+    for key, names in (("a", None), ("b", ["team"]), ("b", ["team"])):
+        artifacts.tell_change(Run.open(make(tmp_path / "nightly", key)))
+        assert (told[-1][1]["payload"]["came"] if told else None) == names
+    event, more = told[0]
+    assert event == "bigfs.selection.changed"
+    assert more["resource"]["prefect.resource.id"] == f"bigfs.run.{tmp_path}/nightly"
+    assert more["payload"]["went"] == ["rate"]
