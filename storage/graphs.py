@@ -298,4 +298,6 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
         for path, values in (("bridges", bridges.samples), ("bridge_distance", bridges.distance)):
             writer.create(path, values.shape, values.dtype, len(values))
             writer.append(path, 0, [values])
-    seal(writer, {"version": manifest.VERSION, "shape": shape, "graph": info, "store": corpus.uri})
+    for path in ("index", "distance"):  # their blocks of rows need not end where a shard does
+        writer.gather(path)
+    seal(writer, {"version": writer.version, "shape": shape, "graph": info, "store": corpus.uri})

@@ -68,8 +68,8 @@ class VerifiedStore(ChunkedStore):
 
     async def _expected(self, key: str, prototype: Any) -> str | None:
         """Return the recorded checksum of a document or of a chunk in a shard."""
-        array, _, number = key.partition("/c/")
-        shards = self.checksums.shards.get(array)
+        array, _, numbers = key.partition("/c/")
+        shards, number = self.checksums.shards.get(array), numbers.partition("/")[0]
         if shards is None or not number:
             return self.checksums.documents.get(key)
         if int(number) >= shards.chunks:

@@ -26,12 +26,14 @@ from storage.format.manifest import (
     CHUNK_CHECKSUMS,
     MANIFEST,
     STRING_CHUNK,
+    VERSION,
     VERSION_OF_SHARDS,
     Manifest,
     Shards,
     canonical,
     checksum,
     digest,
+    read_document,
     store_at,
 )
 from storage.format.shards import ChunkedStore, ShardFile, chunks_per_shard, shard_of
@@ -127,6 +129,11 @@ class Writer:
         self.checksums = self.recorder.checksums
         self.shards: dict[str, int] = {}  # chunks per shard of the arrays that have shards
 
+    @property
+    def version(self) -> int:
+        """The least version of the format that can be written."""
+        return VERSION_OF_SHARDS if self.shards else VERSION
+
     def record(self, checksums: dict[str, str]) -> None:
         """Keep the checksums of documents that were written."""
         for key, new in checksums.items():
@@ -219,6 +226,33 @@ class Writer:
         """Write the values of an array from `start` on, from parts of any length."""
         self.record(write_chunks(self.uri, path, start, parts))
 
+    def gather(self, path: str) -> None:
+        """Put the chunks of an array without shards into shards, if they are many.
+
+        A shard takes the name of a chunk that an earlier shard, or itself, holds.
+        """
+        plain = open_unpublished(self.uri, path)
+        chunks, rest = plain.cdata_shape[0], "/0" * (plain.ndim - 1)
+        size, shards = chunks_per_shard(chunks), dict[str, str]()
+        if size == 1:
+            return
+        for first in range(0, chunks, size):
+            shard = ShardFile(self.uri, f"{path}/c/{first // size}{rest}", size)
+            for i in range(first, min(first + size, chunks)):
+                key = f"{path}/c/{i}{rest}"
+                document = read_document(self.uri, key)
+                if checksum(key, document) != self.checksums.pop(key):
+                    raise Damaged(f"{self.uri}: {key} is damaged: repeat the command")
+                shard.add(document)
+            shard.finish()
+            shards[shard.key] = shard.crcs
+        fs, base = fsspec.core.url_to_fs(self.uri)
+        for i in range(len(shards), chunks):
+            fs.rm(f"{base}/{path}/c/{i}", recursive=True)
+        fs.rm_file(f"{base}/{path}/zarr.json")
+        self.create(path, plain.shape, plain.dtype, plain.chunks[0])
+        self.record(shards)
+
 
 def _regroup(parts: Iterable[AnyArray], start: int, size: int) -> Iterator[AnyArray]:
     """Join parts and cut them at multiples of `size`. The first value is that at `start`."""
@@ -254,8 +288,7 @@ def open_unpublished(uri: str, path: str) -> zarr.Array[Any]:
 
 def publish(writer: Writer, manifest: Manifest) -> Manifest:
     """Write the checksums and then the manifest, which makes the store exist."""
-    if writer.shards:
-        manifest = replace(manifest, version=VERSION_OF_SHARDS)
+    manifest = replace(manifest, version=max(manifest.version, writer.version))
     return replace(manifest, content=seal(writer, asdict(manifest)))
 
 
@@ -286,7 +319,7 @@ def _write_chunk_checksums(writer: Writer) -> dict[str, Shards]:
     shards, parts, total = dict[str, Shards](), [], 0
     for path in sorted(writer.shards):
         keys = [key for key in writer.checksums if key.startswith(f"{path}/c/")]
-        keys.sort(key=lambda key: int(key.rpartition("/")[2]))
+        keys.sort(key=lambda key: int(key.removeprefix(f"{path}/c/").partition("/")[0]))
         crcs = np.frombuffer(
             bytes.fromhex("".join(writer.checksums[key] for key in keys)), dtype="<u4"
         )

@@ -292,3 +292,31 @@ def test_an_error_in_a_shard_leaves_nothing(store, tmp_path, monkeypatch):
         "a.zarr",
         "b.svm",
     ]
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+def test_a_graph_of_many_blocks_has_shards_and_the_same_neighbors(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("storage.graphs.row_alignment", lambda cost: 256)
+    monkeypatch.setattr("bigfs.graph.row_blocks.ROW_ALIGNMENT", 256)
+    corpus = storage.open(store)
+    sharded = storage.graph(corpus, k=3, method="exact")
+    monkeypatch.setattr(shards, "FILES", 1 << 30)
+    shutil.move(sharded.uri, tmp_path / "sharded.zarr")
+    plain = storage.graph(corpus, k=3, method="exact")
+    moved = storage.open_graph(str(tmp_path / "sharded.zarr"))
+    again, part, whole = moved.neighbors(), moved.neighbors(300, 1000), plain.neighbors()
+    np.testing.assert_array_equal(again.index, whole.index)
+    np.testing.assert_array_equal(again.distance, whole.distance)
+    np.testing.assert_array_equal(part.index, whole.index[300:1000])
+    group = zarr.open_group(moved.uri, mode="r")
+    assert group["index"].shards == (4 * 256, 3)
+    np.testing.assert_array_equal(group["index"][:], whole.index)  # by Zarr's own codec
+    names = [name for name in files(moved.uri) if name.startswith("index/c/")]
+    assert sorted(names) == ["index/c/0/0", "index/c/1/0", "index/c/2/0"]
+    assert len(files(moved.uri)) < len(files(plain.uri))
+    replace_part(files(moved.uri)["index/c/1/0"], 50, b"\0\1\2")
+    fresh()
+    with pytest.raises(Damaged, match="array index is damaged"):
+        moved.neighbors()
