@@ -27,6 +27,7 @@ from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
 STANDINS = {"Scene-15": "Scene15", "SURF": "Caltech256"}  # other features than the paper's
 DATA = ("Prostate-GE", "GLIOMA", "ALLAML", "COIL20", "ORL", "MNIST 4000", *STANDINS)
 LARGE, LARGE_REPETITIONS = ("MNIST 4000", "Scene-15"), 3
+MOST = 2000  # samples of a draw
 COUNTS = (10, *range(20, 201, 20))
 GRID = [(mu, lam) for mu in (1.0, 10.0) for lam in (0.1, 1.0)]
 GAMMA = 0.01
@@ -46,11 +47,11 @@ def split(folder: Path, name: str, mode: str, repetition: int) -> tuple[Any, ...
     X = X / np.abs(X).max()
     rng = np.random.default_rng([repetition, MODES.index(mode)])
     while True:
-        order = rng.permutation(len(y))
-        seen, test = np.split(order, [round(len(y) * (0.45 if mode == "semi" else 0.5))])
+        order = rng.permutation(len(y))[:MOST]
+        seen, test = np.split(order, [round(len(order) * (0.45 if mode == "semi" else 0.5))])
         labels = y[seen] + 1  # classes from 1, so that −1 is unlabeled for two classes too
         if mode == "semi":
-            labels[max(2, round(0.05 * len(y))) :] = -1
+            labels[max(2, round(0.05 * len(order))) :] = -1
         if len(np.unique(labels[labels > 0])) > 1:
             break
     return X[seen], None if mode == "unsupervised" else labels, X[test], y[test]
