@@ -144,6 +144,11 @@ def representations(
 # --- accuracy -------------------------------------------------------------------------------------
 
 
+def metric_of(name: str) -> str:
+    """Return the distance of 5-NN. The rows of chosen words no longer have the norm 1."""
+    return "cosine" if name in TEXT else "euclidean"
+
+
 def predict(D: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
     """Return the accuracy of 5-NN from distances. The least class wins a draw."""
     near = np.argpartition(D[np.ix_(test, train)], NEIGHBORS - 1, axis=1)[:, :NEIGHBORS]
@@ -152,7 +157,11 @@ def predict(D: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -
 
 
 def nested(
-    shown: Mapping[str, Representation], y: np.ndarray, method: str, repetition: int
+    shown: Mapping[str, Representation],
+    y: np.ndarray,
+    method: str,
+    repetition: int,
+    metric: str,
 ) -> Sequence[float]:
     """Return the accuracy over ten folds at each share, the parameters chosen by inner folds."""
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=repetition).split(y, y)
@@ -162,7 +171,7 @@ def nested(
         distances = []
         for Z, order in shown.values():
             count = Z.shape[1] if method == "Original" else max(1, percent * Z.shape[1] // 100)
-            distances.append(pairwise_distances(Z[:, order[:count]]))
+            distances.append(pairwise_distances(Z[:, order[:count]], metric=metric))
         scores = []
         for train, test in folds:
             best = 0
@@ -181,10 +190,8 @@ def accuracy_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
     draw = repetition if data in TOYS else 0
 
     def accuracy(method: str) -> dict[str, Any]:
-        y = prepared(folder, data, draw).y
-        return {
-            "accuracy": nested(representations(folder, data, draw, method), y, method, repetition)
-        }
+        y, shown = prepared(folder, data, draw).y, representations(folder, data, draw, method)
+        return {"accuracy": nested(shown, y, method, repetition, metric_of(data))}
 
     for method in ("Original", "LPP", *SELECTORS, *CODED):
         yield Cell(method, "", lambda method=method: accuracy(method))
@@ -196,7 +203,8 @@ def parameter_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
     def measured(method: str, pair: tuple[float, float]) -> dict[str, Any]:
         y = prepared(folder, data, 0).y
         model = fitted(folder, data, 0, method, pair)
-        D = pairwise_distances(model.codes_[:, model.selected_[: model.codes_.shape[1] // 2]])
+        half = model.codes_[:, model.selected_[: model.codes_.shape[1] // 2]]
+        D = pairwise_distances(half, metric=metric_of(data))
         folds = StratifiedKFold(FOLDS, shuffle=True, random_state=repetition).split(y, y)
         objective = [record["objective"] for record in model.result_.history]
         return {
@@ -214,7 +222,8 @@ def parameter_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
 
 def judged(columns: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> np.ndarray:
     """Return which samples of the test 5-NN tells well."""
-    model = KNeighborsClassifier(NEIGHBORS, algorithm="brute").fit(columns[train], y[train])
+    model = KNeighborsClassifier(NEIGHBORS, algorithm="brute", metric="cosine")
+    model.fit(columns[train], y[train])
     return np.asarray(model.predict(columns[test]) == y[test])
 
 
