@@ -109,12 +109,14 @@ def append(
     Examples
     --------
     >>> import tempfile
+    >>> import numpy as np
     >>> import storage
     >>> folder = tempfile.TemporaryDirectory()
-    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
-    >>> _ = storage.append("synthetic:newswire?rows=50&seed=1", uri)
+    >>> X, labels = np.eye(3), {"y": ["a", "b", "b"], "feature_names": ["rain", "snow", "sun"]}
+    >>> uri = storage.stage(X, f"{folder.name}/rows.zarr", **labels)
+    >>> _ = storage.append(2 * X, uri, **labels)
     >>> storage.open(uri).X.shape[0]
-    150
+    6
     >>> folder.cleanup()
     """
     uri = manifest.normalize_uri(store)
