@@ -67,4 +67,4 @@ def problems(text: str, today: date | None = None) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(problems(PAGE.read_text())))
+    sys.exit("\n".join(problems(PAGE.read_text())) or None)
