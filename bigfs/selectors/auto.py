@@ -45,8 +45,8 @@ from bigfs.selectors.trials import fold_scores, trials
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 FEW = 0.5  # share of labeled samples below which the unlabeled ones are asked too
-LARGE_WEIGHTS = 256 << 20  # bytes of the weights of RLSR from which it is not tried
-WEIGHTS = 15  # numbers of RLSR per feature and class
+# multiplications of an exact neighbor graph from which none is made: a minute or two on two cores
+LARGE_GRAPH = 5e10
 
 
 class Candidate(NamedTuple):
@@ -65,7 +65,7 @@ class Candidate(NamedTuple):
 # By the target, in the order in which they are preferred. Those of "class" are tried by `SparGECV`.
 CANDIDATES = {
     "class": tuple(Candidate("sparge-lda", one) for one in SHORT_LIST),
-    "few": (Candidate("sparge-lda", {}), Candidate("rlsr", {"accelerate": True})),
+    "few": (Candidate("sparge-lda", {}), Candidate("sparge-sda", {})),
     "multilabel": (Candidate("sparge-cca", {}), Candidate("sparge-hsl", {})),
     "real": (Candidate("sparge-cca", {}), Candidate("mrmr-f", {})),
     "none": (Candidate("sparge-lpp", {}),),
@@ -85,15 +85,17 @@ class AutoSelector(Selector):
     ==================================  =====================================================
     a class for every sample, or most   `SparGE` with the squared loss, with the squared hinge
                                         loss, and with the ranking of a linear SVM
-    a class for fewer than half         `SparGE` on the labeled samples, `RLSR` on all
+    a class for fewer than half         `SparGE` on the labeled samples, and with the embedding
+                                        "sda" on all and their neighbor graph
     several labels per sample           `SparGE` with the embeddings "cca" and "hsl"
     real values                         `SparGE` with the embedding "cca", `MRMR` with "f"
     none                                `SparGE` with the embedding "lpp"
     ==================================  =====================================================
 
     The first is taken without folds where the embedding of the samples takes more than 32 MB (8
-    bytes per sample and class), the columns that it gathers more than 256 MB, or the weights of
-    `RLSR` more than 256 MB, and where no folds can be made.
+    bytes per sample and class), the columns that it gathers more than 256 MB, or an exact neighbor
+    graph more than 5·10¹⁰ multiplications (samples times non-zeros), and where no folds can be
+    made.
 
     Parameters
     ----------
@@ -326,8 +328,8 @@ class AutoSelector(Selector):
             f"the columns of each fold take {engine.format_bytes(gathered)}": (
                 gathered > LARGE_GATHERED
             ),
-            f"the weights of rlsr take {engine.format_bytes(8 * WEIGHTS * d * r)}": (
-                case == "few" and 8 * WEIGHTS * d * r > LARGE_WEIGHTS
+            f"the neighbor graph of {n:,} samples takes long": (
+                case == "few" and n * X.nnz > LARGE_GRAPH
             ),
         }
         if costly := next((why for why, holds in costs.items() if holds), None):

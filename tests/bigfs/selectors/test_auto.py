@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from bigfs import MRMR, RLSR, AutoSelector, Matrix, SelectorCV, SparGE, SparGECV, engine
+from bigfs import MRMR, AutoSelector, Matrix, SelectorCV, SparGE, SparGECV, engine
 from bigfs.selectors import auto
 from bigfs.selectors.auto import CANDIDATES
 from bigfs.selectors.registry import decided_by
@@ -85,7 +85,7 @@ def test_classes_are_decided_by_the_folds_of_sparge(classes):
 def test_few_labels_are_decided_between_the_labeled_part_and_all(few):
     X, y = few
     selector = AutoSelector(n_features_to_select=4).fit(X, y)
-    assert selector.cv_results_["method"] == ["sparge-lda", "rlsr"]
+    assert selector.cv_results_["method"] == ["sparge-lda", "sparge-sda"]
     labeled = np.flatnonzero(y >= 0)
     folds = StratifiedKFold(3, shuffle=True, random_state=0).split(labeled, y[labeled])
     expected = []
@@ -94,7 +94,7 @@ def test_few_labels_are_decided_between_the_labeled_part_and_all(few):
         hidden[labeled[test]] = -2
         train = hidden != -2  # the unlabeled samples stay
         right = []
-        for one in (SparGE(), RLSR(accelerate=True)):
+        for one in (SparGE(), SparGE(embedding="sda")):
             chosen = one.set_params(n_features_to_select=4).fit(X[train], y[train]).selected_
             use = np.flatnonzero(hidden >= 0)
             machine = LinearSVC(random_state=0, max_iter=10_000).fit(X[use][:, chosen], y[use])
@@ -237,7 +237,7 @@ def test_all_numbers_have_one_method(real, classes):
 def test_costs_and_errors_are_told(few):
     selector = AutoSelector(n_features_to_select=4).fit(*few)
     scores, told = columns_of(selector.cv_results_), trials(selector)
-    assert [one.candidate for one in told] == ["sparge-lda", "rlsr accelerate=True"]
+    assert [one.candidate for one in told] == ["sparge-lda", "sparge-sda"]
     assert all(one.seconds > 0 for one in told)
     assert [one.score for one in told] == scores.mean(axis=1).tolist()
     np.testing.assert_allclose(
@@ -246,7 +246,7 @@ def test_costs_and_errors_are_told(few):
     assert max(one.difference for one in told) == 0
     card = selector._repr_html_()
     assert selector.reason_ in card
-    assert "rlsr accelerate=True" in card
+    assert f"sparge-sda: {told[1].score:.4f} ± {told[1].error:.4f} in " in card
     by_sparge = AutoSelector(n_features_to_select=4).fit(few[0], np.arange(150) % 3)
     names = [one.candidate for one in trials(by_sparge)]
     assert names == ["sparge-lda", "sparge-lda loss=squared_hinge", "sparge-lda ranking=svm"]
@@ -261,7 +261,7 @@ def test_costs_and_errors_are_told(few):
     [
         ("classes", "LARGE_RESPONSE", "the embedding of the samples takes"),
         ("real", "LARGE_GATHERED", "the columns of each fold take"),
-        ("few", "LARGE_WEIGHTS", "the weights of rlsr take"),
+        ("few", "LARGE_GRAPH", "the neighbor graph of 150 samples takes long"),
     ],
 )
 def test_what_costs_much_is_not_searched(request, monkeypatch, kind, limit, words):
