@@ -29,7 +29,7 @@ from bigfs.types import AnyArray
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
-TASKS_PER_THREAD = 8  # of a map, from which on a task takes several tiles
+TASKS_PER_THREAD = 4  # of a map, from which on a task takes several tiles
 GROUP_TILES = 16  # at most, whose large sum one task makes
 WINDOW = 2  # tasks per thread whose results are fetched as they come
 LEAST_WINDOW = 8  # of them, or 128 MB of columns with the default tiles of a store
@@ -255,6 +255,7 @@ def reduce_tiles(
     if size == 1:
         tasks = lazy_tiles(fn, tiles, *shared, each=each, local=local)
         return _collect(_tree(tasks, combine, arity), local, label, tasks if label else ())[0]
+    size = TREE_ARITY ** max(k for k in range(1, 32) if TREE_ARITY**k <= size)  # a subtree
     homes, shared = preferred_workers(tiles), _once(shared)
     tasks, sent = list[Delayed](), dict[int, Delayed]()
 
@@ -290,10 +291,8 @@ def _bundle_size(tiles: Sequence[Any], shared: Any, each: Any, local: bool) -> i
         return 1
     if lazy_inputs(tiles, shared, each) or any(_is_future(values[0]) for values in each):
         return 1
-    n_threads, size = sum(worker_threads().values()), 1
-    while size * TREE_ARITY * TASKS_PER_THREAD * n_threads <= len(tiles):
-        size *= TREE_ARITY
-    return size
+    size = len(tiles) // (TASKS_PER_THREAD * max(sum(worker_threads().values()), 1))
+    return size if size >= TREE_ARITY else 1
 
 
 def _is_future(value: Any) -> bool:

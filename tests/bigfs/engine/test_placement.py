@@ -1,6 +1,7 @@
 """A tile has one worker, for passes, gathers and folds, and few tasks are under way at a time."""
 
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -193,6 +194,29 @@ def test_many_tiles_make_few_tasks_and_the_same_bits(eight, rng, monkeypatch):
     np.testing.assert_array_equal(parts, 3.0 * np.array(values))
     assert n_tasks <= n / 8 + 7 * WORKERS  # groups that two workers share are single tiles
     assert sum(calls) <= n / 8 + WORKERS + 1
+
+
+def test_the_driver_holds_nothing_of_a_pass_and_its_tasks_are_bounded(eight, monkeypatch):
+    calls = []
+    lazy = tasks.lazy_tiles
+
+    def counting(fn, some, *shared, **options):
+        calls.append(len(some))
+        return lazy(fn, some, *shared, **options)
+
+    monkeypatch.setattr(tasks, "lazy_tiles", counting)
+    n = 100 * tasks.TASKS_PER_THREAD * WORKERS
+    tiles = [Part(0, i, i + 1, (i + 0.5) / n) for i in range(n)]
+    with engine.cluster(eight):
+        for _ in range(3):
+            assert engine.reduce_tiles(number, tiles) == n * (n - 1) / 2
+            assert engine.map_tiles(number, tiles) == list(range(n))
+    end = time.monotonic() + 30
+    while eight.futures and time.monotonic() < end:  # the client's thread lets them go
+        time.sleep(0.01)
+    assert not eight.futures
+    # 64 tiles of a sum are one task, and few of those belong to two workers
+    assert sum(calls) <= 3 * (n / 64 + 64 * WORKERS + (tasks.TASKS_PER_THREAD + 2) * WORKERS)
 
 
 def scaled(tile, value, factor):

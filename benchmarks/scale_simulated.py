@@ -1,0 +1,241 @@
+"""What Dask's scheduler and the driver take at 64, 256 and 1,024 workers, whose tiles only wait.
+
+python benchmarks/scale_simulated.py                     # the table and the picture
+python benchmarks/scale_simulated.py --workers 1024 --tiles-per-worker 98      # 10⁵ tiles
+
+The scheduler, the driver and all workers are a process each. A tile takes its time asleep, so a
+machine of two cores has 1,024 workers. Every pass is one of the engine: a sum over tiles of an
+array (d × r), or the result of every tile. A process's processor time is what it costs, and a pass
+by the clock what all three cost together: here the workers share the cores, so it is a bound from
+above.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import dask
+import numpy as np
+import psutil
+import typer
+from distributed import Client, Worker
+from shared import load, table
+
+from bigfs import engine
+
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scale-simulated.svg"
+SHAPE = 1000, 10  # of what is summed
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.http.routes": [],
+    "distributed.admin.system-monitor.interval": "60s",
+    "distributed.worker.memory.pause": False,  # a process holds all workers
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.terminate": False,
+}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile that takes a time and holds nothing."""
+
+    start: int
+    stop: int
+    seconds: float
+    place: float = field(compare=False)
+    verified: ClassVar[bool] = True
+
+
+def wait(tile: Tile, V: np.ndarray) -> np.ndarray:
+    time.sleep(tile.seconds)
+    return V
+
+
+def wait_alone(tile: Tile, V: np.ndarray) -> float:
+    time.sleep(tile.seconds)
+    return float(tile.start)
+
+
+class Pass(NamedTuple):
+    """One pass: its clock, and processor milliseconds per tile."""
+
+    kind: str
+    workers: int
+    tiles: int
+    tile_seconds: float
+    seconds: float
+    scheduler: float
+    driver: float
+    driver_mb: float
+
+    @property
+    def overhead(self) -> float:
+        """By how much the pass is longer than its tiles, as a share of them."""
+        return self.seconds / (self.tiles / self.workers * self.tile_seconds) - 1
+
+
+async def host(address: str, n: int) -> None:
+    """Run n workers in this process, until the scheduler ends."""
+    with dask.config.set(QUIET):
+        workers = [
+            Worker(
+                address,
+                nthreads=1,
+                name=i,
+                memory_limit="1GB",
+                dashboard=False,
+                heartbeat_interval="30s",
+            )
+            for i in range(n)
+        ]
+        for first in range(0, n, 32):
+            await asyncio.gather(*workers[first : first + 32])
+        print("ready", flush=True)
+        await asyncio.gather(*[worker.finished() for worker in workers])
+
+
+@contextmanager
+def processes(n: int) -> Iterator[tuple[str, psutil.Process]]:
+    """Start a scheduler and n workers, each in a process. Give its address and the scheduler."""
+    dask_command = Path(sys.executable).with_name("dask")
+    file = Path(f"/tmp/bigfs-simulated-{n}.json")
+    file.unlink(missing_ok=True)
+    options = ["--no-dashboard", "--scheduler-file", file, "--host", "127.0.0.1", "--port", "0"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}  # for the tiles
+    quiet: dict[str, Any] = {"stderr": subprocess.DEVNULL, "env": environment}
+    scheduler = subprocess.Popen([dask_command, "scheduler", *map(str, options)], **quiet)
+    started = [scheduler]
+    try:
+        while not file.exists():
+            time.sleep(0.1)
+        with Client(scheduler_file=file, set_as_default=False) as client:
+            address = client.scheduler.address
+        workers = subprocess.Popen(
+            [sys.executable, __file__, "--address", address, "--workers", str(n)],
+            stdout=subprocess.PIPE,
+            **quiet,
+        )
+        started.append(workers)
+        workers.stdout.readline()
+        yield address, psutil.Process(scheduler.pid)
+    finally:
+        for process in reversed(started):
+            process.kill()
+            process.wait()
+        file.unlink(missing_ok=True)
+
+
+def passes(n: int, per_worker: int, times: list[float], repeats: int) -> Iterator[Pass]:
+    """Yield the passes of n workers: of each time of a tile, the best of some."""
+    from scale_simulated import wait, wait_alone  # by their names, as those of a package
+
+    me, tiles = psutil.Process(), n * per_worker
+    V = np.zeros(SHAPE)
+    with (
+        processes(n) as (address, scheduler),
+        Client(address, set_as_default=False) as client,
+        engine.cluster(client),
+    ):
+        engine.reduce_tiles(wait, some_tiles(n, 0.0), V)  # connections, imports
+        for seconds in times:
+            all_tiles = some_tiles(tiles, seconds)
+            for kind, compute, fn in (
+                ("sum", engine.reduce_tiles, wait),
+                ("each", engine.map_tiles, wait_alone),
+            ):
+                found = []
+                for _ in range(repeats):
+                    before = [processor(process) for process in (scheduler, me)]
+                    start = time.perf_counter()
+                    compute(fn, all_tiles, V)
+                    clock = time.perf_counter() - start
+                    took = [
+                        1e3 * (processor(process) - b) / tiles
+                        for process, b in zip((scheduler, me), before, strict=True)
+                    ]
+                    memory = me.memory_info().rss / 1e6
+                    found.append(Pass(kind, n, tiles, seconds, clock, *took, memory))
+                yield min(found, key=lambda one: one.seconds)
+
+
+def some_tiles(n: int, seconds: float) -> list[Tile]:
+    from scale_simulated import Tile
+
+    return [Tile(i, i + 1, seconds, (i + 0.5) / n) for i in range(n)]
+
+
+def processor(process: psutil.Process) -> float:
+    return sum(process.cpu_times()[:2])
+
+
+def picture(found: list[Pass]) -> None:
+    """Draw the overhead over the time of a tile, a line for each number of workers."""
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "bigfs"}):
+        figure, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
+        for n in sorted({one.workers for one in found}):
+            line = [one for one in found if one.workers == n and one.kind == "sum"]
+            ax.plot(
+                [one.tile_seconds for one in line],
+                [100 * max(one.overhead, 1e-3) for one in line],
+                "o-",
+                label=f"{n:,} workers",
+            )
+        ax.axhline(10, color="0.6", linewidth=1)
+        ax.set(xscale="log", yscale="log", xlabel="seconds of a tile", ylabel="overhead, %")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False)
+        figure.savefig(PICTURE, metadata={"Date": None})
+
+
+def main(
+    workers: Annotated[list[int] | None, typer.Option(help="their number, once or more")] = None,
+    tiles_per_worker: int = 64,
+    seconds: Annotated[list[float] | None, typer.Option(help="of a tile, once or more")] = None,
+    repeats: int = 2,
+    address: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    if address is not None:
+        asyncio.run(host(address, (workers or [1])[0]))
+        return
+    found: list[Pass] = []
+    for n in workers or [64, 256, 1024]:
+        # as many tiles per second in all, so that the cores can have all workers
+        times = seconds or [n / 8192 * factor for factor in (0.5, 1, 4, 16)]
+        for one in passes(n, tiles_per_worker, times, repeats):
+            found.append(one)
+            print(one, f"overhead {one.overhead:.1%}", flush=True)
+    table(
+        f"A pass of tiles that only wait; {load()}",
+        ["pass", "workers", "tiles", "s/tile", "s", "overhead", "scheduler ms/tile", "driver"],
+        [
+            [
+                one.kind,
+                f"{one.workers:,}",
+                f"{one.tiles:,}",
+                f"{one.tile_seconds:.3f}",
+                f"{one.seconds:.1f}",
+                f"{one.overhead:.0%}",
+                f"{one.scheduler:.3f}",
+                f"{one.driver:.3f}",
+            ]
+            for one in found
+        ],
+    )
+    if not workers:
+        picture(found)
+
+
+if __name__ == "__main__":
+    typer.run(main)
