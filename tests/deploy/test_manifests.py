@@ -87,7 +87,7 @@ def test_the_runs_of_kubernetes_find_their_paths_and_may_reach_the_scheduler():
         given = deployment["parameters"]
         for path in (given["source"], given["out"], given["engine"]["tls"]):
             assert f"/{path.split('/')[1]}" in paths
-        assert deployment["concurrency_limit"]["limit"] == 1
+        assert given["overlap"] in ("skip", "wait")
         address = given["engine"]["scheduler"]
     assert (
         address
