@@ -181,6 +181,23 @@ def identity_of(urls: Sequence[str]) -> list[tuple[str, str]]:
     return identity
 
 
+def is_folder(url: str) -> bool:
+    """Return whether a URL is a folder whose files can be listed."""
+    if url.startswith(WEB):
+        return False
+    fs, path = _file_system(url)
+    with _readable(url):
+        return bool(fs.isdir(path))
+
+
+def folder_identity(url: str) -> list[tuple[str, str]]:
+    """Return the names of all files in a folder, and what their server says of their versions."""
+    fs, path = _file_system(url)
+    with _readable(url):
+        fs.invalidate_cache()
+        return [(name.removeprefix(path), fs.ukey(name)) for name in sorted(fs.find(path))]
+
+
 @contextlib.contextmanager
 def _readable(url: str) -> Iterator[None]:
     """Turn what a server answers into a SourceError of one line without secrets."""

@@ -115,6 +115,8 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
         remote.require_no_secret(url)
         if by_ranges := _kind_by_ranges(url, format):
             return _construct(_by_options(by_ranges, options), url, options)
+        if format in (None, AnnData.format) and remote.is_folder(url) and AnnData.is_group(url):
+            return _construct(AnnData, url.rstrip("/"), options)
         source = remote.fetch(url)
     elif "://" in name and not os.path.exists(source):
         raise SourceError(

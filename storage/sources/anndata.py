@@ -1,5 +1,7 @@
 """AnnData on disk, .h5ad (h5py) or .zarr, read by its published encoding, without anndata.
 
+A Zarr folder may lie behind a URL that fsspec can list.
+
 A csr or dense matrix is read in row ranges where it lies. A csc one is transposed on scratch.
 """
 
@@ -17,13 +19,14 @@ import numpy as np
 import scipy.sparse as sp
 import zarr
 import zarr.errors
-from zarr.storage import LocalStore
 
 from bigfs.engine import require_memory
 from bigfs.types import AnyArray
+from storage.downloads import remote
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.format.checked import CheckedStore
+from storage.format.manifest import store_at
 from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows
@@ -71,10 +74,19 @@ class AnnData(MatrixSource):
             return head.startswith(HDF5)
         if not any((path / name).exists() for name in ("zarr.json", ".zgroup")):
             return False
+        return cls.is_group(str(path))
+
+    @classmethod
+    def is_group(cls, uri: str) -> bool:
+        """Return whether a folder, which may lie behind a URL, is a group that anndata wrote."""
         try:
-            return "encoding-type" in zarr.open_group(path, mode="r").attrs
+            group = zarr.open_group(CheckedStore(store_at(uri, read_only=True)), mode="r")
+            return "encoding-type" in group.attrs
         except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError):
             return False
+
+    def absolute(self) -> Self:
+        return copy.copy(self) if remote.is_remote(self.path) else super().absolute()
 
     def __post_init__(self) -> None:
         if len(names := label_rules.label_names(self.label)) > 1:
@@ -82,9 +94,13 @@ class AnnData(MatrixSource):
 
     def fingerprint(self) -> str:
         path = Path(self.path)
-        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        if remote.is_remote(self.path):
+            identity: Any = remote.folder_identity(self.path)
+        else:
+            files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+            identity = identity_of(files)
         return fingerprint_of(
-            *(self.format, identity_of(files), self.layer, self.label, self.split),
+            *(self.format, identity, self.layer, self.label, self.split),
             *(self.unlabeled, *(("raw",) if self.raw else ())),
             *(() if self.names is None else ("names", self.names)),
             *self.obs_columns.items(),
@@ -245,8 +261,8 @@ class AnnData(MatrixSource):
     def _file(self) -> Iterator[Any]:
         """Open the root group. Errors of a broken file become one line with its name."""
         try:
-            if Path(self.path).is_dir():
-                store = CheckedStore(LocalStore(self.path, read_only=True))
+            if remote.is_remote(self.path) or Path(self.path).is_dir():
+                store = CheckedStore(store_at(self.path, read_only=True))
                 yield zarr.open_group(store, mode="r")
             else:
                 with open_hdf5(self.path) as file:

@@ -5,10 +5,13 @@ users have.
 import asyncio
 import uuid
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import scipy.sparse as sp
+import zarr
 from fsspec.asyn import sync as fsspec_sync
 from zarr.core.sync import sync as zarr_sync
 
@@ -21,6 +24,7 @@ from storage.errors import Damaged, SourceError, StoreError
 from storage.format import manifest as manifests
 from tests.helpers.listing import names_in
 from tests.helpers.stores import write_svmlight
+from tests.storage.sources.test_sources_anndata import write_anndata, zarr_text
 
 pytestmark = pytest.mark.process
 
@@ -163,3 +167,31 @@ def test_columns_of_parquet_in_a_bucket_are_read_in_place(bucket, tmp_path, monk
     if not workers:
         size = sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
         assert 0 < sum(map(len, fetched)) < 2 * 0.35 * size
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+def test_anndata_in_a_bucket_is_read_in_place(bucket, tmp_path, monkeypatch, workers):
+    monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))
+    X = sp.random_array((90, 20), density=0.2, format="csr", rng=1)
+    for kind in ("csr_matrix", "csc_matrix", "array"):
+        folder = tmp_path / f"{kind}.zarr"
+        write_anndata(zarr.open_group(folder, mode="w"), X, kind, zarr_text)
+        s3fs.S3FileSystem().put(str(folder), f"{bucket}/{kind}.zarr", recursive=True)
+    with engine.cluster(workers=workers, memory_limit="1GB"):
+        for kind in ("csr_matrix", "csc_matrix", "array"):
+            monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", 2000)
+            name = f"{kind}.zarr"
+            local = storage.stage(tmp_path / name, tmp_path / f"l-{name}", label="cell")
+            far = storage.stage(f"{bucket}/{name}#label=cell", tmp_path / f"s-{name}")
+            assert storage.open(far).spec["content"] == storage.open(local).spec["content"]
+            assert storage.staged(f"{bucket}/{name}/#label=cell", far) == far
+    assert not (tmp_path / "data").exists()
+    with fsspec.open(f"{bucket}/array.zarr/note", "w") as file:
+        file.write("another version")
+    with pytest.raises(StoreError, match="which has changed since"):
+        storage.staged(f"{bucket}/array.zarr#label=cell", far)
+    # another folder is copied, as before
+    s3fs.S3FileSystem().pipe(f"{bucket}/texts/a/1", b"rain and snow")
+    corpus = storage.open(storage.stage(f"{bucket}/texts", tmp_path / "t.zarr", min_df=1))
+    assert list(corpus.feature_names[:]) == ["and", "rain", "snow"]
