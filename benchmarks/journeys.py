@@ -6,7 +6,7 @@ called, lambdas too. Everything runs in one process. Another version is counted 
 A job is the commands of a section of docs/guide/jobs.md, on files of that kind that are made here.
 
 python benchmarks/journeys.py functions [FOLDER]
-python benchmarks/journeys.py job latents --rows 1200000 --memory-limit 512MB
+python benchmarks/journeys.py job latents 1200000 --memory-limit 512MB
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -110,19 +111,25 @@ def readers(rows: Rows = 100_000, turns: int = 3) -> None:
 
 
 @app.command()
-def files(rows: Rows = 20_000, turns: int = 3) -> None:
+def files(
+    rows: Rows = 20_000,
+    turns: int = 3,
+    vw: Annotated[Path | None, typer.Option(help="a Python that has vowpalwabbit")] = None,
+) -> None:
     """Read the same rows from files of several formats in one process, and by what people use."""
     table, peers = lists(rows), {}
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         pq.write_table(table, home / "a.parquet", row_group_size=BLOCK)
-        with (home / "a.jsonl").open("w") as names, (home / "a.vw").open("w") as vw:
+        with (home / "a.jsonl").open("w") as names, (home / "a.vw").open("w") as lines:
             for row in table.to_pylist():
                 entries = dict(zip(row["indices"], row["values"], strict=True))
                 names.write(
                     json.dumps({"features": {f"f{j}": v for j, v in entries.items()}}) + "\n"
                 )
-                vw.write(f"{row['label']} | {' '.join(f'f{j}:{v}' for j, v in entries.items())}\n")
+                lines.write(
+                    f"{row['label']} | {' '.join(f'f{j}:{v}' for j, v in entries.items())}\n"
+                )
         X = sp.csr_array(by_hand(table), dtype=np.float32)
         X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
         dump_svmlight_file(X, table["label"].to_numpy(), str(home / "a.svm"))
@@ -149,6 +156,9 @@ def files(rows: Rows = 20_000, turns: int = 3) -> None:
         )
         peers["Vowpal Wabbit by hand and DictVectorizer"] = vw_by_hand
         peers["load_svmlight_file"] = lambda: load_svmlight_file(str(home / "a.svm"))
+        if vw:
+            own = [vw, "-m", "vowpalwabbit", "--noop", "--quiet", "-d", home / "a.vw"]
+            peers["Vowpal Wabbit's own parser"] = lambda: subprocess.run(own, check=True)
         calls = {name: partial(read, source) for name, source in ready.items()}
         for name, runs in by_turns(calls | peers, turns).items():
             print(f"{name}: {rows / min(run.seconds for run in runs):,.0f} rows/s")

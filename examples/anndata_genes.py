@@ -4,7 +4,7 @@ Coming from scanpy: genes of an .h5ad file, written back
 
 A file of cells is staged, genes are chosen, by scanpy's highly variable ones and together for the
 cell types, and the choice goes back into ``var`` of the file. The package anndata is not needed:
-bigfs reads and writes the published format.
+bigfs reads and writes the published format. :doc:`/guide/jobs` has a panel of genes on the command line.
 """
 
 # %%

@@ -3,7 +3,7 @@ Coming from sparse autoencoders and probes
 ==========================================
 
 Top latents of a sparse autoencoder are staged as they are stored, and each concept gets the few
-latents that tell it from the rest.
+latents that tell it from the rest. :doc:`/guide/jobs` has the same on the command line.
 """
 
 # %%
@@ -54,6 +54,34 @@ for k, name in enumerate(concepts):
     probe = bigfs.SparGE(n_features_to_select=2).fit(X, (y == k).astype(int))
     chosen.append(probe.get_support(indices=True))
     print(name, chosen[-1])
+
+# %%
+# Several concepts per text
+# -------------------------
+# A column of lists of names, or a 0/1 matrix beside the rows, is a set of labels per text. The
+# embedding "cca" chooses for all labels at once. On the command line this is
+# ``bigfs run 'acts.parquet?indices=latents&values=acts&label=concepts' --method sparge-cca``.
+
+has = np.zeros((400, 4), dtype=int)
+has[np.arange(400), concept] = has[np.arange(400), rng.integers(0, 4, 400)] = 1
+own = [np.flatnonzero(np.repeat(row, 2)) for row in has]
+rows = {
+    "latents": [[*a, *b[2:]] for a, b in zip(own, indices, strict=True)],
+    "acts": [rng.gamma(2, 0.5, len(a) + 10) for a in own],
+    "concepts": [list(concepts[row == 1]) for row in has],
+}
+pq.write_table(pa.table(rows), home / "sets.parquet")
+uri = storage.stage(
+    home / "sets.parquet",
+    home / "sets.zarr",
+    indices="latents",
+    values="acts",
+    label="concepts",
+)
+labeled = storage.open(uri)
+for targets in (labeled.y, has):
+    together = bigfs.SparGE(embedding="cca", n_features_to_select=8)
+    print(sorted(together.fit(labeled.X, targets).selected_.tolist()))
 
 # %%
 # The picture shows which latents each concept got.

@@ -2,7 +2,8 @@
 Coming from DuckDB and polars
 =============================
 
-A frame, a lazy frame or a query is staged as it is, within the memory limit.
+A frame, a lazy frame or a query is staged as it is, within the memory limit. :doc:`/guide/jobs`
+compares two corpora this way.
 """
 
 # %%
