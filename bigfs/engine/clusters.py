@@ -590,7 +590,7 @@ def known_workers() -> dict[str, Any]:
     """Return what the scheduler of the client knew of each worker, by address, when the last of
     them came or went. Its answer has several kilobytes for each."""
     threads = worker_threads()
-    if _known.get(client(), ({}, {}))[0] != threads:
+    if client() not in _known or _known[client()][0] != threads:
         with asking_cluster():
             _known[client()] = threads, describe_workers(client())
     return _known[client()][1]

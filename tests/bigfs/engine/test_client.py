@@ -72,6 +72,13 @@ def test_workers_are_known_while_the_client_forgets_them(client, monkeypatch):
     assert engine.memory_limit() == 10**9
 
 
+def test_a_cluster_may_have_no_worker_yet():
+    here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(n_workers=0, **here) as empty, Client(empty):
+        assert engine.clusters.known_workers() == {}
+        assert engine.n_workers() == 1
+
+
 def test_tiles_have_no_preference_while_all_workers_restart(client, monkeypatch):
     monkeypatch.setattr(engine.placement, "worker_threads", dict)
     assert map_tiles(where, [0, 1]) == 2 * list(client.run(os.getpid).values())
