@@ -5,6 +5,7 @@ import random
 import shutil
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import zarr
@@ -320,3 +321,17 @@ def test_a_graph_of_many_blocks_has_shards_and_the_same_neighbors(store, tmp_pat
     fresh()
     with pytest.raises(Damaged, match="array index is damaged"):
         moved.neighbors()
+
+
+def test_an_object_store_holds_the_same_shards(store, tmp_path):
+    uri = "memory://shards.zarr"
+    try:
+        storage.stage(tmp_path / "a.svm", uri, tile_rows=40, scratch=tmp_path / "scratch")
+        assert storage.check(uri).problems == []
+        for a, b in zip(everything(uri), everything(store), strict=True):
+            np.testing.assert_array_equal(a, b)
+        for name in SHARDED:
+            raw = manifest.read_document(uri, f"{name}/c/1")
+            assert raw == files(store)[f"{name}/c/1"].read_bytes()
+    finally:
+        fsspec.filesystem("memory").rm("/shards.zarr", recursive=True)
