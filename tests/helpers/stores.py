@@ -1,7 +1,20 @@
 """Sources to stage, and what their stores hold."""
 
+from pathlib import Path
+
 import numpy as np
 import scipy.io
+
+# stores that earlier versions wrote, and the documents that some of them hold
+STORES = Path(__file__).parents[1] / "data" / "stores"
+TEXTS = {
+    "x-train/cats/a": "the cat sat on the mat",
+    "x-train/cats/b": "a cat and a kitten",
+    "x-train/dogs/a": "dogs chase the cat",
+    "x-test/cats/c": "the kitten sat",
+    "x-test/dogs/b": "dogs bark",
+}
+LATER = {"dogs/z": "dogs chase dogs", "mice/y": "the mat"}
 
 
 def write_svmlight(path, rows, seed=0, *, n_classes=3, d=40):

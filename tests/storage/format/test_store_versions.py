@@ -5,29 +5,19 @@
 `storage.stage(file, columns="x", **ROLES)` of the CSV file SAMPLES.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import storage
+from tests.helpers.stores import LATER, STORES, TEXTS
 
-STORES = Path(__file__).parents[2] / "data" / "stores"
-TEXTS = {
-    "x-train/cats/a": "the cat sat on the mat",
-    "x-train/cats/b": "a cat and a kitten",
-    "x-train/dogs/a": "dogs chase the cat",
-    "x-test/cats/c": "the kitten sat",
-    "x-test/dogs/b": "dogs bark",
-}
 SAMPLES = (
     "x,label,donor,lane,w,day\n"
     "1,a,d2,1,0.5,2024-03-01\n2,b,d1,2,1,2024-02-01\n3,a,d2,1,0,2024-03-01T12:30\n"
 )
 ROLES = {"group": "donor", "batch": "lane", "sample_weight": "w", "time": "day"}
-LATER = {"dogs/z": "dogs chase dogs", "mice/y": "the mat"}
 
 
 def tfidf():

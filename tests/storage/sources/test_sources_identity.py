@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
-from test_store_versions import LATER, STORES, TEXTS
 
 import storage
 from storage import fingerprint, sources
 from storage.errors import SourceError, StoreError
 from storage.format import manifest
 from tests.helpers.listing import names_in
+from tests.helpers.stores import LATER, STORES, TEXTS
 
 
 def write_like(path, text, model):
