@@ -32,17 +32,25 @@ def source_name(source: str) -> str:
 
 def is_reported(run: Run) -> bool:
     """Return whether a run is finished and has its report."""
-    return run.path == run.final and (run.path / "report.html").exists()
+    return run.path == run.final and _has(run, "report.html")
 
 
 def is_selected(run: Run) -> bool:
     """Return whether a run has its selection. One that ended for lack of memory is made again."""
-    return bool(run.metadata.get("status", Status.MEMORY) != Status.MEMORY)
+    has_status = run.metadata.get("status", Status.MEMORY) != Status.MEMORY
+    return bool(has_status and _has(run, "selected.csv", "scores.npy"))
 
 
 def is_scored(run: Run, scoring: Mapping[str, Any]) -> bool:
     """Return whether a run has its curves, by these choices of the scoring."""
-    return "curves" in run.metadata and run.metadata.get("scoring", {}) == dict(scoring)
+    same = "curves" in run.metadata and run.metadata.get("scoring", {}) == dict(scoring)
+    return same and _has(run, "curves.csv")
+
+
+def _has(run: Run, *names: str) -> bool:
+    """Return whether files of a run are there and not empty."""
+    files = [run.path / name for name in names]
+    return all(file.is_file() and file.stat().st_size for file in files)
 
 
 def find_run(out: str, key: str | None = None) -> Run | None:

@@ -25,6 +25,7 @@ from storage.corpus import Corpus
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest
+from storage.format.documents import require_whole
 from storage.format.manifest import ROW_CHUNK, STRING_CHUNK
 from storage.format.writer import Writer, is_remains, publish
 from storage.opening import open as open_corpus
@@ -101,6 +102,8 @@ def append(
         than the store where they have no names, lacks a column, or has another kind of target.
     StoreError
         The store is not there, or not on a local disk.
+    Damaged
+        The store is not what was written.
 
     See Also
     --------
@@ -148,6 +151,7 @@ def append(
                 f"{source.path} is what {uri} was staged from, so its samples are there: give a "
                 f"source that holds new samples only"
             )
+        require_whole(corpus.store)
         if names.isdisjoint(known.get("appended", [])):
             _grow(corpus, source, fingerprint, split, target, scratch, memory_limit)
     return uri
@@ -283,6 +287,8 @@ def _merged_target(corpus: Corpus, source: Source, blocks: Sequence[RowBlock]) -
     # whole numbers may be real targets, but 1.5 is no class
     expected = source.target or (kind if kind != "class" else None)
     new = labels.decide_target(blocks, kind=expected, class_names=source.class_names)
+    if kind is None and new.kind == "class" and not new.class_names:
+        return Target(None)  # a field for labels, and not one label
     if new.kind != kind:
         raise SourceError(
             f"{source.path} has {new.kind or 'no'} labels and the store has {kind or 'none'}"

@@ -6,22 +6,14 @@ import os
 from typing import Any, NamedTuple
 
 import fsspec
-import google_crc32c
 import numpy as np
 
 from bigfs import engine
 from bigfs.matrix import Matrix
 from storage.corpus import Corpus
-from storage.errors import Damaged
-from storage.format import manifest as manifests
-from storage.format import verified
-from storage.format.manifest import Shards
-from storage.format.shards import chunks_of
-from storage.format.verified import StoreRef
+from storage.format.documents import compare_documents
 from storage.opening import open as open_corpus
 from storage.opening import require_staged
-
-DOCUMENTS = 64  # per task
 
 
 class Report(NamedTuple):
@@ -89,22 +81,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
     []
     """
     corpus = require_staged(open_corpus(uri))
-    uri, content = corpus.uri, corpus.manifest.content
-    checksums = manifests.checksums_of(uri, content)
-    keys = sorted(checksums.documents)
-    parts: list[Any] = [keys[i : i + DOCUMENTS] for i in range(0, len(keys), DOCUMENTS)]
-    parts += [
-        (path, i)
-        for path, shards in sorted(checksums.shards.items())
-        for i in range(len(shards.keys(path)))
-    ]
-    problems = [
-        line
-        for lines in engine.map_tiles(
-            _check_documents, parts, corpus.store, label="check documents"
-        )
-        for line in lines
-    ]
+    documents, problems = compare_documents(corpus.store)
     if not problems:
         for tiles in (corpus.X.row_tiles, corpus.X.column_tiles):
             problems += [
@@ -112,56 +89,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
             ]
     if not problems:
         problems = _check_layouts(corpus)
-    return Report(uri, len(checksums.keys()), problems)
-
-
-def _check_documents(keys: list[str] | tuple[str, int], store: StoreRef) -> list[str]:
-    """Return the faults of some documents, or of a shard, given by its array and number."""
-    checksums = manifests.checksums_of(store.uri, store.content)
-    if isinstance(keys, tuple):
-        return _check_shard(*keys, store, checksums.shards[keys[0]])
-    problems = []
-    for key in keys:
-        try:
-            document = manifests.read_document(store.uri, key)
-        except FileNotFoundError:
-            problems.append(f"{verified.document_name(key)} is missing")
-            continue
-        consistent = manifests.is_hashed(key) or _closes(document)
-        if not consistent or manifests.checksum(key, document) != checksums.documents[key]:
-            problems.append(f"{verified.document_name(key)} is damaged")
-    return problems
-
-
-def _check_shard(path: str, number: int, store: StoreRef, told: Shards) -> list[str]:
-    """Return the faults of the chunks in a shard."""
-    first = number * told.size
-    last = min(first + told.size, told.chunks)
-    try:
-        expected = store.read(manifests.CHUNK_CHECKSUMS, told.first + first, told.first + last)
-    except Damaged:  # a document of its own, which is reported
-        return []
-    try:
-        crcs = [
-            chunk[-4:] if _closes(chunk) else b""
-            for chunk in chunks_of(store.uri, f"{path}/c/{number}", told.size)
-        ]
-    except FileNotFoundError:
-        return [f"shard {number} of array {path} is missing"]
-    except ValueError:
-        return [f"shard {number} of array {path} is damaged"]
-    if len(crcs) != len(expected):
-        return [f"shard {number} of array {path} has {len(crcs)} chunks, not {len(expected)}"]
-    return [
-        f"chunk {first + i} of array {path} is damaged"
-        for i, crc in enumerate(expected)
-        if crcs[i] != crc.tobytes()
-    ]
-
-
-def _closes(document: bytes) -> bool:
-    """Return whether a document ends with its CRC-32C."""
-    return document[-4:] == google_crc32c.value(document[:-4]).to_bytes(4, "little")
+    return Report(corpus.uri, documents, problems)
 
 
 def _check_tile(tile: Any) -> str | None:

@@ -224,7 +224,7 @@ def manifest_of(uri: str) -> Manifest:
             fault = "is unknown"
     raise Damaged(
         f"{uri}: bigfs did not write the manifest in {MANIFEST}: the field {names[0]!r} {fault}; "
-        f"restore it or stage again"
+        f"restore it or remove it, and stage again"
     )
 
 
@@ -251,7 +251,8 @@ def read_root(uri: str) -> dict[str, Any]:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Damaged(
-            f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again"
+            f"{uri}: the manifest in {MANIFEST} is damaged: restore it or remove it, and stage "
+            f"again"
         ) from None
     if isinstance(version, int) and version > VERSION_OF_SHARDS and isinstance(body, dict):
         raise StoreError(
@@ -259,7 +260,10 @@ def read_root(uri: str) -> dict[str, Any]:
             f"{VERSION_OF_SHARDS}: upgrade bigfs, or stage again"
         )
     if digest(canonical(document)) != expected:
-        raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again")
+        raise Damaged(
+            f"{uri}: the manifest in {MANIFEST} is damaged: restore it or remove it, and stage "
+            f"again"
+        )
     return dict(body)
 
 
@@ -315,7 +319,8 @@ def checksums_of(uri: str, content: str) -> Checksums:
             raise ValueError("an array has shards of no size")
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise Damaged(
-            f"{uri}: bigfs did not write array {CHECKSUMS}: {error}; restore it or stage again"
+            f"{uri}: bigfs did not write array {CHECKSUMS}: {error}; restore it or remove it, and "
+            f"stage again"
         ) from None
     return Checksums(documents, shards)
 
@@ -328,4 +333,4 @@ def lost_document(uri: str, content: str, what: str) -> StoreError:
         )
     if read_root(uri).get("content") != content:
         return StoreError(f"{uri} was replaced while it was in use: repeat the command")
-    return Damaged(f"{uri}: {what}: restore it or stage again")
+    return Damaged(f"{uri}: {what}: restore it or remove it, and stage again")

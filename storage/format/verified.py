@@ -104,7 +104,7 @@ def array(uri: str, content: str, path: str) -> zarr.Array[Any]:
     except KeyError:
         raise lost_document(uri, content, f"array {path} is missing") from None
     if not isinstance(found, zarr.Array):
-        raise Damaged(f"{uri}: {path} is not an array: restore it or stage again")
+        raise Damaged(f"{uri}: {path} is not an array: restore it or remove it, and stage again")
     return found
 
 
@@ -127,7 +127,7 @@ class StoreRef:
             raise
         except (ValueError, RuntimeError) as error:  # a forged chunk, whose checksum fits
             raise Damaged(
-                f"{self.uri}: array {path} is damaged: restore it or stage again"
+                f"{self.uri}: array {path} is damaged: restore it or remove it, and stage again"
             ) from error
 
     def chunk(self, path: str) -> int:

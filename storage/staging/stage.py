@@ -22,6 +22,8 @@ from storage import fingerprint as identities
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest as manifests
+from storage.format.documents import require_whole
+from storage.format.verified import StoreRef
 from storage.scaling import TFIDF
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource
@@ -57,7 +59,9 @@ def stage(
     """Make the store of a source, unless it is there already.
 
     The source is read in pieces, so it may be larger than memory. A store is whole or absent: it
-    gets its name when it is finished.
+    gets its name when it is finished. One that is there already is read and compared with its
+    checksums first, which takes a two-hundredth of the time that staging took, or the time to read
+    its files from the disk. A store with a file that is damaged or missing is an error.
 
     Parameters
     ----------
@@ -137,6 +141,8 @@ def stage(
         The source is missing, broken or empty, or holds a bad value.
     StoreError
         The name is taken by something else, another process holds it, or the disk is full.
+    Damaged
+        The store is there, but is not what was written.
 
     See Also
     --------
@@ -229,6 +235,8 @@ def staged(
         The source is missing or broken, or an object, which can be read only once.
     StoreError
         The name is taken by something else.
+    Damaged
+        The store is there, but is not what was written.
 
     See Also
     --------
@@ -332,7 +340,7 @@ def default_store(source: Source, key: str) -> Path:
 
 
 def is_staged(plan: Plan) -> bool:
-    """Return whether the store of a plan is there already."""
+    """Return whether the store of a plan is there already. A damaged one is an error."""
     if not manifests.exists(plan.uri):
         require_free(plan.uri)
         return False
@@ -343,7 +351,7 @@ def is_staged(plan: Plan) -> bool:
             f"{plan.uri} holds {manifest.source['uri']}, which has changed since or "
             f"was staged with other settings: give another name or remove it"
         )
-    manifests.checksums_of(plan.uri, manifest.content)
+    require_whole(StoreRef(plan.uri, manifest.content))
     return True
 
 

@@ -73,7 +73,7 @@ def _write_in_tasks(
 ) -> None:
     """Write the documents of each task, and keep their checksums."""
     for checksums in engine.map_tiles(write, tasks, *shared, each=each, label=label):
-        writer.record(checksums)
+        writer.checksums.update(checksums)
 
 
 # --- rows -----------------------------------------------------------------------------------------

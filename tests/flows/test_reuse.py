@@ -10,6 +10,7 @@ from flows import reuse, steps
 from flows import run as runs
 from flows.job import Job
 from flows.options import Engine, Staging
+from storage.errors import Damaged
 from storage.runs.runs import Run
 from storage.staging.stage import make_plan
 from tests.helpers import stages
@@ -85,6 +86,29 @@ def test_what_has_changed_is_done_again(done, bigfs, tmp_path):
     assert bigfs(*command, "anova", "--features", 12)[0] == 0
     write_corpus(tmp_path / "corpus.jsonl", seed=4)
     fails(bigfs(*command, "anova", "--features", 12), "a job was asked for")
+
+
+@pytest.mark.parametrize("name", ["selected.csv", "scores.npy", "curves.csv", "report.html"])
+def test_a_result_with_an_empty_or_missing_file_is_made_again(done, bigfs, name):
+    command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
+    file = Path("runs/r", name)
+    content = file.read_bytes()
+    for spoil in (lambda: file.write_bytes(b""), file.unlink):
+        spoil()
+        fails(bigfs(*command), "a job was asked for")
+        file.write_bytes(content)
+        assert bigfs(*command)[0] == 0
+    file.unlink()
+    assert selects_again(done) is (name in ("selected.csv", "scores.npy"))
+
+
+def test_a_damaged_store_is_not_reused(done, bigfs):
+    next(Path(".bigfs").glob("*.zarr/X/data/c/0")).write_bytes(b"")
+    command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
+    fails(bigfs(*command), "chunk 0 of array X/data is damaged: restore it or remove it")
+    job = runs.prepare(Job(source=done, out="runs/new", **JOB))
+    with pytest.raises(Damaged, match="chunk 0 of array X/data is damaged"):
+        steps.stage(job)
 
 
 def test_a_selection_that_lacked_memory_is_made_again(done, bigfs):

@@ -271,6 +271,36 @@ def test_a_store_whose_list_of_checksums_is_damaged_is_not_reused(store, tmp_pat
             use(tmp_path / "1", store)
 
 
+@pytest.mark.parametrize("how", ["missing", "empty", "cut short", "one byte"])
+@pytest.mark.parametrize("array", ["X/data", "uns/columns/0/indices", "obs/label/codes"])
+def test_a_store_with_a_damaged_file_is_not_reused(store, tmp_path, array, how):
+    file = Path(store, array, "c/0")
+    raw = file.read_bytes()
+    file.write_bytes({"empty": b"", "cut short": raw[:-1]}.get(how, bytes([raw[0] ^ 1]) + raw[1:]))
+    if how == "missing":
+        file.unlink()
+    fault = "missing" if how == "missing" else "damaged"
+    for use, source in ((storage.stage, "1"), (storage.staged, "1"), (storage.append, "2")):
+        with pytest.raises(Damaged, match=f"chunk 0 of array {array} is {fault}: restore it or re"):
+            use(tmp_path / source, store)
+    file.write_bytes(raw)
+    assert storage.stage(tmp_path / "1", store) == store
+    shutil.rmtree(store)
+    assert storage.stage(tmp_path / "1", store) == store
+
+
+def test_json_lines_without_a_label_fit_a_store_without_labels(tmp_path):
+    uri = storage.stage(np.eye(3), tmp_path / "b.zarr", feature_names=["a", "b", "c"])
+    rows = tmp_path / "b.jsonl"
+    rows.write_text('{"features": {"a": 2}}\n{"features": {"c": 3}}\n')
+    storage.append(rows, uri)
+    about = storage.info(uri)
+    assert (about["samples"], about["target"], about["unlabeled"]) == (5, None, 5)
+    rows.write_text('{"features": {"a": 2}, "label": "x"}\n')
+    with pytest.raises(SourceError, match="has class labels and the store has none"):
+        storage.append(rows, uri)
+
+
 def test_statistics_of_many_classes_are_not_stored_and_the_scores_stay(tmp_path, monkeypatch):
     source = write_svmlight(tmp_path / "1", 500, 1, n_classes=3, d=50)
     few = storage.open(storage.stage(source, tmp_path / "few.zarr"))

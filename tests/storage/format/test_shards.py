@@ -249,6 +249,17 @@ def test_a_store_with_a_partly_filled_shard_grows_and_the_old_files_stay(store, 
     assert storage.open(store).X.shape[0] == ROWS + 4030
 
 
+@pytest.mark.parametrize("how", ["missing", "cut short", "one byte"])
+def test_a_store_with_a_damaged_shard_is_not_reused(store, tmp_path, how):
+    shard = files(store)["X/data/c/1"]
+    raw = shard.read_bytes()
+    shard.write_bytes(raw[:-9] if how == "cut short" else bytes([raw[0] ^ 1]) + raw[1:])
+    if how == "missing":
+        shard.unlink()
+    with pytest.raises(Damaged, match=r"(shard 1|chunk 4) of array X/data is (damaged|missing)"):
+        storage.stage(tmp_path / "a.svm", store, tile_rows=40)
+
+
 def test_append_does_not_hide_a_chunk_that_was_damaged(store, tmp_path):
     """The first chunk of the last shard is another one, whose CRC fits it."""
     path = files(store)["X/data/c/1"]
@@ -259,7 +270,7 @@ def test_append_does_not_hide_a_chunk_that_was_damaged(store, tmp_path):
     for chunk in (other, *chunks[1:]):
         shard.add(chunk)
     shard.finish()
-    with pytest.raises(Damaged, match="X/data/c/1 is damaged"):
+    with pytest.raises(Damaged, match="chunk 4 of array X/data is damaged"):
         storage.append(write_svmlight(tmp_path / "b.svm", 30, 1), store)
 
 
