@@ -75,7 +75,10 @@ class ArrayWriter(ChunkedStore):
         super().__init__(recorder)
         self.uri, self.path, self.position = uri, path, start
         self.checksums = recorder.checksums
-        self.target = zarr.open_array(self, path=path, mode="r+", zarr_format=3)
+        # of zeros too: the chunks of a shard follow one another
+        self.target = zarr.open_array(self, path=path, mode="r+", zarr_format=3).with_config(
+            {"write_empty_chunks": True}
+        )
         self.encoded: dict[int, Any] = {}  # chunks by their number
         self.shard: ShardFile | None = None
 

@@ -499,7 +499,7 @@ def test_real_targets_are_evaluated_by_the_r2_of_a_ridge(home):
     assert "R²" in (run.path / "report.html").read_text()
     with pytest.raises(
         ValueError,
-        match=r"anova cannot learn from .*real-valued targets: " r"use one of sparge-cca, ",
+        match=r"anova cannot learn from .*real-valued targets: " r"use one of auto, sparge-cca, ",
     ):
         stages.select(run.metadata["parameters"]["store"], "q", method="anova", features=2)
 

@@ -15,6 +15,7 @@ from bigfs import engine
 from storage.errors import Damaged
 from storage.format import manifest, shards, verified
 from storage.format.shards import chunks_per_shard
+from storage.format.writer import Writer
 from tests.helpers.stores import dense_tiles, write_svmlight
 
 ROWS = 3000
@@ -284,6 +285,24 @@ def test_a_store_without_shards_grows(small_shards, tmp_path, monkeypatch):
     assert storage.info(uri)["version"] == manifest.VERSION_OF_SHARDS
     assert storage.check(uri).problems == []
     assert storage.open(uri).X.shape[0] == 2 * ROWS
+
+
+@pytest.mark.parametrize("zeros", [slice(0, 30), slice(10, 20), slice(0, 0), slice(70, 100)])
+def test_chunks_of_zeros_keep_their_place(small_shards, tmp_path, zeros):
+    """Zarr leaves such chunks out where each has a file of its own, as the classes of rows that are
+    sorted by class have them."""
+    values = np.arange(1, 101)
+    values[zeros] = 0
+    for path, sharded in (("a", True), ("gathered", False)):
+        writer = Writer(str(tmp_path / path), chunk=10)
+        writer.group("", "dict")
+        writer.create("x", 100, np.int32, sharded=sharded)
+        writer.append("x", 0, [values[:45], values[45:]])
+        if not sharded:
+            writer.gather("x")
+        assert len(list((tmp_path / path / "x/c").iterdir())) == 3
+        stored = zarr.open_array(tmp_path / path, path="x", mode="r")
+        np.testing.assert_array_equal(stored[:], values)
 
 
 def test_an_error_in_a_shard_leaves_nothing(store, tmp_path, monkeypatch):
