@@ -141,7 +141,7 @@ def test_constraints_are_part_of_a_runs_identity():
         (("--keep", ","), "--keep must name one or more features; got ','"),
         (("--keep", "w1", "--set", "keep=[2]"), "--keep is given twice: leave out --set keep="),
         (("--method", "jgsc", "--keep", "w1"), "jgsc has no parameter keep"),
-        (("--metric", "macro_f1"), "--metric says what --features auto and --method auto choose by"),
+        (("--metric", "macro_f1"), "--metric says what --features auto and --method auto choose"),
     ],
 )
 def test_bad_constraints_are_one_line_before_any_work(bigfs, stores, words, message):
