@@ -1,0 +1,144 @@
+"""Fifty nights in a row on a folder that grows, and what goes wrong in some of them.
+
+A night is `bigfs run` and `bigfs prune`. The clock of what it leaves is set back by hand.
+"""
+
+import errno
+import json
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage import atomic, integrity
+from storage.runs.runs import Run
+from tests.helpers.commands import fails
+from tests.helpers.processes import environment, kill, start, until
+
+pytestmark = [pytest.mark.process, pytest.mark.nightly]
+
+NIGHTS, KEPT, DAY = 50, 30, 86400
+RUN = ["run", "corpus", "--method", "sparge-lda", "--features", "12", "--set", "tol=1e-8"]
+RUN += ["--workers", "0", "--out", "runs/nightly"]
+HOME = Path("runs/nightly")
+STORES = Path(".bigfs")
+
+
+def add_documents(night):
+    """Write nine documents of three classes, of which each has frequent words of its own."""
+    chosen = random.Random(night)
+    for i in range(9):
+        own = [f"own{i % 3}{chosen.randrange(5)}" for _ in range(6)]
+        words = [f"word{chosen.randrange(40)}" for _ in range(30)]
+        half = "test" if night % 3 == 2 else "train"
+        file = Path(f"corpus/{half}/class{i % 3}/{night:02}-{i}.txt")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(" ".join(own + words))
+
+
+def size(*folders):
+    return sum(f.stat().st_size for folder in folders for f in folder.rglob("*") if f.is_file())
+
+
+def contents(*folders):
+    files = [f for folder in folders for f in folder.rglob("*") if f.is_file()]
+    return {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
+
+
+def killed(tmp_path, there):
+    """Start the run of a night, and kill it once a path is there."""
+    process = start(
+        [sys.executable, "-m", "flows", *RUN], tmp_path / "log", environment(tmp_path), tmp_path
+    )
+    until(lambda: any(tmp_path.glob(there)) or process.poll() is not None, there, every=0.001)
+    os.kill(process.pid, signal.SIGSTOP)  # so that it does not end before it is killed
+    assert process.poll() is None, (tmp_path / "log").read_text()
+    kill(process)
+
+
+def killed_in_staging(bigfs, tmp_path, _):
+    killed(tmp_path, ".bigfs/.*.staging/new/X")
+
+
+def killed_in_the_fit(bigfs, tmp_path, _):
+    killed(tmp_path, "runs/.nightly.run-partial/checkpoints/*.npz")
+
+
+def full_disk(bigfs, tmp_path, monkeypatch):
+    def write(operation, path):
+        if operation == "write" and "X/data" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic, "before", write)
+        fails(bigfs(*RUN), "is full")
+
+
+def damaged_chunk(bigfs, tmp_path, _):
+    """The run does nothing with such a store, and says what to do."""
+    assert bigfs(*RUN)[0] == 0
+    (store,) = STORES.glob(f"{Path(Run.open(HOME).metadata['parameters']['store']).name}")
+    chunk = store / "uns/columns/0/data/c/0"
+    chunk.write_bytes(bytes(len(chunk.read_bytes())))
+    fails(bigfs(*RUN), "chunk 0 of array uns/columns/0/data is damaged", "remove it")
+    store.rename(tmp_path / "damaged")
+
+
+FAULTS = {10: killed_in_staging, 20: damaged_chunk, 30: full_disk, 40: killed_in_the_fit}
+
+
+def test_fifty_nights(bigfs, tmp_path, monkeypatch):
+    said, stores, runs = [], [], []
+    for night in range(NIGHTS):
+        add_documents(night)
+        if night in FAULTS:
+            FAULTS[night](bigfs, tmp_path, monkeypatch)
+        status, _, err = bigfs(*RUN)
+        assert status == 0, err
+        run = Run.open(HOME)
+        staged = next(step for step in run.metadata["stages"] if "store" in step)
+        assert staged["reused"] is (night == 40)
+        assert bool(run.metadata["resumed"]) is (night == 40)
+        said.append([row["name"] for row in run.read_table("selected.csv")])
+
+        assert bigfs("prune", "--yes")[0] == 0
+        before = contents(STORES, Path("runs"))
+        status, _, err = bigfs(*RUN)
+        assert (status, err.strip()) == (
+            0,
+            "bigfs: runs/nightly has this result already (--fresh repeats it)",
+        )
+        assert contents(STORES, Path("runs")) == before  # nothing is done twice
+        (store,) = STORES.glob("*.zarr")
+        assert integrity.check(store).problems == []
+        assert not [*STORES.glob(".*.staging"), *Path("runs").glob(".*-partial")]
+        stores.append(size(STORES))
+        runs.append(size(HOME))
+
+    # one store, which grows with the folder, and a result for each night
+    assert stores[-1] < 2 * stores[NIGHTS // 2]
+    assert size(Path("runs")) <= sum(runs) + NIGHTS * len(atomic.WORDS)
+    assert max(runs) < 2 * runs[0]
+    assert_history(bigfs, said)
+
+    # the results of the last thirty days
+    for age, record in enumerate(reversed(json.loads(bigfs("history", HOME, "--json")[1])["runs"])):
+        made = Path(record["run"], "run.json")
+        os.utime(made, (made.stat().st_atime, made.stat().st_mtime - age * DAY))
+    assert bigfs("prune", "--older-than", f"{KEPT}d", "--yes")[0] == 0
+    assert size(Path("runs")) <= (KEPT + 1) * (max(runs) + len(atomic.WORDS))
+    assert_history(bigfs, said[-KEPT:])
+    assert bigfs(*RUN)[2].strip().startswith("bigfs: runs/nightly has this result already")
+
+
+def assert_history(bigfs, said):
+    """Each night is there once, in order, with what it chose."""
+    records = json.loads(bigfs("history", HOME, "--json")[1])["runs"]
+    assert len({record["run"] for record in records}) == len(records) == len(said)
+    assert [r["made"] for r in records] == sorted(r["made"] for r in records)
+    for record, names in zip(records, said, strict=True):
+        chosen = Run.open(record["run"]).read_table("selected.csv")
+        assert [row["name"] for row in chosen] == names
