@@ -60,8 +60,8 @@ def stage(
 
     The source is read in pieces, so it may be larger than memory. A store is whole or absent: it
     gets its name when it is finished. One that is there already is read and compared with its
-    checksums first, which takes a two-hundredth of the time that staging took, or the time to read
-    its files from the disk. A store with a file that is damaged or missing is an error.
+    checksums first, which takes less than a hundredth of the time that staging took, or the time
+    to read its files from the disk. A store with a file that is damaged or missing is an error.
 
     Parameters
     ----------
