@@ -20,7 +20,7 @@ from bigfs.cutting_plane.restricted_master import times
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import times_columns
-from bigfs.matrix.kernels import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
+from bigfs.matrix.kernels import STRIP_ROWS, SUMS_BYTES, add_by_columns, begin_sum, n_sums
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 PART_BYTES = SUMS_BYTES // 2  # of the products of new columns that a pass makes
@@ -209,7 +209,7 @@ def _products_of_tile(
         Z = sp.csc_array(sp.diags_array(omega) @ Z)
     Z_new = Z[:, new_positions]
     if total is None:
-        total = np.zeros((Z.shape[1] + 1 + len(shift), len(new_positions)))
+        total = begin_sum(Z.shape[1] + 1 + len(shift), len(new_positions))
     gram, sums, B = np.split(total, [Z.shape[1], Z.shape[1] + 1])
     sparse_gram(Z, Z_new, threads=1, out=gram, new=new_positions)
     sums += (np.ones(Z.shape[0]) if omega is None else omega) @ Z_new
@@ -234,7 +234,7 @@ def _residual_products_of_tile(
     Y, omega = rows
     X, columns = sp.csr_array(block), _lookup(block.shape[1], union)
     if total is None:
-        total = np.zeros((X.shape[1], W.shape[1]))
+        total = begin_sum(X.shape[1], W.shape[1])
     for first in range(0, X.shape[0], STRIP_ROWS):
         strip = slice(first, min(first + STRIP_ROWS, X.shape[0]))
         weights = np.ones(strip.stop - first) if omega is None else omega[strip]

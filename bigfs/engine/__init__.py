@@ -13,8 +13,11 @@ from dask.utils import format_bytes, parse_bytes
 
 from bigfs.engine.budget import (
     DRIVER_LIBRARIES,
+    KERNELS,
+    LIBRARIES,
     PLANNED,
     SHARES,
+    TILE_TASK,
     NotEnoughMemory,
     limit_memory,
     trim_memory,
@@ -77,8 +80,11 @@ from bigfs.engine.workers import (
 
 __all__ = [
     "DRIVER_LIBRARIES",
+    "KERNELS",
+    "LIBRARIES",
     "PLANNED",
     "SHARES",
+    "TILE_TASK",
     "ClusterLost",
     "KeptOperands",
     "LazyBlock",

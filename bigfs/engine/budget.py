@@ -19,7 +19,10 @@ import numpy as np
 import psutil
 
 PLANNED = 10**9  # bytes of the process that every choice of a way assumes, however many it has
-LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
+# bytes of a worker that has loaded its libraries and its kernels, scikit-learn's too (measured)
+LIBRARIES = 236 << 20
+KERNELS = 76 << 20  # bytes of LLVM and the kernels of a solver beside them (measured)
+TILE_TASK = 96 << 20  # bytes that a task on a tile of the usual size takes (measured)
 DRIVER_LIBRARIES = 310 << 20  # the same of the driving process, before a fit (measured)
 
 
@@ -43,7 +46,8 @@ class Shares:
     # of the limit of a worker
     cache: float = 0.25  # blocks that stay between tasks, of what its libraries leave
     waiting_results: float = 0.3  # results that other tasks wait for, of what its libraries leave
-    relief: float = 0.75  # use from which memory is released; at 0.8 Dask pauses a worker for good
+    pause: float = 0.8  # use from which Dask pauses a worker
+    relief: float = 0.75  # what large tasks and all that stays between tasks may take
 
 
 SHARES = Shares()
@@ -134,6 +138,11 @@ def of_thread(limit: float, n_threads: int) -> int:
 # --- freed memory -------------------------------------------------------------------------------
 
 
+def most_between_tasks(limit: float) -> float:
+    """Return the use of a worker from which memory is released, so that a task on a tile fits."""
+    return min(SHARES.relief * limit, SHARES.pause * limit - TILE_TASK)
+
+
 def memory_relief_plugin() -> Any:
     """Return a worker plugin that returns freed memory to the system every second."""
     from distributed import WorkerPlugin
@@ -144,7 +153,8 @@ def memory_relief_plugin() -> Any:
 
         def setup(self, worker: Any) -> None:
             def trim_if_nearly_full() -> None:
-                if resident() > SHARES.relief * (worker.memory_manager.memory_limit or np.inf):
+                limit = worker.memory_manager.memory_limit or np.inf
+                if resident() > most_between_tasks(limit):
                     trim_memory()
 
             worker.periodic_callbacks[self.name] = PeriodicCallback(trim_if_nearly_full, 1000)

@@ -17,6 +17,7 @@ from bigfs.engine.budget import (
     LIBRARIES,
     SHARES,
     given_limit,
+    most_between_tasks,
     process_memory,
     resident,
     trim_memory,
@@ -100,15 +101,30 @@ def nbytes(value: Any) -> int:
 
 
 def release_memory() -> None:
-    """Release memory if this worker is near its limit. Runs after each task. Freed memory goes back
-    to the system first. If that does not suffice, the cache is cleared."""
+    """Release memory of this worker so that a task on a tile fits. Runs after each task. Freed
+    memory goes back to the system first. If that does not suffice, blocks leave the cache."""
     limit = worker_limit()
     if limit is None:
         return
-    for release in (trim_memory, clear_cache, gc.collect, trim_memory):
-        if resident() <= SHARES.relief * limit:
+    most = most_between_tasks(limit)
+    for allowed, release in (
+        (most, trim_memory),
+        (most, lambda: _drop_blocks(resident() - most)),
+        (SHARES.relief * limit, gc.collect),  # which takes longer than a short task
+        (SHARES.relief * limit, trim_memory),
+    ):
+        if resident() <= allowed:
             return
         release()
+
+
+def _drop_blocks(size: float) -> None:
+    """Drop blocks of `size` bytes or more from the cache, the newest first: in a cyclic scan the
+    oldest is needed next."""
+    while _cache and size > 0:
+        with contextlib.suppress(KeyError):  # the task of another thread has dropped the last one
+            size -= _cache.popitem()[1][1]
+    trim_memory()
 
 
 def make_room(size: int) -> None:

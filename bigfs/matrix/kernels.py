@@ -12,18 +12,32 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from bigfs import engine
 from bigfs.types import FloatArray, IntArray
 
 # Bytes of all sums that tasks return in one pass. It sets how many tiles a task adds up.
 SUMS_BYTES = 160 << 20
 MIN_SUMS = 4  # even if they take more
+HELD_SUMS = 3  # that a worker holds at a time: its own, one that comes, and the sum of both
 STRIP_ROWS = 4096  # rows of the dense columns made at a time (measured)
 SMALL_SUM = 1 << 20  # bytes of a d × r that stays in the cache, where SciPy is as fast
 
 
 def n_sums(size: int) -> int:
-    """Return how many sums of `size` bytes a pass may hold, for `Matrix.sum`."""
+    """Return how many sums of `size` bytes a pass may hold, for `Matrix.sum`.
+
+    A size that does not fit in a worker is refused.
+    """
+    if engine.client() is not None:
+        projected = engine.LIBRARIES + engine.KERNELS + engine.TILE_TASK + HELD_SUMS * size
+        engine.require_memory(projected, f"adding up sums of {engine.format_bytes(size)} each")
     return max(MIN_SUMS, SUMS_BYTES // max(size, 1))
+
+
+def begin_sum(n_rows: int, n_columns: int) -> FloatArray:
+    """Return zeros for a sum that `n_sums` counts, after making room for it in a worker."""
+    engine.make_room(HELD_SUMS * 8 * n_rows * n_columns)
+    return np.zeros((n_rows, n_columns))
 
 
 def strips(block: Any) -> Iterator[tuple[slice, Any]]:
@@ -98,7 +112,7 @@ def _gram_times(
     block: Any, start: int, stop: int, P: FloatArray, total: FloatArray | None
 ) -> FloatArray:
     """Add blockᵀ(block P) to the total, for a P of d × r."""
-    total = np.zeros(P.shape) if total is None else total
+    total = begin_sum(*P.shape) if total is None else total
     for _, Z in strips(block):
         add_products(Z, times(Z, P), total)
     return total

@@ -14,7 +14,7 @@ from numba import njit
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.matrix.kernels import add_products, n_sums, strips, times
+from bigfs.matrix.kernels import add_products, begin_sum, n_sums, strips, times
 from bigfs.matrix.tiles import OnBlock
 from bigfs.types import FloatArray, IntArray
 
@@ -87,7 +87,7 @@ def _sums_of_tile(
 ) -> FloatArray:
     """Add the sums, and below them blockᵀY or blockᵀV."""
     if total is None:
-        total = np.zeros((N_SUMS + len(W), len(b)))
+        total = begin_sum(N_SUMS + len(W), len(b))
     for rows, Z in strips(block):
         made = _rows(times(Z, W), b, codes[rows], total[:N_SUMS])
         add_products(Z, made[factor], total[N_SUMS:])

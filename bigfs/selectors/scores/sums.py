@@ -319,9 +319,14 @@ def class_sums(
         block = (block.toarray() if sp.issparse(block) else block) - own
     # `require_magnitude` refuses values that are too large
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        squared = block.multiply(block) if sp.issparse(block) else block * block
+        squared = block * block if not sp.issparse(block) else _squared(block)
         squares = np.nan_to_num(weighted_sums(squared, S), nan=np.inf, posinf=np.inf)  # 0 · ∞
         return np.column_stack([weighted_sums(block, Y), squares])
+
+
+def _squared(block: Any) -> Any:
+    """Return the squares of a sparse block, with its indices."""
+    return type(block)((block.data**2, block.indices, block.indptr), shape=block.shape)
 
 
 def weighted_sums(block: Any, Y: Any) -> FloatArray:

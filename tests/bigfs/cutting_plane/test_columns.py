@@ -373,6 +373,26 @@ def test_products_too_large_for_a_pass_come_from_several_with_the_same_bits(text
         np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
 
 
+def test_large_sums_are_projected_and_get_room_in_a_worker(text, monkeypatch):
+    """A worker held the sums of 131,072 columns and 39 responses beside a full cache, and died."""
+    X, y = text
+    T, room = lda(y, 4), []
+    monkeypatch.setattr(engine, "make_room", room.append)
+    data = TiledColumns(Matrix.from_array(X, tile_rows=17), FactoredResponse.of(T))
+    data.add(np.arange(10))
+    data.residual_products([(np.arange(10), np.zeros((10, T.shape[1])))])
+    assert set(room) == {3 * 8 * (10 + 1 + 3) * 10, 3 * 8 * X.shape[1] * 3}
+    size = 8 * 131_072 * 39
+    monkeypatch.setattr(engine, "client", object)
+    with engine.limit_memory(600 * 10**6):
+        assert tiled_columns.n_sums(size) == 4
+    with (
+        engine.limit_memory(512 * 10**6),
+        pytest.raises(engine.NotEnoughMemory, match=r"adding up sums of 39\.00 MiB each"),
+    ):
+        tiled_columns.n_sums(size)
+
+
 def test_likely_features_are_those_of_largest_variance(rng, monkeypatch):
     X = rng.normal(size=(200, 90)) + 3
     X[:, ::4] *= 4  # 23 of the 90

@@ -74,6 +74,29 @@ def test_the_cache_makes_room_for_a_large_task_only(monkeypatch):
         assert bool(workers._cache) == is_kept
 
 
+@pytest.mark.parametrize("limit", [512 * 10**6, 10**9, np.inf])
+def test_what_stays_between_tasks_leaves_room_for_the_next_one(monkeypatch, limit):
+    """At 512 MB a worker that kept three quarters was paused, or ended, in its next task."""
+    task, libraries, block = 96 << 20, 236 << 20, np.zeros(16 << 20, dtype=np.uint8)
+    monkeypatch.setattr(workers, "worker_limit", lambda: limit)
+    monkeypatch.setattr(
+        workers,
+        "resident",
+        lambda: libraries + sum(size for _, size in workers._cache.values()),
+    )
+    engine.clear_cache()
+    kept = [
+        ("room", i) for i in range(30) if engine.get_cached(("room", i), lambda: block) is block
+    ]
+    before = [key for key in kept if key in workers._cache]
+    workers.release_memory()
+    after = list(workers._cache)
+    assert workers.resident() + task <= 0.8 * limit
+    assert after == before[: len(after)]  # the oldest stay
+    assert len(after) == len(before) or workers.resident() + block.nbytes + task > 0.8 * limit
+    engine.clear_cache()
+
+
 def test_a_system_that_keeps_the_peak_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(measure, "RESET", tmp_path / "missing" / "clear_refs")
     assert not engine.reset_peak_memory()
