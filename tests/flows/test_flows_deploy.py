@@ -389,11 +389,10 @@ def asked_for(url, secret, **parameters):
     """
     deployment = json.loads(call(f"{url}/deployments/filter", {}, secret)[2])[0]["id"]
     assert call(f"{url}/deployments/{deployment}/pause_deployment", {}, secret)[0] == 200
-    run = json.loads(
-        call(f"{url}/deployments/{deployment}/create_flow_run", {"parameters": parameters}, secret)[
-            2
-        ]
-    )["id"]
+    asked = f"{url}/deployments/{deployment}/create_flow_run"
+    status, _, answer = call(asked, {"parameters": parameters}, secret)
+    assert status == 201, answer
+    run = json.loads(answer)["id"]
 
     def final():
         state = json.loads(call(f"{url}/flow_runs/{run}", None, secret)[2])["state"]
