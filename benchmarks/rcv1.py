@@ -4,6 +4,7 @@ python benchmarks/rcv1.py                       # sparge-lda
 python benchmarks/rcv1.py --method sparge-cca   # several labels per sample
 python benchmarks/rcv1.py --method sparge-lpp   # with its graph; also laplacian
 python benchmarks/rcv1.py --method srlsr        # a tenth of the samples labeled; also rlsr
+python benchmarks/rcv1.py --method srlsr-default --labeled 1    # as it comes, with all labels
 python benchmarks/rcv1.py --method jhlsr --neighbors 10     # the same labels; with its graph
 python benchmarks/rcv1.py --source "synthetic:rcv1?rows=8044140" --name rcv1-10    # ten times
 python benchmarks/rcv1.py --source … --gamma 10     # with the same penalty per sample
@@ -30,8 +31,9 @@ METHODS: dict[str, Any] = {
     "sparge-cca": SparGE(embedding="cca"),
     "sparge-lpp": SparGE(embedding="lpp"),
     "laplacian": LaplacianScore(),
-    "srlsr": SRLSR(p=0.5, gamma=1e-8, solver_tol=None, accelerate=True),
-    "rlsr": RLSR(solver_tol=None, accelerate=True),
+    "srlsr": SRLSR(p=0.5, gamma=1e-8),
+    "srlsr-default": SRLSR(),
+    "rlsr": RLSR(),
     "jhlsr": JHLSR(hyperedges="knn", accelerate=True),
 }
 
@@ -60,6 +62,7 @@ def main(
     source: str = "synthetic:rcv1",
     stores: Annotated[Path, typer.Option(help="where the store is kept")] = STORES,
     name: Annotated[str, typer.Option(help="of the store")] = "rcv1",
+    labeled: Annotated[float, typer.Option(help="share, for srlsr, rlsr and jhlsr")] = 0.1,
     max_iter: Annotated[int, typer.Option(help="rounds of srlsr, rlsr and jhlsr")] = 200,
     neighbors: Annotated[int, typer.Option(help="per sample, of jhlsr")] = 10,
     gamma: Annotated[float | None, typer.Option(help="of sparge (default: 1)")] = None,
@@ -69,8 +72,8 @@ def main(
     selector = METHODS[method].set_params(n_features_to_select=features)
     if gamma is not None:
         selector.set_params(gamma=gamma)
-    if method in ("srlsr", "rlsr", "jhlsr"):  # the classes of a tenth of the samples
-        y = np.where(np.random.default_rng(0).random(len(y)) < 0.1, y, -1)
+    if isinstance(selector, SRLSR | JHLSR):
+        y = np.where(np.random.default_rng(0).random(len(y)) < labeled, y, -1)
         selector.set_params(max_iter=max_iter)
     if method == "jhlsr":
         selector.set_params(n_neighbors=neighbors)

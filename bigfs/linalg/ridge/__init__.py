@@ -64,6 +64,7 @@ class Ridge:
             root=not self.M.has_root,
             iterations=iterations,
             width=0 if self.M.m is None and X.row_tiles else self.width,
+            local=X.local,
         )
         self.plan = choose_solver(costs, solver, limit)
         self._gram: FloatArray | None = None

@@ -8,6 +8,7 @@ woodbury   n²·(non-zeros per column) to build, n³/3 to factor      n × n
 primal     d²·(non-zeros per row) to build, d³/3 to factor         d × d
 cg         4·nnz·r per iteration                                   9 blocks of d × r
 
+Where the tiles are in workers, a d × d part is in a worker beside what it sends of it.
 CG also holds two arrays of n × r where X has only the layout by columns, or of n × a strip of the r
 columns where M has a diagonal.
 """
@@ -55,8 +56,12 @@ def project_costs(
     root: bool = False,
     iterations: int = ITERATIONS,
     width: int | None = None,
+    local: bool = True,
 ) -> dict[str, SolverCost]:
-    """Project the cost of each solver, where CG forms `width` columns of XW, or all, at a time."""
+    """Project the cost of each solver, where CG forms `width` columns of XW, or all, at a time.
+
+    `local` says whether this process has the tiles.
+    """
     nnz = float(counts.sum())
     # multiply-adds of XXᵀ; those of XᵀX are nnz²/n or more
     overlap = float(np.sum(counts.astype(float) ** 2))
@@ -73,7 +78,7 @@ def project_costs(
             2 * min((nnz**2 / n + low) / SPARSE_FLOPS, n * d * d / DENSE_FLOPS)
             + d**3 / 3 / DENSE_FLOPS
             + 2 * product,
-            24 * d * d,
+            (24 if local else 40) * d * d,
         ),
         "cg": SolverCost(
             (1 + iterations) * product,

@@ -1,6 +1,10 @@
 """Faster rounds of SRLSR and JHLSR, which leave out features before their weights are negligible.
 
-SRLSR has two shortcuts, which a round takes back if they raise the objective:
+SRLSR starts from shares of θ that add up to 1, as those of all later rounds do: 1/d of each of d
+features where none are given. The plain rounds begin with φ = 1, which for p = 0.7 and 47,000
+features is a penalty 5·10⁸ times weaker. CG takes 100 steps for a W that the next round forgets.
+
+Two more shortcuts follow, which a round takes back if they raise the objective:
 
 * **Features leave early.** Without the other features, the next round multiplies ‖w_j‖ by
 
@@ -55,8 +59,10 @@ class AcceleratedSRLSR(SRLSRProblem):
     """The problem of SRLSR, with a step that takes the shortcuts above."""
 
     def start(self, theta: FloatArray | None) -> SRLSRState:
-        """Return the state at the given θ, or 1, from which no feature has left."""
-        return super().start(theta)._replace(left=np.zeros(self.X.shape[1]))
+        """Return the state at the given θ, or equal shares, from which no feature has left."""
+        state = super().start(theta)
+        left = np.zeros(self.X.shape[1])
+        return state._replace(theta=state.theta / (state.theta.sum() or 1.0), left=left)
 
     def step(self, state: SRLSRState) -> SRLSRState:
         """Run one round. A shortcut that raises the objective is taken back."""

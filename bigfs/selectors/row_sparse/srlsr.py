@@ -300,17 +300,19 @@ class SRLSR(RowSparseSelector):
         the data. For 500 features of a text corpus, start at 1e-8 with p = 0.5 and at 1e-3 with p =
         1.
     start : array-like of shape (n_features,) or None, default=None
-        Positive first θ. None takes 1 for every feature. For p = 1 it does not change the answer.
+        Positive first θ, of which the ratios count. None takes the same for every feature. For p =
+        1 it does not change the answer.
     %(solver)s
-    solver_tol : float or None, default=1e-6
+    solver_tol : float or None, default=None
         Relative residual at which the solver "cg" stops in each round. None stops a round at a
-        tenth of the residual that it begins with, or at 1e-6. That takes fewer passes, and for p
-        below 1 it may end at another local optimum.
+        tenth of the residual that it begins with, or at 1e-6. A number such as 1e-6 takes more
+        passes, and for p below 1 it may end at another local optimum.
     %(solver_max_iter)s
-    accelerate : bool, default=False
-        Whether features leave the working set as soon as their weights shrink fast, and rounds go
-        beyond their ends. That takes fewer rounds and far fewer passes. For p below 1 it may end at
-        another local optimum.
+    accelerate : bool, default=True
+        Whether the first θ is scaled to add up to 1, features leave the working set as soon as
+        their weights shrink fast, and rounds go beyond their ends. That takes fewer rounds and far
+        fewer passes. False is the paper's algorithm, which for p below 1 may end at another local
+        optimum.
     tol : float, default=1e-2
         Relative duality gap (p = 1) or violation of stationarity (p < 1) at which to stop.
     %(rounds)s
@@ -361,9 +363,9 @@ class SRLSR(RowSparseSelector):
     gamma: float = 1e-6
     start: Any = None
     solver: str = "auto"
-    solver_tol: float | None = 1e-6
+    solver_tol: float | None = None
     solver_max_iter: int = 100
-    accelerate: bool = False
+    accelerate: bool = True
     tol: float = 1e-2
     max_iter: int = 200
 
@@ -454,16 +456,18 @@ class RLSR(SRLSR):
         Weight of the penalty. About γ^(−1/2) features keep a weight, up to a factor that depends on
         the data.
     start : array-like of shape (n_features,) or None, default=None
-        Positive first θ. None takes 1 for every feature. It does not change the answer.
+        Positive first θ, of which the ratios count. None takes the same for every feature. It does
+        not change the answer.
     %(solver)s
-    solver_tol : float or None, default=1e-6
+    solver_tol : float or None, default=None
         Relative residual at which the solver "cg" stops in each round. None stops a round at a
-        tenth of the residual that it begins with, or at 1e-6, which takes fewer passes.
+        tenth of the residual that it begins with, or at 1e-6. A number such as 1e-6 takes more
+        passes.
     %(solver_max_iter)s
-    accelerate : bool, default=False
-        Whether features leave the working set as soon as their weights shrink fast, and rounds go
-        beyond their ends. That takes fewer rounds and far fewer passes. The answer is
-        within `tol` of the same optimum.
+    accelerate : bool, default=True
+        Whether the first θ is scaled to add up to 1, features leave the working set as soon as
+        their weights shrink fast, and rounds go beyond their ends. That takes fewer rounds and far
+        fewer passes. The answer is within `tol` of the same optimum.
     %(tol_gap)s
     %(rounds)s
 

@@ -607,6 +607,12 @@ def test_the_plan_leaves_out_what_does_not_fit_and_says_so():
     assert free.why.startswith("the least time")
 
 
+def test_the_plan_leaves_workers_room_to_send_a_gram_matrix():
+    for local, expected in ((True, "primal"), (False, "cg")):
+        costs = project_costs(804_414, 6255, counts(6255, 5000), 103, width=0, local=local)
+        assert choose_solver(costs, limit=10**9).solver == expected
+
+
 @pytest.mark.parametrize("n", [300, 3000, 8000, 60_000])
 @pytest.mark.parametrize("d", [500, 6000, 30_000, 10**6])
 def test_the_plan_does_not_depend_on_the_machine(n, d, monkeypatch):

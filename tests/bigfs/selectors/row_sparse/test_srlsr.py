@@ -86,6 +86,7 @@ def test_equals_the_dense_loop(solver, n, d, labeled, p):
         solver=solver,
         solver_tol=1e-13,
         solver_max_iter=500,
+        accelerate=False,
         max_iter=6,
         tol=0,
     )
@@ -283,7 +284,8 @@ def test_a_round_is_one_pass_and_one_per_step_of_cg(monkeypatch):
     monkeypatch.setattr(CG, "solve", count)
     tiled = Matrix.from_array(X, tile_rows=7)
     with engine.limit_memory(12_000):  # too little to gather the columns
-        model = fit(SRLSR, tiled, y, p=0.7, gamma=1e-3, solver="cg", max_iter=4, tol=0)
+        plain = {"solver": "cg", "solver_tol": 1e-6, "accelerate": False}
+        model = fit(SRLSR, tiled, y, p=0.7, gamma=1e-3, max_iter=4, tol=0, **plain)
     assert not any(plan["gathered"] for plan in model.result_.stats["plans"])
     iterations = sum(solution.iterations for solution in steps)
     # statistics, the first labels, four rounds and residuals of CG, the scores, the labels
@@ -354,6 +356,25 @@ def test_accelerated_rounds_reach_the_answer_of_plain_ones_sooner(p):
     assert sum(features[1]) <= 0.6 * sum(features[0])
 
 
+def test_accelerated_rounds_start_from_equal_shares_of_the_features_that_take_part():
+    X, y = data(40, 15, labeled=5)
+    ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
+    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 3, 0.5, 1e-3, tol=1e-3, ridge=ridge)
+    np.testing.assert_allclose(problem.start(None).theta, np.where(np.arange(15) == 3, 0, 1 / 14))
+    # so the first round lowers a bound on the objective, which is that of W = 0 there
+    X, y = data(40, 15)
+    given = {"p": 0.5, "gamma": 0.1, "max_iter": 1}
+    plain, fast = (
+        fit(SRLSR, X, y, accelerate=a, **given).result_.history[0]["objective"]
+        for a in (False, True)
+    )
+    Y = y[:, None] == np.arange(3)
+    assert fast < np.sum((Y - Y.mean(axis=0)) ** 2) < plain
+    np.testing.assert_allclose(  # only the ratios of a start count
+        problem.start(np.arange(1.0, 16)).theta, problem.start(np.arange(3.0, 46, 3)).theta
+    )
+
+
 @pytest.mark.parametrize("p", [1.0, 0.5])
 def test_accelerated_rounds_end_at_a_stationary_point_of_the_dense_objective(p):
     X, y = sparse_data()
@@ -385,7 +406,8 @@ def left_early(X, y, features, theta, **given):
     codes = y
     ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
     problem = AcceleratedSRLSR(Matrix.from_array(X), codes, 4, tol=1e-3, ridge=ridge, **given)
-    state = problem.start(np.where(np.isin(np.arange(X.shape[1]), features), 1e-300, 1.0))
+    shares = np.where(np.isin(np.arange(X.shape[1]), features), 1e-300, 1.0)
+    state = problem.start(None)._replace(theta=shares)
     for _ in range(400):
         state = problem.step(state._replace(left=np.zeros(X.shape[1]), ended=None))
         if state.violation <= problem.tol:
