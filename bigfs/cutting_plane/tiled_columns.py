@@ -20,7 +20,14 @@ from bigfs.cutting_plane.restricted_master import times
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import times_columns
-from bigfs.matrix.kernels import STRIP_ROWS, SUMS_BYTES, add_by_columns, begin_sum, n_sums
+from bigfs.matrix.kernels import (
+    STRIP_ROWS,
+    SUMS_BYTES,
+    add_by_columns,
+    begin_sum,
+    most_at_once,
+    n_sums,
+)
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 PART_BYTES = SUMS_BYTES // 2  # of the products of new columns that a pass makes
@@ -89,6 +96,7 @@ class TiledColumns(Columns):
         for part in parts:
             size = 8 * n_rows * len(part)
             columns = slice(first, first := first + len(part))
+            most_at_once(1, size)
             products[:, columns] = self._sum(_products_of_tile, size, union, part, label="gather")
         gram, sums, B = np.split(products, [len(union), len(union) + 1])
         mirror(gram, np.searchsorted(union, new))
@@ -110,7 +118,8 @@ class TiledColumns(Columns):
     def residual_products(self, weights: Sequence[tuple[IntArray, FloatArray]]) -> FloatArray:
         """Return XcᵀV for the residuals V of several (features, W), one beside the other.
 
-        It is d × (number of weights · r), from one pass.
+        It is d × (number of weights · r), from one pass, or from several with the same bits where
+        a worker cannot hold the sums of all.
         """
         d, K = self.X.shape[1], len(weights)
         union = np.unique(np.concatenate([features for features, _ in weights]))
@@ -118,12 +127,19 @@ class TiledColumns(Columns):
         for k, (features, W_k) in enumerate(weights):
             W[np.searchsorted(union, features), k * self.r : (k + 1) * self.r] = W_k
         means = self.mu[self.positions(union)] @ W
-        return self._sum(
-            _residual_products_of_tile, 8 * d * K * self.r, union, W, means, label="scores"
-        )
+        size, width = 8 * d * self.r, most_at_once(K, 8 * d * self.r) * self.r
+        parts = [
+            self._sum(
+                *(_residual_products_of_tile, K * size, union, W[:, k : k + width].copy()),
+                *(means[k : k + width],),
+                label="scores",
+            )
+            for k in range(0, K * self.r, width)
+        ]
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     def _sum(self, fn: Any, size: int, *operands: Any, label: str) -> FloatArray:
-        """Sum a function of a tile's block over all tiles, if it returns `size` bytes."""
+        """Sum a function of a tile's block over all tiles, in as many parts as for `size` bytes."""
         total: FloatArray = self.X.sum(
             fn,
             0,

@@ -24,14 +24,21 @@ SMALL_SUM = 1 << 20  # bytes of a d × r that stays in the cache, where SciPy is
 
 
 def n_sums(size: int) -> int:
-    """Return how many sums of `size` bytes a pass may hold, for `Matrix.sum`.
-
-    A size that does not fit in a worker is refused.
-    """
-    if engine.client() is not None:
-        projected = engine.LIBRARIES + engine.KERNELS + engine.TILE_TASK + HELD_SUMS * size
-        engine.require_memory(projected, f"adding up sums of {engine.format_bytes(size)} each")
+    """Return how many sums of `size` bytes a pass may hold, for `Matrix.sum`."""
     return max(MIN_SUMS, SUMS_BYTES // max(size, 1))
+
+
+def most_at_once(n: int, size: int) -> int:
+    """Return how many of n parts of `size` bytes a sum may have, or refuse a single one.
+
+    A worker holds `HELD_SUMS` such sums beside its libraries and a tile.
+    """
+    if engine.client() is None:
+        return n
+    fixed = engine.LIBRARIES + engine.KERNELS + engine.TILE_TASK
+    what = f"adding up sums of {engine.format_bytes(size)} each"
+    engine.require_memory(fixed + HELD_SUMS * size, what)
+    return min(n, (engine.memory_limit() - fixed) // max(HELD_SUMS * size, 1))
 
 
 def begin_sum(n_rows: int, n_columns: int) -> FloatArray:
@@ -105,6 +112,7 @@ def gram_times(X: Any, P: FloatArray) -> FloatArray:
     if not X.row_tiles:
         return np.asarray(X.T @ (X @ P))
     P = np.asarray(P, dtype=np.float64)
+    most_at_once(1, P.nbytes)
     return np.asarray(X.sum(_gram_times, 0, P, max_parts=n_sums(P.nbytes)))
 
 

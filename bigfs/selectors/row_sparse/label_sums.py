@@ -14,7 +14,7 @@ from numba import njit
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.matrix.kernels import add_products, begin_sum, n_sums, strips, times
+from bigfs.matrix.kernels import add_products, begin_sum, most_at_once, n_sums, strips, times
 from bigfs.matrix.tiles import OnBlock
 from bigfs.types import FloatArray, IntArray
 
@@ -44,6 +44,7 @@ def sum_samples(
     """
     c = W.shape[1]
     if X.row_tiles:
+        most_at_once(1, W.nbytes)
         total = X.sum(_sums_of_tile, 0, W, b, factor, split=[codes], max_parts=n_sums(W.nbytes))
         sums, product = total[:N_SUMS], total[N_SUMS:]
     else:

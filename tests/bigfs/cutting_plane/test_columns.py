@@ -382,15 +382,27 @@ def test_large_sums_are_projected_and_get_room_in_a_worker(text, monkeypatch):
     data.add(np.arange(10))
     data.residual_products([(np.arange(10), np.zeros((10, T.shape[1])))])
     assert set(room) == {3 * 8 * (10 + 1 + 3) * 10, 3 * 8 * X.shape[1] * 3}
-    size = 8 * 131_072 * 39
+    size = 8 * 131_072 * 19
     monkeypatch.setattr(engine, "client", object)
-    with engine.limit_memory(600 * 10**6):
-        assert tiled_columns.n_sums(size) == 4
+    for limit, most in ((10**9, 3), (600 * 10**6, 2), (512 * 10**6, 1)):
+        with engine.limit_memory(limit):
+            assert tiled_columns.most_at_once(3, size) == most
     with (
         engine.limit_memory(512 * 10**6),
-        pytest.raises(engine.NotEnoughMemory, match=r"adding up sums of 39\.00 MiB each"),
+        pytest.raises(engine.NotEnoughMemory, match=r"adding up sums of 38\.00 MiB each"),
     ):
-        tiled_columns.n_sums(size)
+        tiled_columns.most_at_once(3, 2 * size)
+
+
+def test_products_of_several_weights_have_the_same_bits_from_several_passes(text, rng, monkeypatch):
+    X, y = text
+    data = TiledColumns(Matrix.from_array(X, tile_rows=17), FactoredResponse.of(lda(y, 4)))
+    data.add(np.arange(12))
+    weights = [(np.arange(k, 10 + k), rng.normal(size=(10, 3))) for k in range(3)]
+    whole, passes = data.residual_products(weights), data.passes
+    monkeypatch.setattr(tiled_columns, "most_at_once", lambda n, size: 1)
+    np.testing.assert_array_equal(data.residual_products(weights), whole)
+    assert data.passes == passes + 3
 
 
 def test_likely_features_are_those_of_largest_variance(rng, monkeypatch):
