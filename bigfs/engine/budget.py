@@ -46,6 +46,7 @@ class Shares:
     # of the limit of a worker
     cache: float = 0.25  # blocks that stay between tasks, of what its libraries leave
     waiting_results: float = 0.3  # results that other tasks wait for, of what its libraries leave
+    most: float = 0.9  # what a pass with large sums may take; at 0.95 Dask ends a worker
     pause: float = 0.8  # use from which Dask pauses a worker
     relief: float = 0.75  # what large tasks and all that stays between tasks may take
 

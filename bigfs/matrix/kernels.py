@@ -36,9 +36,10 @@ def most_at_once(n: int, size: int) -> int:
     if engine.client() is None:
         return n
     fixed = engine.LIBRARIES + engine.KERNELS + engine.TILE_TASK
+    most = int(engine.SHARES.most * engine.memory_limit())
     what = f"adding up sums of {engine.format_bytes(size)} each"
-    engine.require_memory(fixed + HELD_SUMS * size, what)
-    return min(n, (engine.memory_limit() - fixed) // max(HELD_SUMS * size, 1))
+    engine.require_memory(fixed + HELD_SUMS * size, what, most)
+    return min(n, (most - fixed) // max(HELD_SUMS * size, 1))
 
 
 def begin_sum(n_rows: int, n_columns: int) -> FloatArray:
