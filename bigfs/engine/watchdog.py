@@ -1,7 +1,7 @@
 """A watch on the tasks of a step: when none ends for a while, it says so, and why.
 
-A worker that is nearly full is paused by Dask: it ends what it runs and starts nothing. If all
-workers are paused and nothing runs, only a release of memory can help. The step is given up when
+A worker that is nearly full is paused by Dask: it ends what it runs and starts nothing. If a worker
+is paused and nothing runs anywhere, only a release of memory can help. The step is given up when
 none comes. So it is when the cluster has had no worker for Dask's `no-workers-timeout`. A scheduler
 that others started may have been started without one.
 """
@@ -23,7 +23,7 @@ from bigfs.engine.budget import NotEnoughMemory
 from bigfs.engine.clusters import NO_WORKERS_TIMEOUT, describe_workers, no_workers_left
 
 SILENT_SECONDS = 60.0  # without the end of a task until the first warning; doubled after each
-STANDSTILL_SECONDS = 120.0  # with all workers paused and idle until the step is given up
+STANDSTILL_SECONDS = 120.0  # with a paused worker and nothing that runs, until it is given up
 LOOK_SECONDS = 5.0
 
 
@@ -94,11 +94,10 @@ def _watch(
 
 
 def _is_still(workers: dict[str, Any]) -> bool:
-    """Return whether there are workers, all of them paused, and none of them runs a task."""
-    return bool(workers) and all(
-        worker["status"] == "paused"
-        and not worker["metrics"].get("task_counts", {}).get("executing", 0)
-        for worker in workers.values()
+    """Return whether a worker is paused, and none runs a task or fetches what one needs."""
+    counts = [worker["metrics"].get("task_counts", {}) for worker in workers.values()]
+    return any(worker["status"] == "paused" for worker in workers.values()) and not any(
+        count.get("executing") or count.get("flight") for count in counts
     )
 
 

@@ -41,6 +41,25 @@ def test_description_says_what_each_worker_does():
     assert watchdog.describe({}, {}) == "the cluster has no workers"
 
 
+@pytest.mark.parametrize(
+    ("statuses", "running", "still"),
+    [
+        (["paused", "running"], 0, True),
+        (["paused", "paused"], 0, True),
+        (["paused", "running"], 1, False),
+        (["running", "running"], 0, False),
+        ([], 0, False),
+    ],
+)
+def test_a_paused_worker_stops_all_if_nothing_runs(statuses, running, still):
+    """The tasks of the paused one wait for it, though the others have room."""
+    workers = {
+        str(i): {"status": status, "metrics": {"task_counts": {"executing": running * i}}}
+        for i, status in enumerate(statuses)
+    }
+    assert watchdog._is_still(workers) == still
+
+
 @pytest.mark.process
 def test_a_step_whose_tasks_take_long_says_which_runs(monkeypatch):
     monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.1)
