@@ -384,7 +384,7 @@ def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, op
     monkeypatch.setattr("storage.staging.build.TEXT_PIECE", 3000)
     fast = storage.open(storage.stage(tmp_path / "texts", tmp_path / "fast.zarr", **options))
     monkeypatch.setattr("storage.staging.text.vectorize.Documents", AnalyzedDocuments)
-    monkeypatch.setattr("storage.staging.text.vectorize.merge_files", merged_in_python)
+    monkeypatch.setattr("storage.staging.text.vocabularies.merge_files", merged_in_python)
     monkeypatch.setattr("storage.staging.text.vectorize.find_columns", columns_in_python)
     slow = storage.open(storage.stage(tmp_path / "texts", tmp_path / "slow.zarr", **options))
     assert fast.X.shape[1] > 30
