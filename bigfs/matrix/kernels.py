@@ -31,15 +31,17 @@ def n_sums(size: int) -> int:
 def most_at_once(n: int, size: int) -> int:
     """Return how many of n parts of `size` bytes a sum may have, or refuse a single one.
 
-    A worker holds `HELD_SUMS` such sums beside its libraries and a tile.
+    A worker holds `HELD_SUMS` such sums beside its libraries and a tile. These leave them a tenth
+    of the limit at least: a small one is no reason to refuse small sums.
     """
     if engine.client() is None:
         return n
-    fixed = engine.LIBRARIES + engine.KERNELS + engine.TILE_TASK
     most = int(engine.SHARES.most * engine.memory_limit())
+    fixed = engine.LIBRARIES + engine.KERNELS + engine.TILE_TASK
+    room = max(most - fixed, most // 10)
     what = f"adding up sums of {engine.format_bytes(size)} each"
-    engine.require_memory(fixed + HELD_SUMS * size, what, most)
-    return min(n, (most - fixed) // max(HELD_SUMS * size, 1))
+    engine.require_memory(most - room + HELD_SUMS * size, what, most)
+    return min(n, room // max(HELD_SUMS * size, 1))
 
 
 def begin_sum(n_rows: int, n_columns: int) -> FloatArray:

@@ -550,7 +550,7 @@ def test_on_a_cluster_of_processes_the_bits_are_the_same():
     here = Matrix.from_array(X, tile_rows=7, tile_columns=4)
     keyed = Matrix(X.shape, rows=here.row_tiles, columns=here.column_tiles)
     given = {"p": 0.7, "gamma": 1e-3, "solver": "cg", "max_iter": 5, "tol": 0}
-    with engine.limit_memory(12_000):  # too little to gather the columns
+    with engine.limit_memory(13_000):  # too little to gather the columns
         alone = fit(SRLSR, keyed, y, **given)
         with engine.cluster(workers=2, memory_limit="500MB"):
             spread = fit(SRLSR, keyed, y, **given)
