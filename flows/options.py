@@ -21,12 +21,11 @@ from pydantic import (
 from bigfs.advice import closest
 from bigfs.engine.clusters import (
     cluster,
-    configured_scheduler,
-    is_specification,
     prepare_workers,
     reported,
     require_size,
 )
+from bigfs.engine.specification import configured_scheduler, is_specification
 from bigfs.selectors.registry import canonical_name
 from flows.locks import inform
 from storage.messages import read_parts

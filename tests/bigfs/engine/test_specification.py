@@ -11,7 +11,8 @@ import pytest
 from distributed import LocalCluster
 
 from bigfs import ANOVA, Matrix, engine
-from bigfs.engine.clusters import _wait_for_worker, configured_scheduler, read_specification
+from bigfs.engine.clusters import _wait_for_worker
+from bigfs.engine.specification import configured_scheduler, read_specification
 from flows.options import Engine
 
 LOCAL = """\
