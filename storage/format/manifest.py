@@ -49,6 +49,7 @@ MANIFEST, CHECKSUMS, CHUNK_CHECKSUMS = "zarr.json", "uns/checksums", "uns/chunk_
 CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
 # values per chunk of arrays with one value per row, with one per column, and of strings
 ROW_CHUNK, COLUMN_CHUNK, STRING_CHUNK = 1 << 18, 1 << 16, 1 << 15
+MEND = "restore it or remove it, and stage again"  # what to do about a damaged store
 CHECKSUM_CHUNK = 1 << 14  # checksums of chunks that are read at once: those of 16 GB of values
 
 
@@ -224,7 +225,7 @@ def manifest_of(uri: str) -> Manifest:
             fault = "is unknown"
     raise Damaged(
         f"{uri}: bigfs did not write the manifest in {MANIFEST}: the field {names[0]!r} {fault}; "
-        f"restore it or remove it, and stage again"
+        f"{MEND}"
     )
 
 
@@ -250,20 +251,14 @@ def read_root(uri: str) -> dict[str, Any]:
             metadata["manifest"]["version"],
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise Damaged(
-            f"{uri}: the manifest in {MANIFEST} is damaged: restore it or remove it, and stage "
-            f"again"
-        ) from None
+        raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: {MEND}") from None
     if isinstance(version, int) and version > VERSION_OF_SHARDS and isinstance(body, dict):
         raise StoreError(
             f"{uri} has store version {version}, but this bigfs reads versions up to "
             f"{VERSION_OF_SHARDS}: upgrade bigfs, or stage again"
         )
     if digest(canonical(document)) != expected:
-        raise Damaged(
-            f"{uri}: the manifest in {MANIFEST} is damaged: restore it or remove it, and stage "
-            f"again"
-        )
+        raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: {MEND}")
     return dict(body)
 
 
@@ -318,10 +313,7 @@ def checksums_of(uri: str, content: str) -> Checksums:
         if any(min(told) < 0 or not told.size for told in shards.values()):
             raise ValueError("an array has shards of no size")
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise Damaged(
-            f"{uri}: bigfs did not write array {CHECKSUMS}: {error}; restore it or remove it, and "
-            f"stage again"
-        ) from None
+        raise Damaged(f"{uri}: bigfs did not write array {CHECKSUMS}: {error}; {MEND}") from None
     return Checksums(documents, shards)
 
 
@@ -333,4 +325,4 @@ def lost_document(uri: str, content: str, what: str) -> StoreError:
         )
     if read_root(uri).get("content") != content:
         return StoreError(f"{uri} was replaced while it was in use: repeat the command")
-    return Damaged(f"{uri}: {what}: restore it or remove it, and stage again")
+    return Damaged(f"{uri}: {what}: {MEND}")

@@ -15,6 +15,7 @@ from storage.errors import Damaged, StoreError
 from storage.format.manifest import (
     CHECKSUM_CHUNK,
     CHUNK_CHECKSUMS,
+    MEND,
     Checksums,
     checksum,
     checksums_of,
@@ -104,7 +105,7 @@ def array(uri: str, content: str, path: str) -> zarr.Array[Any]:
     except KeyError:
         raise lost_document(uri, content, f"array {path} is missing") from None
     if not isinstance(found, zarr.Array):
-        raise Damaged(f"{uri}: {path} is not an array: restore it or remove it, and stage again")
+        raise Damaged(f"{uri}: {path} is not an array: {MEND}")
     return found
 
 
@@ -126,9 +127,7 @@ class StoreRef:
         except StoreError:
             raise
         except (ValueError, RuntimeError) as error:  # a forged chunk, whose checksum fits
-            raise Damaged(
-                f"{self.uri}: array {path} is damaged: restore it or remove it, and stage again"
-            ) from error
+            raise Damaged(f"{self.uri}: array {path} is damaged: {MEND}") from error
 
     def chunk(self, path: str) -> int:
         """Return the length of the chunks of an array."""

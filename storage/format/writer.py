@@ -65,9 +65,9 @@ class ChecksumRecorder(CheckedStore):
 class ArrayWriter(ChunkedStore):
     """Write the values of an array in order, from `start` on: whole chunks, and so whole shards.
 
-    The chunks of the first shard that come before `start` are copied. Memory holds what is given at
-    a time, encoded. `checksums` has that of every document written; that of a shard is those of its
-    chunks, one after the other.
+    An array with shards has one dimension. The chunks of the first shard that come before `start`
+    are copied. Memory holds what is given at a time, encoded. `checksums` has that of every
+    document written; that of a shard is those of its chunks, one after the other.
     """
 
     def __init__(self, uri: str, path: str, start: int = 0) -> None:

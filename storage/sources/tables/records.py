@@ -109,7 +109,7 @@ class Records(PlainFile):
         if self.label_fields:
             self.label, self.target, self.class_names = "", "multilabel", self.label_fields
         elif self.label is not None and not isinstance(self.label, str):
-            self.label = names[0]
+            self.label = "".join(names) or None
         given = {role: getattr(self, role) for role in ROLES}
         # the fields that must be there, because somebody named them
         self.named = {role: field for role, field in given.items() if field} | self.obs_columns
