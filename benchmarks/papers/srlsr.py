@@ -66,9 +66,10 @@ def peers() -> Iterator[tuple[str, str, Callable[[], Any], str]]:
     yield "ANOVA", "", bigfs.ANOVA, "labeled"
 
 
-def srlsr(p: float, gamma: float) -> Any:
-    """Return the selector with the paper's number of rounds."""
-    return bigfs.SRLSR(p=p, gamma=gamma, max_iter=ROUNDS)
+def srlsr(p: float, gamma: float, **settings: Any) -> Any:
+    """Return the selector with the paper's rounds, none of them accelerated."""
+    plain = {"accelerate": False, "solver_tol": 1e-6, "max_iter": ROUNDS}
+    return bigfs.SRLSR(p=p, gamma=gamma, **plain, **settings)
 
 
 def measure(order: Any, where: tuple[Path, str, int, int]) -> Values:
@@ -128,7 +129,7 @@ def grid_cells(folder: Path, name: str, repetition: int) -> Iterator[Cell]:
 
 def theta_cell(where: tuple[Path, str, int, int], p: float, gamma: float) -> Values:
     X, _, _, _, few = split(*where)
-    model = rank(bigfs.SRLSR(p=p, gamma=gamma, tol=0, max_iter=ROUNDS), X, few, 70).model
+    model = rank(srlsr(p, gamma, tol=0), X, few, 70).model
     theta = np.sort(model.theta_)[::-1]
     mass = np.searchsorted(np.cumsum(theta), 0.9) + 1
     objective = [record["objective"] for record in model.result_.history]
