@@ -25,10 +25,11 @@ from bigfs.evaluation.metrics import (
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.size_choice import choose_size, default_sizes
 from bigfs.evaluation.splits import (
+    NOTHING_KNOWN,
     Samples,
     Split,
-    group_codes,
     labeled_rows,
+    samples_of,
     stratified_folds,
     target_kind,
 )
@@ -136,7 +137,7 @@ class SelectorCV(Selector):
         self.metric = metric
 
     @engine.one_blas_thread()
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
         """Choose the number of features, and the features.
 
         Parameters
@@ -149,6 +150,9 @@ class SelectorCV(Selector):
         groups : array-like of shape (n_samples,), default=None
             Group of each sample, such as a donor, a user or a site. Every fold tests whole groups,
             and the class shares of the folds are as near to those of all samples as may be.
+        times : array-like of shape (n_samples,), default=None
+            Time of each sample, as numbers or dates. The training samples of a fold are then
+            earlier than those that it tests.
 
         Returns
         -------
@@ -159,15 +163,15 @@ class SelectorCV(Selector):
         ------
         ValueError
             As in the `fit` of the selector. Also, a size is not a number of features of X, the
-            metric does not suit y, there are fewer than two classes with two samples, or `groups`
-            has another length than X, or fewer values than there are folds.
+            metric does not suit y, there are fewer than two classes with two samples, `groups` or
+            `times` has another length than X, or `groups` fewer values than there are folds.
         """
         self._validate_params()
         matrix, target = self._as_matrix(X, y)
-        self._fit(matrix, target, group_codes(groups, matrix.shape[0]))
+        self._fit(matrix, target, samples_of(matrix.shape[0], groups, times))
         return self
 
-    def _fit(self, X: Matrix, y: Any, groups: IntArray | None = None) -> None:
+    def _fit(self, X: Matrix, y: Any, samples: Samples = NOTHING_KNOWN) -> None:
         template = self._template()
         codes = y.codes if isinstance(y, Labels) else y
         sizes = self._sizes(X)
@@ -178,7 +182,7 @@ class SelectorCV(Selector):
             with scope(f"fold {number}"):
                 return _fitted(template, sizes[-1], *split[:2], split.samples).selected_
 
-        folds = stratified_folds(X, codes, self.cv, samples=Samples(groups))
+        folds = stratified_folds(X, codes, self.cv, samples=samples)
         choice = choose_size(folds, sizes, rank, self._metric)
         self.n_features_ = choice.n_features
         self.cv_results_ = {
@@ -187,7 +191,7 @@ class SelectorCV(Selector):
             "std_test_score": choice.scores.std(axis=1, ddof=1),
             **{f"split{k}_test_score": fold for k, fold in enumerate(choice.scores.T)},
         }
-        self.selector_ = _fitted(template, choice.n_features, X, codes, Samples(groups))
+        self.selector_ = _fitted(template, choice.n_features, X, codes, samples)
         self.classes_ = y.classes if isinstance(y, Labels) else None
         for name in ("scores_", "selected_", "support_", "result_"):
             setattr(self, name, getattr(self.selector_, name))
@@ -248,7 +252,9 @@ class SelectorCV(Selector):
         decision = map_rows(self.model_.decision, matrix, index)
         return mean_of(sums(decision[known], codes[known], self.model_.classes))
 
-    def cross_val_score(self, X: Any, y: Any, *, cv: int = 5, groups: Any = None) -> FloatArray:
+    def cross_val_score(
+        self, X: Any, y: Any, *, cv: int = 5, groups: Any = None, times: Any = None
+    ) -> FloatArray:
         """Score the whole choice by folds: number and features are chosen again in each.
 
         Parameters
@@ -261,6 +267,8 @@ class SelectorCV(Selector):
             Number of folds, shuffled with a fixed seed and stratified where y holds classes.
         groups : array-like of shape (n_samples,), default=None
             Group of each sample. Every fold tests whole groups, here and inside of `fit`.
+        times : array-like of shape (n_samples,), default=None
+            Time of each sample, as in `fit`.
 
         Returns
         -------
@@ -276,11 +284,12 @@ class SelectorCV(Selector):
         self._validate_params()
         matrix, target = clone(self)._as_matrix(X, y)
         codes = target.codes if isinstance(target, Labels) else target
-        known = Samples(group_codes(groups, matrix.shape[0]))
+        known = samples_of(matrix.shape[0], groups, times)
         folds, scores = stratified_folds(matrix, codes, cv, samples=known), []
         for number, fold in enumerate(folds, 1):
             with scope(f"evaluation fold {number}"):
-                fitted = clone(self).fit(fold.X_train, fold.y_train, fold.samples.groups)
+                options = fit_options(self, fold.samples)
+                fitted = clone(self).fit(fold.X_train, fold.y_train, **options)
             scores.append(fitted.score(fold.X_test, fold.y_test))
             engine.show_progress("evaluation folds", number, len(folds))
         return np.array(scores)

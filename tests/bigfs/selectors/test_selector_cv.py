@@ -294,3 +294,24 @@ def test_without_a_labeled_test_sample_the_scores_are_missing_without_a_warning(
     scores = scores_of(np.zeros((3, 4)), "class")
     assert len(scores) == 4
     assert np.isnan(list(scores.values())).all()
+
+
+def test_samples_before_those_that_are_tested_train_a_fold(rng, monkeypatch):
+    """The first feature is the time, so that a fold tells it."""
+    times, y = rng.permutation(90).astype(float), np.arange(90) % 2
+    X = np.column_stack([times, rng.random((90, 6)) + y[:, None]])
+    module = bigfs.selectors.selector_cv
+    seen, choose = [], module.choose_size
+    monkeypatch.setattr(
+        module, "choose_size", lambda folds, *rest: seen.extend(folds) or choose(folds, *rest)
+    )
+    model = SelectorCV(ANOVA(), sizes=[1, 3], cv=3)
+    model.fit(X, y, times=times)
+    assert len(seen) == 3
+    assert len(model.cross_val_score(X, y, cv=2, times=times)) == 2
+    assert len(seen) == 3 + 2 * 3
+    for fold in seen:
+        before, after = (part @ np.eye(7)[0] for part in (fold.X_train, fold.X_test))
+        assert before.max() < after.min()
+    with pytest.raises(ValueError, match="a time for each of 90 samples"):
+        model.fit(X, y, times=times[1:])
