@@ -24,17 +24,16 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import scipy.io
 import scipy.sparse as sp
 import typer
 from sklearn.datasets import load_svmlight_files
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from benchmarks.data import documents, load
-from benchmarks.papers.choice import thinned
+from benchmarks.data import load, texts
+from benchmarks.papers.choice import Split, thinned
 from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.papers.experiments import run as run_experiments
 from benchmarks.papers.results import Values
@@ -55,7 +54,6 @@ PEERS = ("chi2", "anova", "l1-svm", "l2-svm", "svm-rfe", "cmim")
 ANEW = ("l1-svm",)  # chooses anew for every size
 TEST = 0.3
 MOST = {"text": 5000, "dense": 400}  # samples of a set
-ARCHIVE = "20news-bydate.tar.xz"
 WORDS = ("PCMAC", "BASEHOCK", "CNAE-9")
 GROUPS = {  # newsgroups whose names begin so
     "religion": ("alt.atheism", "talk.religion"),
@@ -94,28 +92,20 @@ def word_counts(name: str, folder: Path) -> Samples:
     return Samples(sp.csr_array(X), y)
 
 
-@lru_cache(maxsize=1)
-def newsgroups(folder: Path) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
-    """Return the counts of 20 Newsgroups, the groups, and which documents are to train."""
-    halves, groups, texts = zip(*documents(folder / ARCHIVE), strict=True)
-    counts = sp.csr_array(CountVectorizer(min_df=2).fit_transform(texts))
-    return counts, np.array(groups), np.array([half.endswith("train") for half in halves])
-
-
 def codes(labels: np.ndarray) -> np.ndarray:
     return np.unique(labels, return_inverse=True)[1]
 
 
-def groups_of(names: tuple[str, ...], folder: Path) -> Samples:
+def groups_of(starts: tuple[str, ...], folder: Path) -> Samples:
     """Read the newsgroups whose names begin so, without their halves."""
-    X, groups, _ = newsgroups(folder)
-    rows = np.char.startswith(groups[:, None], np.array(names)).any(axis=1)
-    return Samples(X[rows], codes(groups[rows]))
+    X, y, _, names = texts(folder, "News, all words")
+    rows = np.char.startswith(names[:, None], np.array(starts)).any(axis=1)[y]
+    return Samples(X[rows], codes(y[rows]))
 
 
 def all_groups(folder: Path) -> Samples:
-    X, groups, trains = newsgroups(folder)
-    return Samples(X, codes(groups), trains)
+    X, y, test, _ = texts(folder, "News, all words")
+    return Samples(X, y, ~test)
 
 
 def thinned_groups(folder: Path) -> Samples:
@@ -129,11 +119,9 @@ def thinned_groups(folder: Path) -> Samples:
 
 def reuters(most: int, folder: Path) -> Samples:
     """Read the largest categories of Reuters-21578, with its own training part."""
-    arrays = scipy.io.loadmat(folder / "papers" / "Reuters21578.mat")
-    y, trains = arrays["gnd"].ravel(), np.zeros(len(arrays["gnd"]), dtype=bool)
-    trains[arrays["trainIdx"].ravel().astype(int) - 1] = True
+    X, y, test, _ = texts(folder, "Reuters")
     rows = np.isin(y, np.argsort(-np.bincount(y), kind="stable")[:most])
-    return Samples(sp.csr_array(arrays["fea"])[rows], codes(y[rows]), trains[rows])
+    return Samples(X[rows], codes(y[rows]), ~test[rows])
 
 
 def rcv1(folder: Path) -> Samples:
@@ -156,18 +144,9 @@ SOURCES: dict[str, Source] = {
 }
 
 
-class Split(NamedTuple):
-    """Training and test samples."""
-
-    X: Any
-    y: np.ndarray
-    X_test: Any
-    y_test: np.ndarray
-
-
 @lru_cache(maxsize=1)
 def read(folder: Path, name: str) -> Samples:
-    """Return the samples of a set, at most so many, drawn from each class by its share."""
+    """Return the samples of a set, at most `MOST`, drawn from each class by its share."""
     samples = SOURCES[name].read(folder)
     share = MOST[SOURCES[name].kind] / len(samples.y)
     if share >= 1:
@@ -271,7 +250,7 @@ def run(
     folder: Path,
     sets: Annotated[str, typer.Option(help="With commas; none: all.")] = "",
     methods: Annotated[str, typer.Option(help="With commas; none: all.")] = "",
-    splits: Annotated[int | None, typer.Option(help="At most so many per set.")] = None,
+    splits: Annotated[int | None, typer.Option(help="Number per set at most.")] = None,
 ) -> None:
     """Measure the cells that are not finished, the first split of every set first."""
     asked = tuple(methods.split(",")) if methods else (*OURS, *PEERS)

@@ -187,34 +187,48 @@ class Texts(NamedTuple):
     X: sp.csr_array
     y: np.ndarray
     test: np.ndarray  # (n,), bool
+    names: np.ndarray  # of the classes
 
 
-def reuters(folder: Path) -> Texts:
+def reuters(file: Path) -> Texts:
     """Return Reuters-21578 as its file has it."""
-    file = scipy.io.loadmat(folder / TEXTS["Reuters"])
-    X = sp.csr_array(file["fea"]).astype(np.float64)
+    arrays = scipy.io.loadmat(file)
+    X = sp.csr_array(arrays["fea"]).astype(np.float64)
     test = np.zeros(X.shape[0], dtype=bool)
-    test[file["testIdx"].ravel() - 1] = True
-    return Texts(X, np.unique(file["gnd"].ravel(), return_inverse=True)[1], test)
+    test[arrays["testIdx"].ravel() - 1] = True
+    names, y = np.unique(arrays["gnd"].ravel(), return_inverse=True)
+    return Texts(X, y, test, names)
 
 
-def news(folder: Path) -> Texts:
-    """Return 20 Newsgroups by date: the counts of the 26,214 most frequent words."""
-    halves, groups, texts = zip(*documents(folder / TEXTS["News"]), strict=True)
-    counter = CountVectorizer(
-        stop_words="english", token_pattern="[a-z]{2,}", max_features=26_214, dtype=np.float64
-    )
-    y = np.unique(groups, return_inverse=True)[1]
-    return Texts(sp.csr_array(counter.fit_transform(texts)), y, np.char.endswith(halves, "test"))
+def news(archive: Path, counter: CountVectorizer) -> Texts:
+    """Return 20 Newsgroups by date."""
+    halves, groups, texts = zip(*documents(archive), strict=True)
+    names, y = np.unique(groups, return_inverse=True)
+    X = sp.csr_array(counter.fit_transform(texts))
+    return Texts(X, y, np.char.endswith(halves, "test"), names)
 
 
-TEXTS = {"Reuters": "papers/Reuters21578.mat", "News": "20news-bydate.tar.xz"}
+COUNTS: dict[str, dict[str, Any]] = {  # which words of 20 Newsgroups are counted
+    "News": {  # the most frequent ones
+        "stop_words": "english",
+        "token_pattern": "[a-z]{2,}",
+        "max_features": 26_214,
+        "dtype": np.float64,
+    },
+    "News, all words": {"min_df": 2},
+}
+TEXTS = {
+    "Reuters": "papers/Reuters21578.mat",
+    **dict.fromkeys(COUNTS, "20news-bydate.tar.xz"),
+}
 
 
 @lru_cache(maxsize=1)
 def texts(folder: Path, name: str) -> Texts:
-    """Return one of the two large text corpora of JGSC."""
-    return {"Reuters": reuters, "News": news}[name](folder)
+    """Return a large text corpus: Reuters and News of JGSC, or all words of the latter."""
+    if name in COUNTS:
+        return news(folder / TEXTS[name], CountVectorizer(**COUNTS[name]))
+    return reuters(folder / TEXTS[name])
 
 
 @lru_cache(maxsize=4)

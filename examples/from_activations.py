@@ -32,16 +32,17 @@ indices = [
 ]
 values = [rng.gamma(2, 0.5, 12) for _ in concept]
 rows = {"latents": indices, "acts": values, "concept": concepts[concept]}
-pq.write_table(pa.table(rows), home / "acts.parquet")
 
-uri = storage.stage(
-    home / "acts.parquet",
-    home / "acts.zarr",
-    indices="latents",
-    values="acts",
-    label="concept",
-)
-corpus = storage.open(uri)
+
+def stage_lists(rows, name, label):
+    path = home / f"{name}.parquet"
+    pq.write_table(pa.table(rows), path)
+    store = home / f"{name}.zarr"
+    uri = storage.stage(path, store, indices="latents", values="acts", label=label)
+    return storage.open(uri)
+
+
+corpus = stage_lists(rows, "acts", label="concept")
 
 # %%
 # A few latents per concept
@@ -70,15 +71,7 @@ rows = {
     "acts": [rng.gamma(2, 0.5, len(a) + 10) for a in own],
     "concepts": [list(concepts[row == 1]) for row in has],
 }
-pq.write_table(pa.table(rows), home / "sets.parquet")
-uri = storage.stage(
-    home / "sets.parquet",
-    home / "sets.zarr",
-    indices="latents",
-    values="acts",
-    label="concepts",
-)
-labeled = storage.open(uri)
+labeled = stage_lists(rows, "sets", label="concepts")
 for targets in (labeled.y, has):
     together = bigfs.SparGE(embedding="cca", n_features_to_select=8)
     print(sorted(together.fit(labeled.X, targets).selected_.tolist()))

@@ -1,4 +1,4 @@
-"""Fitting for a few steps, and checkpoints in memory."""
+"""Data to fit, fitting for a few steps, and checkpoints in memory."""
 
 import warnings
 
@@ -7,6 +7,19 @@ import pytest
 from sklearn.base import clone
 
 from bigfs.result import NotConverged, observed
+
+
+def unbalanced():
+    """Data on which accuracy and balanced accuracy choose differently."""
+    rng = np.random.default_rng(17)
+    y = (rng.random(150) < 0.15).astype(int)
+    X = rng.normal(size=(150, 30))
+    X[:, 0] += 2 * y * (rng.random(150) < 0.6)
+    X[:, 1] -= 1.5 * (1 - y) * (rng.random(150) < 0.5)
+    X[:, 2:8] *= 1 + 2 * y[:, None] * (rng.random((150, 6)) < 0.5)
+    heavy = rng.exponential(1, size=(150, 6)) * (rng.random((150, 6)) < 0.3)
+    X[:, 8:14] += y[:, None] * heavy
+    return X, y
 
 
 def fit_few_steps(selector, X, y=None):

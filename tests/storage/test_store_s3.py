@@ -29,10 +29,10 @@ from storage import atomic
 from storage.downloads import downloader, remote
 from storage.errors import Damaged, SourceError, StoreError
 from storage.format import manifest as manifests
+from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.listing import names_in
 from tests.helpers.processes import free_port, start, stop, until
 from tests.helpers.stores import write_svmlight
-from tests.storage.sources.test_sources_anndata import write_anndata, zarr_text
 
 pytestmark = pytest.mark.process
 

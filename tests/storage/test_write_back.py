@@ -16,8 +16,8 @@ from bigfs import ANOVA, HighlyVariable
 from storage import atomic
 from storage.errors import SourceError
 from storage.runs.runs import Run
+from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.commands import fails
-from tests.storage.sources.test_sources_anndata import write_anndata, zarr_text
 
 
 def hdf5_text(group, name, values):

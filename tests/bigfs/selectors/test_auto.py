@@ -20,6 +20,7 @@ from bigfs.selectors import auto
 from bigfs.selectors.auto import CANDIDATES
 from bigfs.selectors.registry import decided_by
 from bigfs.selectors.trials import trials
+from tests.helpers.fitting import unbalanced
 
 
 def columns_of(result):
@@ -165,19 +166,6 @@ def test_nothing_is_decided_without_a_target(classes, y):
 
 
 # --- what decides ---------------------------------------------------------------------------------
-
-
-def unbalanced():
-    """Data on which accuracy and balanced accuracy choose differently."""
-    rng = np.random.default_rng(17)
-    y = (rng.random(150) < 0.15).astype(int)
-    X = rng.normal(size=(150, 30))
-    X[:, 0] += 2 * y * (rng.random(150) < 0.6)
-    X[:, 1] -= 1.5 * (1 - y) * (rng.random(150) < 0.5)
-    X[:, 2:8] *= 1 + 2 * y[:, None] * (rng.random((150, 6)) < 0.5)
-    heavy = rng.exponential(1, size=(150, 6)) * (rng.random((150, 6)) < 0.3)
-    X[:, 8:14] += y[:, None] * heavy
-    return X, y
 
 
 def test_the_score_that_is_asked_for_decides():

@@ -9,8 +9,8 @@ import storage
 from bigfs import AutoSelector, SparGECV
 from flows.job import Job
 from storage.runs.runs import Run
-from tests.bigfs.selectors.test_auto import unbalanced
 from tests.helpers.commands import fails
+from tests.helpers.fitting import unbalanced
 
 SERIAL = ("--workers", 0)
 FOUR = ("--features", 4, *SERIAL)

@@ -14,6 +14,7 @@ from sklearn.utils import murmurhash3_32
 import storage
 from storage import sources
 from tests.helpers.sources import SIZES, refused, rows_of
+from tests.helpers.stores import write_named
 
 PIECES = [700, 3000, 10**7]  # bytes
 
@@ -200,31 +201,13 @@ def counts(rng):
     return rows
 
 
-def write_named(rows, path, kind):
-    labels = [f"c{i % 3}" for i in range(len(rows))]
-    splits = ["test" if i % 4 == 1 else "train" for i in range(len(rows))]
-    table = {"label": labels, "split": splits}
-    if kind == "lists":
-        table |= {"i": [list(row) for row in rows], "v": [list(row.values()) for row in rows]}
-    if path.suffix == ".jsonl":
-        table |= {"vector": rows} if kind == "maps" else {}
-        lines = [{k: values[i] for k, values in table.items()} for i in range(len(rows))]
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    else:
-        if kind == "maps":
-            maps = pa.map_(pa.string(), pa.float32())
-            table["vector"] = pa.array([list(row.items()) for row in rows], maps)
-        pq.write_table(pa.table(table), path, row_group_size=9)
-    return f"{path}?features=vector" if kind == "maps" else f"{path}?indices=i&values=v"
-
-
 @pytest.mark.parametrize("hashing", [None, 16])
 @pytest.mark.parametrize("kind", ["maps", "lists"])
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_names_are_columns_as_those_of_scikit_learn(
     tmp_path, counts, monkeypatch, suffix, kind, hashing
 ):
-    question = write_named(counts, tmp_path / f"x{suffix}", kind)
+    question = write_named(tmp_path / f"x{suffix}", counts, kind)
     content = set()
     for size in PIECES:
         monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)

@@ -16,8 +16,8 @@ import scipy.sparse as sp
 import storage
 from storage.errors import SourceError
 from storage.runs.runs import Run
+from tests.helpers.anndata import write_anndata
 from tests.helpers.commands import fails
-from tests.storage.sources.test_sources_anndata import write_anndata
 
 TAGS = ["spam", "ad", "rare"]
 

@@ -3,13 +3,11 @@
 import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import storage
 from storage.errors import SourceError
-from tests.helpers.stores import dense_tiles
+from tests.helpers.stores import dense_tiles, write_named
 
 WORDS = [f"w{j}" for j in range(25)] + ["7", "été", "a b"]
 PIECES = [700, 10**7]  # bytes
@@ -28,29 +26,6 @@ def rows(rng):
         made.append({} if i == 50 else {name: float(rng.integers(1, 9)) for name in some})
     assert set().union(*made[:40]) == set(WORDS)
     return made
-
-
-def write(path, rows, kind, first=0, split=True):
-    """Write rows as maps or lists, with labels and a split by their number. Returns the question.
-
-    `first` is the number of the first row.
-    """
-    numbers = range(first, first + len(rows))
-    table = {"label": [f"c{i % 3}" for i in numbers], "id": [f"{i}" for i in numbers]}
-    if split:
-        table["split"] = ["test" if i % 4 == 1 else "train" for i in numbers]
-    if kind == "lists":
-        table |= {"i": [list(row) for row in rows], "v": [list(row.values()) for row in rows]}
-    if path.suffix == ".jsonl":
-        table |= {"vector": rows} if kind == "maps" else {}
-        lines = [{k: values[i] for k, values in table.items()} for i in range(len(rows))]
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    else:
-        if kind == "maps":
-            maps = pa.map_(pa.string(), pa.float32())
-            table["vector"] = pa.array([list(row.items()) for row in rows], maps)
-        pq.write_table(pa.table(table), path, row_group_size=9)
-    return f"{path}?features=vector" if kind == "maps" else f"{path}?indices=i&values=v"
 
 
 def samples_of(uri):
@@ -74,10 +49,10 @@ def samples_of(uri):
 def test_rows_by_names_join_as_if_staged_at_once(tmp_path, rows, suffix, kind, monkeypatch):
     question = "&by_name=true" if kind == "maps" else ""  # the first key is a number
     rows[40] = {"7": 1.0}  # as it is here, where the store decides
-    whole = write(tmp_path / f"all{suffix}", rows, kind) + question
-    first = write(tmp_path / f"a{suffix}", rows[:40], kind) + question
+    whole = write_named(tmp_path / f"all{suffix}", rows, kind) + question
+    first = write_named(tmp_path / f"a{suffix}", rows[:40], kind) + question
     later = [row | {"unknown": 5.0, "!": 1.0} if len(row) > 1 else row for row in rows[40:]]
-    second = write(tmp_path / f"b{suffix}", later, kind, 40)
+    second = write_named(tmp_path / f"b{suffix}", later, kind, 40)
     want = samples_of(storage.stage(whole, tmp_path / "all.zarr"))
     contents = set()
     for size in PIECES:
@@ -93,16 +68,16 @@ def test_rows_by_names_join_as_if_staged_at_once(tmp_path, rows, suffix, kind, m
 @pytest.mark.parametrize("kind", ["maps", "lists"])
 def test_hashed_rows_join_and_name_what_was_empty(tmp_path, rows, kind, monkeypatch):
     few = [{"w1": 1.0, "w2": 2.0}, {"w3": 0.5}]
-    whole = write(tmp_path / "all.parquet", [*few, *rows], kind, split=False)
+    whole = write_named(tmp_path / "all.parquet", [*few, *rows], kind, split=False)
     want = samples_of(storage.stage(whole, tmp_path / "all.zarr", hashing=64))
     for size in PIECES:
         monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)
         uri = storage.stage(
-            write(tmp_path / "a.parquet", few, kind, split=False),
+            write_named(tmp_path / "a.parquet", few, kind, split=False),
             tmp_path / f"{size}.zarr",
             hashing=64,
         )
-        storage.append(write(tmp_path / "b.parquet", rows, kind, 2, split=False), uri)
+        storage.append(write_named(tmp_path / "b.parquet", rows, kind, 2, split=False), uri)
         assert samples_of(uri) == want
     assert sum(name in WORDS for name in want[1]) > 10
     (tmp_path / "n.svm").write_text("1 2:1\n")
