@@ -3,13 +3,13 @@
 python -m benchmarks.choosing FOLDER    # the folder of the data; resumes when cut off
 python -m benchmarks.choosing_page      # docs/measured/choosing.md from the finished cells
 
-A split has 70 % of the samples to choose and train on (or the set's own training part), and the
-others to test on. Nothing else is done with the test samples. A method chooses once, as many
-features as the largest size, and the first m of its order are judged by a linear SVM with C = 1.
-Only ℓ1 chooses anew for every m, because its order is that of a penalty that follows from m.
+A split has 70 % of the samples, or the set's own training part, to choose and train on. The others
+only test. A method chooses once, as many features as the largest size, and a linear SVM with C = 1
+judges the first m of its order. Only ℓ1 chooses anew for every m, because its penalty follows from
+m.
 
-SparGECV and `auto` decide by the metric that they are judged by, and so they run once per metric.
-Nothing else has a choice to make: C is 1 in ℓ2 and SVM-RFE, as in scikit-learn, and in ℓ1 it is the
+SparGECV and `auto` choose by the metric that judges them, so they run once per metric. The others
+have nothing to choose by: C is 1 in ℓ2 and SVM-RFE, as in scikit-learn, and in ℓ1 it is the
 smallest that gives m features a weight.
 """
 

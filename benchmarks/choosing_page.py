@@ -1,4 +1,4 @@
-"""The page of the race of the choosers: who is ahead of whom, by how much, and at what cost.
+"""The page of the race of the choosers: differences between the methods, and their cost.
 
 python -m benchmarks.choosing_page
 """
@@ -37,8 +37,8 @@ Scores = dict[Case, dict[str, float]]  # of each method
 def cases(name: str, by: str) -> Scores:
     """Return the mean of a number over the sizes, for the splits that all methods have.
 
-    Of a method that decides by a metric it is the cell that decided by `by`. A method counts that
-    has a split of every set.
+    A method that chooses by a metric has the cell that chose by `by`. Methods that lack a set are
+    left out.
     """
     found: Scores = {}
     for key, values in RACE.results().cells.items():
@@ -82,7 +82,7 @@ def standing(gaps: Sequence[float]) -> str:
 
 
 def standings(metric: str, kind: str) -> str:
-    """Return the table of ours against each peer, and against one another."""
+    """Return the table of the differences of ours to every method."""
     found = by_set(metric, kind)
     names = shown(found)
     ours = [name for name in OURS if name in names]
@@ -152,8 +152,8 @@ def write(folder: Path = DOCS) -> None:
             n_sets = len(by_set(metric, kind))
             parts += [f"## {METRIC_NAMES[metric].capitalize()}, {kind}, {n_sets} sets\n"]
             parts += [standings(metric, kind)]
-    parts += ["## Cost\n", "Median over the sets of the processor seconds of one choice of"]
-    parts[-1] += " the largest number of features, in fits of SparGE's default.\n"
+    parts += ["## Cost\n", "Processor seconds of one choice of the largest number of"]
+    parts[-1] += " features, as a multiple of those of SparGE's default. Medians over the sets.\n"
     parts += [costs(), "## Every set\n"]
     for metric in METRICS:
         parts += [f"{METRIC_NAMES[metric].capitalize()}, mean over the sizes and the splits.\n"]
