@@ -31,7 +31,10 @@ def _or_default(default: Any) -> BeforeValidator:
 Method = Annotated[
     str,
     AfterValidator(canonical_name),
-    Field(description="a method that `bigfs methods` lists, or a synonym"),
+    Field(
+        description="a method that `bigfs methods` lists, or a synonym; auto tries those that "
+        "suit the target, in folds of the training samples"
+    ),
 ]
 MODES = ("auto", "percentile", "fpr", "fdr", "fwe")
 

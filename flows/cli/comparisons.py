@@ -185,6 +185,7 @@ def require_readable(request: Request) -> None:
 def print_comparison(folder: str, as_json: bool) -> None:
     """Print the tables of a comparison, or compare.json."""
     from flows.comparison.standings import (
+        choice_lines,
         cost_rows,
         explanation,
         failure_lines,
@@ -206,7 +207,7 @@ def print_comparison(folder: str, as_json: bool) -> None:
     ):
         print_rows(rows)
         out_console.print()
-    lines = [*failure_lines(about), about["evaluation"], *explanation(about)]
+    lines = [*failure_lines(about), *choice_lines(about), about["evaluation"], *explanation(about)]
     lines.append(f"report: {folder}/report.html")
     for line in lines:
         out_console.print(line, highlight=False, markup=False, soft_wrap=True)

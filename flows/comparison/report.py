@@ -10,7 +10,13 @@ from matplotlib.figure import Figure
 
 from bigfs import plot
 from bigfs.evaluation.metrics import METRIC_NAMES
-from flows.comparison.standings import cost_rows, explanation, failure_lines, score_rows
+from flows.comparison.standings import (
+    choice_lines,
+    cost_rows,
+    explanation,
+    failure_lines,
+    score_rows,
+)
 from flows.report.page import STYLE, render, svg_of
 
 # width, height (in inches) and share of the width for the labels
@@ -31,6 +37,7 @@ def write_comparison(file: Path, comparison: dict[str, Any]) -> None:
         scores=score_rows(comparison),
         costs=cost_rows(comparison),
         failures=failure_lines(comparison),
+        choices=choice_lines(comparison),
         explanation=explanation(comparison),
         desktop=picture(comparison, DESKTOP) if finished else None,
         phone=picture(comparison, PHONE) if finished else None,

@@ -166,19 +166,23 @@ def cost_rows(standings: dict[str, Any]) -> list[list[str]]:
 
 
 def failure_lines(standings: dict[str, Any]) -> list[str]:
-    """Return a line per method that failed, ended before its tolerance, or chose another one."""
+    """Return a line per method that failed or ended before its tolerance."""
     failed = [f"{row['method']}: {row['error']}" for row in standings["rows"] if row["error"]]
     late = [
         f"{row['method']}: {row['status']}"
         for row in standings["rows"]
         if not row["error"] and row["status"] != "finished"
     ]
-    chose = [
+    return failed + late
+
+
+def choice_lines(standings: dict[str, Any]) -> list[str]:
+    """Return a line per method that chose another one."""
+    return [
         f"{row['method']}: {choice_text(row['choice'])}"
         for row in standings["rows"]
         if row.get("choice")
     ]
-    return failed + late + chose
 
 
 def explanation(standings: dict[str, Any]) -> list[str]:
@@ -260,7 +264,7 @@ def markdown(standings: dict[str, Any], title: str, evaluation: str) -> str:
         head, *body = table
         lines += [_markdown_row(head), f"| --- |{' --: |' * (len(head) - 1)}"]
         lines += [*map(_markdown_row, body), ""]
-    lines += [f"- {line}" for line in failure_lines(standings)]
+    lines += [f"- {line}" for line in (*failure_lines(standings), *choice_lines(standings))]
     if standings["best"]:
         lines += ["", " ".join(explanation(standings)).replace("*", r"\*")]
     return "\n".join(lines) + "\n"
