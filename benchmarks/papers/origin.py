@@ -80,7 +80,7 @@ def line(experiments: Sequence[Experiment]) -> str:
     """Return a sentence about when the cells were made, and by which commits."""
     counts = Counter(made or UNKNOWN for e in experiments for made in e.results().made.values())
     days = ", ".join(f"{count} {made}" for made, count in sorted(counts.items()))
-    return f"Cells by the commit that made them: {days or 'none'}."
+    return f"Cells by the commit that made them: {days}." if days else "Not run yet."
 
 
 def stale(experiments: Sequence[Experiment]) -> list[tuple[str, ...]]:

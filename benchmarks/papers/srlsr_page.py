@@ -160,7 +160,9 @@ def accuracy_section(folder: Path) -> str:
     def as_printed(data: str, method: str) -> str:
         return "".join(f"{v:.3f}" for v in printed("srlsr", data, method))
 
-    used = "; ".join(f"{data} {', '.join(map(str, shares(data)))}" for data in srlsr.DATA)
+    used = "; ".join(
+        f"{data} {', '.join(map(str, at))}" for data in srlsr.DATA if (at := shares(data))
+    )
     panels = {
         f"{data}, 40 % labels": {
             method: (srlsr.counts(data), best_curves(found))
