@@ -38,6 +38,8 @@ QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.http.routes": [],
     "distributed.admin.system-monitor.interval": "60s",
+    "distributed.admin.tick.interval": "10s",  # by default 50 checks a second and worker
+    "distributed.admin.tick.cycle": "60s",
     "distributed.worker.memory.pause": False,  # a process holds all workers
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.target": False,
