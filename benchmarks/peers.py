@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import typer
+from scipy.stats import rankdata, sem
 
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
@@ -75,7 +76,7 @@ class DataSet(NamedTuple):
     file: str
     about: str
     sizes: tuple[int, ...] = SMALL
-    test_size: float | None = 0.3
+    folds: int | None = 3  # None: the set has test samples
     engine: Engine = Engine(workers=0)
     limit: float = 120.0  # processor seconds of the driving process that one method may take
 
@@ -122,7 +123,7 @@ def run(
             store=str(work / f"{name}.zarr"),
             engine=data.engine,
             timeout=seconds,
-            test_size=data.test_size,
+            folds=data.folds,
         )
         load = os.getloadavg()[0]
         compare(request, call_in_processor_time)
@@ -192,21 +193,24 @@ def pages(kept: Path = KEPT, pictures: Path = PICTURES, page: Path = PAGE) -> No
 
 
 def overview(found: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """A row per method: its mean accuracy on each set, and the mean rank where it finished."""
-    table = [["method", *found, "mean rank"]]
-    ranks: dict[str, list[int]] = {}
-    cells: dict[str, list[str]] = {}
-    for place, about in enumerate(found.values()):
-        for row in about["rows"]:
-            means = cells.setdefault(row["method"], ["–"] * len(found))
-            own = ranks.setdefault(row["method"], [])
-            if not row["error"]:
-                means[place] = f"{row['mean']:.3f}"
-                own.append(row["rank"])
-    mean_ranks = {method: np.mean(own) if own else np.inf for method, own in ranks.items()}
-    for method in sorted(mean_ranks, key=mean_ranks.__getitem__):
-        mean = f"{mean_ranks[method]:.1f}" if ranks[method] else "–"
-        table.append([f"`{method}`", *cells[method], mean])
+    """A row per method: its mean accuracy on each set, and its mean rank over those it finished."""
+    means = {
+        name: {row["method"]: row["mean"] for row in about["rows"] if not row["error"]}
+        for name, about in found.items()
+    }
+    # equal means share their ranks
+    ranks = {
+        name: dict(zip(own, rankdata([-mean for mean in own.values()]), strict=True))
+        for name, own in means.items()
+    }
+    table = [["method", *found, "mean rank", "± SE"]]
+    methods = {row["method"]: None for about in found.values() for row in about["rows"]}
+    of = {method: [own[method] for own in ranks.values() if method in own] for method in methods}
+    for method in sorted(methods, key=lambda m: np.mean(of[m]) if of[m] else np.inf):
+        cells = [f"{own[method]:.3f}" if method in own else "–" for own in means.values()]
+        mean = f"{np.mean(of[method]):.1f}" if of[method] else "–"
+        error = f"{sem(of[method]):.1f}" if len(of[method]) > 1 else "–"
+        table.append([f"`{method}`", *cells, mean, error])
     return table
 
 
