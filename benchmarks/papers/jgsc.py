@@ -77,7 +77,7 @@ def prepared(folder: Path, name: str, repetition: int) -> Dataset:
     if name in TOYS:
         return toy(name, repetition)
     if name in LARGE:
-        counts, y, _ = texts(folder, name)
+        counts, y, *_ = texts(folder, name)
         return Dataset(TfidfTransformer(sublinear_tf=True).fit_transform(counts), y)
     X, y = load(folder, name)
     if name in TEXT:

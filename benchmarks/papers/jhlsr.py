@@ -98,7 +98,7 @@ def measure(order: Any, where: Where) -> Values:
 
 def selector_cell(make: Callable[[], Any], where: Where) -> Values:
     X, y, _, _ = split(*where)
-    ranking = rank(make(), X, y, max(COUNTS))
+    ranking = rank(make(), X, y, min(max(COUNTS), X.shape[1]))
     values = {"seconds": ranking.seconds, **measure(ranking.order, where)}
     if isinstance(ranking.model, bigfs.JHLSR):
         history = ranking.model.result_.history

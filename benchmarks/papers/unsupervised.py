@@ -40,7 +40,7 @@ NAMES = tuple(
 def draw(folder: Path, name: str, repetition: int) -> tuple[Any, np.ndarray]:
     """Return a stratified draw of the samples, and their classes."""
     if name == "Reuters":
-        counts, y, _ = texts(folder, name)
+        counts, y, *_ = texts(folder, name)
         X = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
         common = np.flatnonzero(np.bincount(y)[y] >= 20)  # 65 classes, many of a few documents
         X, y = X[common], np.unique(y[common], return_inverse=True)[1]

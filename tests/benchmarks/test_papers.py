@@ -5,8 +5,19 @@ from datetime import date
 
 import numpy as np
 import pytest
+import scipy.io
 
-from benchmarks.papers import choice, choice_page, claims, origin, pages, results, unsupervised
+from benchmarks import data as sets
+from benchmarks.papers import (
+    choice,
+    choice_page,
+    claims,
+    jgsc,
+    origin,
+    pages,
+    results,
+    unsupervised,
+)
 from benchmarks.papers.__main__ import PAPERS
 from benchmarks.papers.claims import Claim, Item, Outcome, Verdict
 from benchmarks.papers.experiments import Cell, Experiment, run
@@ -294,3 +305,15 @@ def test_pages_follow_from_the_results(folder):
     assert (folder / "docs" / "toy.svg").read_text() == plot
     labels = re.findall(r"^\((.+)\)=$", page, re.M)
     assert labels == ["toy-fig-1", "toy-table-ii"]
+
+
+def test_words_are_read_for_every_experiment_on_them(tmp_path):
+    rng = np.random.default_rng(0)
+    file = tmp_path / sets.TEXTS["Reuters"]
+    file.parent.mkdir()
+    counts = rng.poisson(0.2, (80, 30)).astype(float)
+    classes = np.repeat([1, 2], 40)
+    scipy.io.savemat(file, {"fea": counts, "gnd": classes[:, None], "testIdx": [[1, 2]]})
+    X, y = unsupervised.draw(tmp_path, "Reuters", 0)
+    assert (X.shape, np.bincount(y).tolist()) == ((64, 30), [32, 32])
+    assert jgsc.prepared(tmp_path, "Reuters", 0).X.shape == (80, 30)
