@@ -47,16 +47,18 @@ def train(X: sp.csr_array, labels: BoolArray, *, C: float = 1.0, tol: float = 1e
     n, d = X.shape
     rows = X.data, X.indices, X.indptr
     norms = X.power(2, dtype=np.float64).sum(axis=1)
-    Y = np.where(labels, np.int8(1), np.int8(-1))
+    Y = np.ascontiguousarray(np.where(labels, np.int8(1), np.int8(-1)))
     a, U = np.zeros(Y.shape), np.zeros((d + 1, Y.shape[1]))
     machines = DualMachines(np.zeros(U.shape), np.full(Y.shape[1], np.nan))
     left = np.arange(Y.shape[1])  # the machines that are still trained
     random = np.random.default_rng(0)
     for sweep in range(1, MAX_SWEEPS + 1):
-        _sweep(random.permutation(n), *rows, Y, norms, C, a, U)
+        _sweep(random.permutation(n), *rows, Y, norms, C, a, U, *np.empty((2, Y.shape[1])))
         if sweep % SWEEPS:
             continue
-        gap = _gaps(*rows, Y, C, a, U)
+        primal, dual, f = np.zeros((3, Y.shape[1]))
+        _add_objectives(*rows, Y, C, a, U, f, primal, dual)
+        gap = (primal - dual) / primal
         machines.U[:, left], machines.gap[left] = U, gap
         moves = (gap > tol) & (gap <= tol ** (sweep / MAX_SWEEPS))
         if not moves.any():
@@ -77,11 +79,13 @@ def _sweep(
     C: float,
     a: FloatArray,
     U: FloatArray,
+    f: FloatArray,
+    step: FloatArray,
 ) -> None:
-    """Take a step of every machine at each sample, in this order. a and U change in place."""
+    """Take a step of every machine at each sample, in this order. a and U change in place, and the
+    last two arrays (r,) are overwritten."""
     d, r = U.shape[0] - 1, U.shape[1]
     b = U[d]
-    f, step = np.empty(r), np.empty(r)
     for i in order:
         _decide(i, values, columns, starts, U, f)
         size = norms[i] + 1 + 0.5 / C
@@ -101,7 +105,7 @@ def _sweep(
 
 
 @njit(nogil=True, cache=True)
-def _gaps(
+def _add_objectives(
     values: FloatArray,
     columns: IntArray,
     starts: IntArray,
@@ -109,11 +113,15 @@ def _gaps(
     C: float,
     a: FloatArray,
     U: FloatArray,
-) -> FloatArray:
-    """Return (P − D) / P of each machine. Loops add up the same for any number of machines."""
+    f: FloatArray,
+    primal: FloatArray,
+    dual: FloatArray,
+) -> None:
+    """Add P and D of each machine to the last two. Loops add up the same for any number of
+    machines. f (r,) is overwritten."""
     n, r = a.shape
-    primal, dual, f = np.zeros(r), np.zeros(r), np.empty(r)
-    for w in U:
+    for j in range(len(U)):
+        w = U[j]
         for c in range(r):
             primal[c] += w[c] * w[c] / 2
             dual[c] -= w[c] * w[c] / 2
@@ -123,7 +131,6 @@ def _gaps(
             slack = max(1 - Y[i, c] * f[c], 0.0)
             primal[c] += C * slack * slack
             dual[c] += a[i, c] - a[i, c] * a[i, c] * 0.25 / C
-    return (primal - dual) / primal
 
 
 @njit(nogil=True, cache=True)

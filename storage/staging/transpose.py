@@ -340,11 +340,12 @@ def _write_sums(
     blocks: list[BlockColumns],
 ) -> dict[str, str]:
     path, checksums = f"uns/statistics/{segment.name}", dict[str, str]()
-    one_class = np.broadcast_to(np.int8(0), segment.stop - segment.start)
-    codes = one_class
+    codes = np.zeros(0, np.int8)
     if classes:
         stored = open_unpublished(uri, "obs/label/codes")
         codes = np.asarray(stored[segment.start : segment.stop])
+    # of the type of the codes, for which the kernel is compiled
+    one_class = engine.lazy_zeros((segment.stop - segment.start,), codes.dtype)
     with ExitStack() as stack:
 
         def open_table(name: str, width: int) -> ArrayWriter:

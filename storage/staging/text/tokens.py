@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.lib.stride_tricks import sliding_window_view
 
 from bigfs.types import AnyArray
 
@@ -33,7 +34,8 @@ LAST_KEY = N_KEYS - 1
 class Tables(NamedTuple):
     """The characters of Unicode as Python treats them."""
 
-    folded: AnyArray  # (0x110000,): lower case of each code point, 0 if it is no word character
+    # (0x110000,): lower case of each code point in UTF-8, 0 if it is no word character
+    folded: AnyArray
     # Characters whose lower case is two characters or depends on their neighbors. Python
     # lower-cases a document with one of these first; doing so twice changes nothing.
     special: str
@@ -70,7 +72,9 @@ def read_tokens(
 
 def sorted_tokens(terms: AnyArray, starts: AnyArray) -> AnyArray:
     """Return the order that sorts tokens: by their first eight bytes, and if alike by all bytes."""
-    keys = sort_keys(terms, starts)
+    first = sliding_window_view(np.append(terms, np.zeros(8, np.uint8)), 8)[starts[:-1]]
+    padding = (64 - 8 * np.minimum(np.diff(starts), 8)).astype(np.uint64)
+    keys = first.view(">u8").ravel().astype(np.uint64) >> padding << padding
     order = np.argsort(keys)
     keys = keys[order]
     alike = np.zeros(len(keys) + 1, dtype=np.bool_)
@@ -102,7 +106,20 @@ def tables() -> Tables:
     word = np.zeros(CHARACTERS, dtype=np.bool_)
     for run in re.finditer(r"\w+", text):
         word[run.start() : run.end()] = True
-    return Tables(np.where(word[lowered], lowered, 0).astype(np.int32), "".join(special))
+    folded = np.where(word[lowered], lowered, 0).astype(np.uint32)
+    long = np.flatnonzero(folded >= 0x80)
+    folded[long] = in_utf8(folded[long])
+    return Tables(folded, "".join(special))
+
+
+def in_utf8(c: AnyArray) -> AnyArray:
+    """Return code points from 0x80 on in UTF-8, each as a number whose lowest byte comes first."""
+    first, second, third, fourth = c >> 18, c >> 12 & 0x3F, c >> 6 & 0x3F, c & 0x3F
+    return np.select(
+        [c < 0x800, c < 0x10000],
+        [0x80C0 | third | fourth << 8, 0x8080E0 | second | third << 8 | fourth << 16],
+        0x808080F0 | first | second << 8 | third << 16 | fourth << 24,
+    )
 
 
 # --- kernels --------------------------------------------------------------------------------------
@@ -148,7 +165,7 @@ def read_documents(
 @njit(cache=True, nogil=True)
 def fold(raw: AnyArray, i: int, stop: int, folded: AnyArray, low: AnyArray) -> Any:
     """Write ``raw[i:stop]`` in lower case to `low`, zeros between words. Return its length."""
-    end = np.int64(0)  # for a constant, `encode` would be compiled too
+    end = 0
     while i < stop:
         c = np.int64(raw[i])
         if c < 0x80:
@@ -157,7 +174,13 @@ def fold(raw: AnyArray, i: int, stop: int, folded: AnyArray, low: AnyArray) -> A
             end += 1
         else:
             i, c = character(raw, i)
-            end = encode(np.int64(folded[c]), low, end)
+            letter = folded[c]
+            while True:
+                low[end] = letter & np.uint32(0xFF)
+                end += 1
+                letter >>= np.uint32(8)
+                if letter == 0:
+                    break
     low[end] = 0
     return end + 1
 
@@ -280,39 +303,3 @@ def character(raw: AnyArray, i: int) -> Any:
         return i + 3, (byte & 0x0F) << 12 | second << 6 | third
     fourth = np.int64(raw[i + 3]) & 0x3F
     return i + 4, (byte & 0x07) << 18 | second << 12 | third << 6 | fourth
-
-
-@njit(cache=True, nogil=True)
-def encode(c: Any, out: AnyArray, end: Any) -> Any:
-    """Write a code point in UTF-8 at `end`. Return its own end."""
-    if c < 0x80:
-        out[end] = c
-        return end + 1
-    if c < 0x800:
-        out[end] = 0xC0 | c >> 6
-        out[end + 1] = 0x80 | c & 0x3F
-        return end + 2
-    if c < 0x10000:
-        out[end] = 0xE0 | c >> 12
-        out[end + 1] = 0x80 | c >> 6 & 0x3F
-        out[end + 2] = 0x80 | c & 0x3F
-        return end + 3
-    out[end] = 0xF0 | c >> 18
-    out[end + 1] = 0x80 | c >> 12 & 0x3F
-    out[end + 2] = 0x80 | c >> 6 & 0x3F
-    out[end + 3] = 0x80 | c & 0x3F
-    return end + 4
-
-
-@njit(cache=True, nogil=True)
-def sort_keys(terms: AnyArray, starts: AnyArray) -> AnyArray:
-    """Return the first eight bytes of each term as a number. Shorter terms are padded by zeros."""
-    keys = np.empty(len(starts) - 1, dtype=np.uint64)
-    for j in range(len(keys)):
-        key = np.uint64(0)
-        for k in range(8):
-            key <<= np.uint64(8)
-            if starts[j] + k < starts[j + 1]:
-                key |= np.uint64(terms[starts[j] + k])
-        keys[j] = key
-    return keys

@@ -38,7 +38,7 @@ def watch_sweeps(monkeypatch):
     """A list that gets the number of machines of each sweep."""
     widths, sweep = [], dual_svm._sweep
     monkeypatch.setattr(
-        dual_svm, "_sweep", lambda *rest: widths.append(rest[-1].shape[1]) or sweep(*rest)
+        dual_svm, "_sweep", lambda *rest: widths.append(len(rest[-1])) or sweep(*rest)
     )
     return widths
 
