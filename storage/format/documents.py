@@ -35,7 +35,13 @@ def compare_documents(store: StoreRef) -> tuple[int, list[str]]:
 
 
 def require_whole(store: StoreRef) -> None:
-    """Refuse a store with a document that is damaged or missing."""
+    """Refuse a store with a document that is damaged or missing.
+
+    A store in a bucket whose objects have the ETags that they were written with is not read. A
+    request lists a thousand of them.
+    """
+    if manifests.has_its_etags(store.uri):
+        return
     _, problems = compare_documents(store)
     if problems:
         raise manifests.lost_document(store.uri, store.content, problems[0])

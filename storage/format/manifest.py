@@ -1,7 +1,8 @@
 """The layout of a store: a Zarr group in AnnData's published layout, with our manifest as an
 attribute.
 
-    zarr.json                   AnnData's root; its attribute "bigfs" is the manifest, written last
+    zarr.json                   AnnData's root; its attribute "bigfs" is the manifest, written last,
+                                in an object store with a hash of the ETags of all else
     X/                          csr_matrix: data, indices, indptr; all rows, training rows first
     obs/                        labels, splits, names, groups, batches, weights and times
     var/  obsm/                 feature names and idf; label sets
@@ -46,6 +47,7 @@ VERSION_OF_UNITS = 2  # of a store in units of its own, which version 1 would ap
 VERSION_OF_ROLES = 3
 VERSION_OF_SHARDS = 4  # of a store with shards, which version 3 could not read
 MANIFEST, CHECKSUMS, CHUNK_CHECKSUMS = "zarr.json", "uns/checksums", "uns/chunk_checksums"
+ETAGS = "etags"  # beside the manifest: a hash of what an object store calls the versions of files
 CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
 # values per chunk of arrays with one value per row, with one per column, and of strings
 ROW_CHUNK, COLUMN_CHUNK, STRING_CHUNK = 1 << 18, 1 << 16, 1 << 15
@@ -230,7 +232,36 @@ def manifest_of(uri: str) -> Manifest:
 
 
 def read_root(uri: str) -> dict[str, Any]:
-    """Read what `seal` wrote. Raises the errors of `manifest_of`."""
+    """Read what `seal` was given. Raises the errors of `manifest_of`."""
+    return dict(_read_metadata(uri)["manifest"])
+
+
+def has_its_etags(uri: str) -> bool:
+    """Return whether every object of a store has the ETag that it had when the store was finished.
+
+    A local store has none, nor has one that was copied to where it lies.
+    """
+    etags = _read_metadata(uri).get(ETAGS)
+    return etags is not None and etags == objects_of(uri)[1]
+
+
+def objects_of(uri: str) -> tuple[set[str], str | None]:
+    """List a store. Returns all keys but that of the manifest, and a hash of their ETags if there
+    are any.
+    """
+    fs, base = fsspec.core.url_to_fs(uri)
+    fs.invalidate_cache()
+    found = {
+        path.removeprefix(base).lstrip("/"): about.get("ETag") or about.get("etag")
+        for path, about in fs.find(base, detail=True).items()
+    }
+    # hidden: the mark of a store that is built at its name
+    etags = {key: tag for key, tag in found.items() if key != MANIFEST and not key.startswith(".")}
+    return set(etags), digest(canonical(etags)) if all(etags.values()) else None
+
+
+def _read_metadata(uri: str) -> dict[str, Any]:
+    """Read the attribute of the root, without its checksum."""
     if not exists(uri):
         fs, path = fsspec.core.url_to_fs(uri)
         if fs.isfile(path):
@@ -259,7 +290,7 @@ def read_root(uri: str) -> dict[str, Any]:
         )
     if digest(canonical(document)) != expected:
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: {MEND}")
-    return dict(body)
+    return dict(metadata)
 
 
 def canonical(document: dict[str, Any]) -> bytes:

@@ -24,6 +24,7 @@ from storage.format.manifest import (
     CHECKSUMS,
     CHUNK,
     CHUNK_CHECKSUMS,
+    ETAGS,
     MANIFEST,
     STRING_CHUNK,
     VERSION,
@@ -33,6 +34,7 @@ from storage.format.manifest import (
     canonical,
     checksum,
     digest,
+    objects_of,
     read_document,
     store_at,
 )
@@ -298,8 +300,8 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
     writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
     listed = _listed(checksums, shards)
     write_chunks(uri, CHECKSUMS, 0, [np.frombuffer(listed, dtype=np.uint8)])
-    _require_all_listed(uri, {*checksums, f"{CHECKSUMS}/c/0"})
     metadata: dict[str, Any] = {"manifest": body | {"content": digest(listed)}}
+    metadata |= _require_all_listed(uri, {*checksums, f"{CHECKSUMS}/c/0"})
     attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": metadata}
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
     metadata["checksum"] = digest(canonical(document))
@@ -329,19 +331,19 @@ def _write_chunk_checksums(writer: Writer) -> dict[str, Shards]:
     return shards
 
 
-def _require_all_listed(uri: str, listed: set[str]) -> None:
-    """Refuse a store with a document that has no checksum, or with a checksum of none."""
-    fs, base = fsspec.core.url_to_fs(uri)
-    fs.invalidate_cache()
-    written = {path.removeprefix(base).lstrip("/") for path in fs.find(base)}
-    # hidden: the mark of a store that is built at its name
-    written = {key for key in written if key != MANIFEST and not key.startswith(".")}
+def _require_all_listed(uri: str, listed: set[str]) -> dict[str, str]:
+    """Refuse a store with a document that has no checksum, or with a checksum of none.
+
+    Returns the ETags of an object store, as the manifest holds them.
+    """
+    written, etags = objects_of(uri)
     if wrong := sorted(written ^ listed):
         raise StoreError(
             f"{uri} is not finished: {len(wrong)} of its documents were written without a "
             f"checksum, or not at all, such as {wrong[0]}: another program writes there, or this "
             f"version of Zarr cannot be used"
         )
+    return {ETAGS: etags} if etags else {}
 
 
 def _delete_remains(uri: str, checksums: dict[str, str]) -> None:
