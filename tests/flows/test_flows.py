@@ -268,6 +268,21 @@ def test_a_stage_is_tried_again(prefect, corpus, monkeypatch, error, tries):
         assert "a bad value" in state.message
 
 
+def test_a_hook_of_a_flow_hears_of_its_failure(prefect, tmp_path):
+    from flows.prefect_flows import bigfs
+
+    heard = []
+
+    def hook(flow, flow_run, state):
+        heard.append((flow.name, flow_run.state_type.value, state.message))
+
+    missing = str(tmp_path / "missing.jsonl")
+    bigfs.with_options(on_failure=[hook])(missing, engine=SERIAL, return_state=True)
+    (name, kind, message), *more = heard
+    assert (name, kind, more) == ("bigfs", "FAILED", [])
+    assert "missing.jsonl" in message
+
+
 def test_a_stage_that_takes_too_long_ends(prefect, corpus, monkeypatch):
     run(corpus)  # staged
     monkeypatch.setattr(Run, "begin", lambda *a, **k: time.sleep(60))
