@@ -136,6 +136,8 @@ def append(
         source = find(source, format=format, **options)
     if isinstance(source, MatrixSource) and source.may_have_names:
         source = source.with_hashing(about.settings.get("hashing"))
+    if isinstance(source, TextSource) and "min_df" in about.settings:
+        source = source.with_term_memory(Weighting.from_settings(about.settings).growth)
     memory_limit = build.working_memory("appending", source, memory_limit)
     with atomic.building(uri, manifest.exists, wait) as (target, scratch):
         corpus = require_staged(open_corpus(uri))
@@ -247,7 +249,6 @@ def _read_blocks(
         return blocks
     assert isinstance(source, TextSource)
     weighting = Weighting.from_settings(settings)
-    source = source.with_term_memory(weighting.growth)
     pieces = build.pieces_of(source, memory_limit)
     terms = None
     if not weighting.hashing:

@@ -80,10 +80,8 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
         source = plan.source.prepare(scratch).with_memory_limit(memory_limit)
     terms, columns, version = None, dict[str, AnyArray](), manifests.VERSION
     if isinstance(source, TextSource):
-        source = source.with_term_memory(plan.weighting.growth)
-        blocks, vocabulary = vectorize(
-            source, pieces_of(source, memory_limit), plan.weighting, scratch
-        )
+        pieces = pieces_of(source, memory_limit)
+        blocks, vocabulary = vectorize(source, pieces, plan.weighting, scratch)
         d, terms = vocabulary.size, vocabulary.terms
         columns["idf"] = open_array(vocabulary.idf, "idf")
     else:

@@ -144,7 +144,7 @@ class Columns:
                 f"samples again, or give by_name=false where the names are numbers"
             )
         if self.hashing:
-            return Numbered(source, self.hashing, partial(_hash_lines, hashing=self.hashing))
+            return Numbered(source, self.hashing, partial(buckets_of, hashing=self.hashing))
         if self.lines is None or not (source.has_names or fixed):
             return source
         own = b"" if fixed is None else b"".join(name_lines(fixed))
@@ -205,10 +205,6 @@ def _locate(lines: AnyArray, path: str, is_sorted: bool) -> IntArray:
 
 def _read_positions(lines: None, path: str) -> AnyArray:
     return open_array(path, "position")
-
-
-def _hash_lines(lines: AnyArray, hashing: int) -> IntArray:
-    return buckets_of(lines.tobytes().split(b"\n")[:-1], hashing)
 
 
 class Numbered(MatrixSource):

@@ -298,6 +298,7 @@ def make_plan(
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(source, TextSource):
         settings |= weighting.to_settings()
+        source = source.with_term_memory(weighting.growth)
     else:
         assert isinstance(source, MatrixSource)
         fit = {"sublinear_tf": weight == TFIDF, "hashing": source.may_have_names}

@@ -21,7 +21,7 @@ from bigfs.engine import require_memory
 from storage import atomic
 from storage.downloads import remote
 from storage.errors import SourceError, redacted
-from storage.sources.base import files_in, open_decompressed
+from storage.sources.base import TextSource, files_in, open_decompressed
 from storage.sources.tables import tables
 from storage.sources.tables.records import Batch, TextRecords
 from storage.sources.tables.tables import Part, Table, as_batch
@@ -29,7 +29,8 @@ from storage.sources.tables.tables import Part, Table, as_batch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAX_GROUP_BYTES = 32 << 20  # of a row group or a record batch that a task reads whole
+# of a row group or a record batch that a task reads whole, if it fits in its memory
+MAX_GROUP_BYTES = 32 << 20
 
 
 @dataclass(eq=False, kw_only=True)
@@ -71,10 +72,12 @@ class ColumnFile(Table):
 
     def _find_groups(self) -> list[Part] | None:
         """Return the parts of all files, or None where one is too large or nobody knows them."""
-        groups: list[Part] = []
+        groups, most = list[Part](), MAX_GROUP_BYTES
+        if isinstance(self, TextSource):  # whose terms take many times its bytes
+            most = min(most, engine.memory_limit() // self.memory_per_byte)
         for file, _ in self.same_columns((file, self.names(file)) for file in self.files()):
             found = self.groups_of(file)
-            if found is None or max((part.size for part in found), default=0) > MAX_GROUP_BYTES:
+            if found is None or max((part.size for part in found), default=0) > most:
                 return None
             groups += found
         return groups

@@ -25,26 +25,38 @@ def hash_names(path: str, lines: AnyArray, X: sp.csr_array, hashing: int) -> sp.
 
     The columns of X are the names of the lines, in their order.
     """
-    names = lines.tobytes().split(b"\n")
-    used, first = np.unique(X.indices, return_index=True)
-    used = used[np.argsort(first)]  # in the order of their first entries
-    buckets = buckets_of([names[j] for j in used.tolist()], hashing)
-    present, where, position = np.unique(buckets, return_index=True, return_inverse=True)
-    column = np.zeros(len(names), dtype=np.int32)
-    column[used] = position
+    buckets = buckets_of(lines, hashing)
+    occurs = np.zeros(len(buckets), dtype=bool)
+    occurs[X.indices] = True
+    present = np.unique(buckets[occurs])
+    indices = np.searchsorted(present, buckets).astype(np.int32)[X.indices]
+    first = np.empty(len(present), dtype=np.int64)  # entry of each bucket
+    first[indices[::-1]] = np.arange(len(indices))[::-1]  # the last one that is written stays
+    ends = np.flatnonzero(lines == NEWLINE) + 1
+    names, sizes = X.indices[first], np.diff(ends, prepend=0)
     save(path, hashed=present)
-    Path(f"{path}.firsts").write_bytes(b"".join(names[j] + b"\n" for j in used[where].tolist()))
-    X = sp.csr_array((X.data, column[X.indices], X.indptr), shape=(X.shape[0], len(present)))
+    with open(f"{path}.firsts", "wb") as out:
+        for start in range(0, len(names), CHUNK):
+            some = names[start : start + CHUNK]
+            out.write(_take(lines, (ends - sizes)[some], sizes[some]).data)
+    X = sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], len(present)))
     X.sum_duplicates()
     return X
 
 
-def buckets_of(names: Sequence[bytes], hashing: int) -> IntArray:
-    """Return the column of each name."""
+def buckets_of(lines: AnyArray, hashing: int) -> IntArray:
+    """Return the column of the name in each line. Only some names are objects at a time."""
     from sklearn.utils import murmurhash3_32
 
-    hashes = (murmurhash3_32(name, positive=True) for name in names)
-    return np.fromiter(hashes, np.int64, len(names)) % hashing
+    ends = np.flatnonzero(lines == NEWLINE) + 1
+    buckets, start = np.empty(len(ends), dtype=np.int64), 0
+    for first in range(0, len(ends), CHUNK):
+        some = ends[first : first + CHUNK]
+        names = lines[start : some[-1]].tobytes().split(b"\n")[:-1]
+        hashes = (murmurhash3_32(name, positive=True) for name in names)
+        buckets[first : first + CHUNK] = np.fromiter(hashes, np.int64, len(names))
+        start = some[-1]
+    return buckets % hashing
 
 
 def name_buckets(

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import string
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +14,11 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils import murmurhash3_32
 
 import storage
+from storage import appending
 from storage.sources.tables.jsonl import JsonLines
 from storage.staging import build
+from storage.staging.text.terms import Documents
+from storage.staging.text.vectorize import _count_documents
 from storage.staging.text.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
 from tests.helpers.stores import dense_tiles
 
@@ -101,6 +106,56 @@ def test_pieces_are_smaller_for_more_ngrams(tmp_path, records, monkeypatch):
     assert pieces.spec["content"] == whole.spec["content"]
     expansion = 6 * JsonLines.memory_per_byte
     assert asked == [((512_000_000 - build.TEXT_BASE) // expansion, expansion)]
+
+
+class Asked(Exception):
+    """Bytes of the largest piece, and of memory per byte."""
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "stream"])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_pieces_of_tables_fit_in_the_memory_of_their_ngrams(tmp_path, monkeypatch, kind, is_new):
+    """A table is laid out in parts, which are not cut again."""
+    options = {"ngram_range": (1, 5), "hashing": 1 << 20}
+    uri = str(tmp_path / "a.zarr")
+    record = {"text": "two words " * 100, "label": "a", "split": "train"}
+    if not is_new:
+        storage.stage(write(tmp_path, "jsonl", [record] * 2)[0], uri, **options)
+        options = {"text": "text", "label": "label"} if kind == "stream" else {}
+    records = [record | {"text": f"{i:04}" + record["text"]} for i in range(3000)]
+    source = pa.Table.from_pylist(records)
+    if kind != "stream":
+        source, *_ = write(tmp_path, kind, records)
+
+    def stop(source, pieces, *more):
+        raise Asked(max(map(source.weight, pieces)), source.memory_per_byte)
+
+    monkeypatch.setattr(build, "vectorize", stop)
+    monkeypatch.setattr(appending, "weigh_by", stop)
+    limit = build.TEXT_BASE + (64 << 20)
+    with pytest.raises(Asked) as asked:
+        (storage.stage if is_new else storage.append)(source, uri, memory_limit=limit, **options)
+    size, per_byte = asked.value.args
+    assert per_byte == 6 * JsonLines.memory_per_byte
+    assert size * per_byte <= 64 << 20
+
+
+@pytest.mark.parametrize("hashing", [None, 1 << 20])
+@pytest.mark.parametrize("largest", [1, 3, 5])
+def test_terms_take_the_memory_that_pieces_are_cut_by(tmp_path, rng, largest, hashing):
+    """Words of two letters have the most terms per byte."""
+    letters = [a + b for a in string.ascii_lowercase for b in string.ascii_lowercase]
+    texts = [" ".join(rng.choice(letters, 100)) for _ in range(700)]
+    weighting = Weighting(hashing=hashing, ngram_range=(1, largest))
+    documents = Documents(weighting.ngram_range)
+    for text in texts:
+        documents.add(text)
+    told = [{}] * len(texts)
+    tracemalloc.start()
+    _count_documents(str(tmp_path / "x"), None, documents, told, [""] * len(texts), told, hashing)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= JsonLines.memory_per_byte * weighting.growth * sum(map(len, texts))
 
 
 def test_appended_text_has_the_terms_of_the_store(tmp_path, records):
