@@ -89,6 +89,7 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
     found = (
         selection.scale_hint(corpus, train),
         selection.weight_hint(corpus, selector, method),
+        selection.in_place_hint(corpus, selector, method),
         selection.shape_hint(selector),
     )
     hints = [hint for hint in found if hint is not None]

@@ -1,53 +1,111 @@
-"""A store that anndata wrote, used where it lies.
+"""A store that anndata wrote, used where it lies: a folder, or a bucket.
 
-It is read by rows, as its writer left it. It has no checksums and no layout by columns.
+It is read by rows, in blocks of about the size of a tile, as its writer left it. It has no
+checksums, no layout by columns and no statistics. Nothing is written there.
 """
 
 from __future__ import annotations
 
 import copy
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
+from urllib.parse import parse_qsl
 
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, IntArray
+from storage import fingerprint as identities
+from storage.downloads import remote
 from storage.errors import StoreError
-from storage.format.manifest import STRING_CHUNK
+from storage.format import manifest as manifests
+from storage.format.manifest import ROW_CHUNK, STRING_CHUNK
 from storage.format.tiles import SampleNames
+from storage.scaling import LOGNORM, SETTINGS, Scaling, require_counts
+from storage.sources import find
 from storage.sources.anndata import AnnData
+from storage.sources.obs import join_obs
 from storage.staging import labels, scratch
+from storage.staging.scale_blocks import unit_settings
 from storage.staging.scratch import TILE_NNZ, bounds
 from storage.write_back import write_selector
 
 MAX_CHUNK_BYTES = 1 << 26  # every tile decodes all chunks that it touches
 
 
-def is_anndata(path: str) -> bool:
-    """Return whether a folder is a store that anndata wrote."""
-    return AnnData.sniff(Path(path), b"")
+def open_in_place(uri: str) -> AnnDataCorpus | None:
+    """Open a folder or URL that anndata wrote, with the options that follow it, or return None."""
+    if remote.is_remote(uri):
+        path, query = remote.split_options(uri)
+        is_folder = remote.is_folder(path)
+    else:
+        path, _, query = (uri, "", "") if os.path.isdir(uri) else uri.partition("?")
+        is_folder = os.path.isdir(path)
+    if not is_folder or not AnnData.is_group(path):
+        return None
+    if manifests.exists(path):
+        raise StoreError(f"{path} is a staged corpus, which has no options: leave out {query}")
+    options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    units = {name: options.pop(name) for name in SETTINGS if name in options}
+    source = find(path, **{"format": AnnData.format} | options)
+    assert isinstance(source, AnnData)
+    return AnnDataCorpus(uri, source, _target_sum(uri, **units))
+
+
+def _target_sum(
+    uri: str,
+    weight: str | None = None,
+    target_sum: str | None = None,
+    scale: str | None = None,
+    sublinear_tf: Any = True,
+) -> float | None:
+    """Return the sum of a row under the weights that need no pass of their own."""
+    try:
+        total = None if target_sum is None else float(target_sum)
+    except ValueError:
+        raise StoreError(f"target_sum must be a number above 0; got {target_sum}") from None
+    settings = unit_settings(weight, scale, sublinear_tf, total, False, uri)
+    if settings and "target_sum" not in settings:
+        raise StoreError(
+            f"{uri} is read where it lies, where only weight=lognorm with a target_sum= can be "
+            f"applied: others are fitted on all rows, so stage it"
+        )
+    return total
 
 
 @dataclass(frozen=True)
 class AnnDataTile:
-    """Rows [start, stop) of the store."""
+    """Rows [start, stop) of the store, log-normalized to a sum if one is given."""
 
     source: AnnData
     identity: str
     start: int
     stop: int
+    target_sum: float | None = None
     place: float | None = field(default=None, compare=False)
+    verified: ClassVar[bool] = True  # the source checks its rows
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.identity, "rows", self.start, self.stop)
+        return (self.identity, self.target_sum, self.start, self.stop)
 
     def load(self) -> sp.csr_array:
-        return self.source.rows(self.start, self.stop).astype(np.float32)
+        X = self.source.rows(self.start, self.stop)
+        if not X.data.all():
+            X.eliminate_zeros()
+        X = X.astype(np.float32)
+        if self.target_sum is None:
+            return X
+        require_counts(X, self.source.path, LOGNORM)
+        return _units(self.target_sum, X.shape[1]).apply(X)
+
+
+def _units(target_sum: float, d: int) -> Scaling:
+    return Scaling({"weight": LOGNORM, "target_sum": target_sum}, np.full(d, target_sum))
 
 
 @dataclass(frozen=True)
@@ -65,75 +123,178 @@ class RowNames:
         return STRING_CHUNK
 
 
-class AnnDataCorpus:
-    """A corpus of a csr matrix that anndata wrote in chunks of a fit size.
+class Annotations(NamedTuple):
+    """What obs says of some rows: the distinct labels and the code of each row, the kind of the
+    labels, the splits, and the columns with roles."""
 
-    Graphs, `append`, `check` and `info` need a staged store, as do groups, batches, weights and
-    times.
+    classes: Any
+    codes: Any
+    kind: scratch.LabelKind | None
+    split: Any
+    obs: dict[str, AnyArray]
+
+
+def _read_annotations(piece: tuple[int, int], source: AnnData) -> Annotations:
+    split, obs = source.annotations(*piece)
+    split, coded = None if split is None else split.astype("U5"), source.label_codes(*piece)
+    if coded is None:
+        y = source.labels(*piece)
+    else:  # read as a text per category, and not per row
+        used = np.unique(coded[0][coded[0] >= 0])
+        y = coded[1][used]
+    if y is None:
+        return Annotations(None, None, None, split, obs)
+    classes, codes, texts, whole = labels.distinct_labels(y)
+    if coded is not None:
+        of_category = np.full(len(coded[1]) + 1, -1, dtype=np.int32)  # the code −1 takes the last
+        of_category[used] = codes
+        codes = of_category[coded[0]]
+    return Annotations(classes, codes, scratch.LabelKind(texts, whole, sets=False), split, obs)
+
+
+class AnnDataCorpus:
+    """A corpus of a matrix, csr or dense, that anndata wrote in chunks of a fit size.
+
+    Graphs, `append`, `check` and `info` need a staged store.
     """
 
-    groups = batches = sample_weight = times = None
-    roles: ClassVar[dict[str, str]] = {}
-
-    def __init__(self, uri: str) -> None:
-        self.uri, source = uri, AnnData(uri)
-        self.indptr, largest = source.row_layout()
+    def __init__(self, uri: str, source: AnnData, target_sum: float | None = None) -> None:
+        self.uri, self.source, self.target_sum = uri, source, target_sum
+        self.n, self.nnz, largest = source.row_layout()
         if largest > MAX_CHUNK_BYTES:
             raise StoreError(
                 f"{uri} has chunks of {largest >> 20} MB, too large to read by "
                 f"rows where they lie: stage it"
             )
-        self.source = source.prepare(Path())
-        d = int(self.source.n_features or 0)
-        self.feature_names: Any = _names_or_numbers(self.source.feature_names, d)
+        if isinstance(source.label, tuple):
+            raise StoreError(f"{uri} has several columns of labels, which must be staged: stage it")
+        described = source.describe()
+        d = int(described.n_features or 0)
+        self.label_columns, self.is_named = (
+            described.label_columns,
+            described.feature_names is not None,
+        )
+        self.feature_names: Any = _names_or_numbers(described.feature_names, d)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
         return f"<AnnDataCorpus {self.uri}: {n} × {d}>"
 
     @cached_property
+    def identity(self) -> str:
+        """A hash of the names, sizes and dates of the files, none of which is read for it."""
+        with identities.first_rule():
+            return self.source.fingerprint()
+
+    @property
+    def units(self) -> Scaling | None:
+        """The units of the values, None if they are those of the store."""
+        return None if self.target_sum is None else _units(self.target_sum, len(self.feature_names))
+
+    @cached_property
     def X(self) -> Matrix:
         """The matrix, by rows."""
-        d = len(self.feature_names)
-        identity, cuts = self.source.fingerprint(), bounds([np.diff(self.indptr)], TILE_NNZ)
+        d, cuts = len(self.feature_names), bounds(self.source.row_lengths(), TILE_NNZ)
         tiles = [
-            AnnDataTile(self.source, identity, start, stop, place=(i + 0.5) / (len(cuts) - 1))
+            AnnDataTile(
+                *(self.source, self.identity, start, stop, self.target_sum),
+                place=(i + 0.5) / (len(cuts) - 1),
+            )
             for i, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False))
         ]
         return Matrix(
-            (len(self.indptr) - 1, d),
+            (self.n, d),
             rows=tiles,
-            feature_names=None if self.source.feature_names is None else self.feature_names,
+            feature_names=self.feature_names if self.is_named else None,
             meta=sp.csr_array((0, d), dtype=np.float32),
+            batches=self.batches,
         )
 
     @cached_property
-    def _annotations(self) -> tuple[str | None, AnyArray, list[str], AnyArray | None]:
-        n = len(self.indptr) - 1
-        y, split, _ = self.source.annotations(0, n)
-        return *_target(y, n), split
+    def _annotations(self) -> list[Annotations]:
+        ranges = [(a, min(a + ROW_CHUNK, self.n)) for a in range(0, self.n, ROW_CHUNK)]
+        return engine.map_tiles(_read_annotations, ranges, self.source)
 
     @cached_property
+    def _target(self) -> labels.Target:
+        parts = [(part.classes, part.kind) for part in self._annotations]
+        if parts[0][1] is None:
+            return labels.Target(None)
+        classes, kinds = zip(*parts, strict=True)
+        return labels.common_target(classes, kinds, None, None)
+
+    @property
     def target(self) -> str | None:
-        return self._annotations[0]
+        """The kind of target: "class", "real" or None."""
+        return self._target.kind
+
+    @property
+    def class_names(self) -> list[str]:
+        """The names of the classes by their codes. Empty without classes."""
+        return list(self._target.class_names)
 
     @cached_property
     def y(self) -> AnyArray:
-        return self._annotations[1]
-
-    @cached_property
-    def class_names(self) -> list[str]:
-        return self._annotations[2]
+        """Class codes or real targets, one per sample."""
+        if self.target is None:
+            return np.full(self.n, -1, dtype=np.int64)
+        target = self._target
+        parts = self._annotations
+        return np.concatenate([labels.encode(p.classes, p.codes, target) for p in parts])
 
     @cached_property
     def split(self) -> AnyArray | None:
-        return self._annotations[3]
+        """The name of the split per sample. None if obs has no such column."""
+        parts = [part.split for part in self._annotations]
+        return None if parts[0] is None else np.concatenate(parts)
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The column of obs that gives each "group", "batch", "sample_weight" or "time"."""
+        return self.source.obs_columns
+
+    @cached_property
+    def groups(self) -> AnyArray | None:
+        """The codes of the groups of the samples. None if no column gives them."""
+        return self._codes("group")
+
+    @cached_property
+    def batches(self) -> AnyArray | None:
+        """The codes of the batches of the samples. None if no column gives them."""
+        return self._codes("batch")
+
+    @cached_property
+    def sample_weight(self) -> AnyArray | None:
+        """The weights of the samples. None if no column gives them."""
+        return self._of_role("sample_weight")
+
+    @cached_property
+    def times(self) -> AnyArray | None:
+        """The times of the samples, as numbers or as dates. None if no column gives them."""
+        return self._of_role("time")
+
+    def categories(self, role: str) -> list[str]:
+        """Return the names of all groups or batches by their codes, as `Corpus.categories` does."""
+        if role not in self.roles:
+            return []
+        return sorted({name for part in self._annotations for name in np.unique(part.obs[role])})
+
+    def _codes(self, role: str) -> IntArray | None:
+        if role not in self.roles:
+            return None
+        names = np.array(self.categories(role))
+        return np.concatenate([np.searchsorted(names, p.obs[role]) for p in self._annotations])
+
+    def _of_role(self, role: str) -> AnyArray | None:
+        if role not in self.roles:
+            return None
+        return join_obs(role, [part.obs[role] for part in self._annotations], self.uri)
 
     @cached_property
     def sample_names(self) -> Any:
         """The names of the samples, read as they are asked for."""
         named = self.source.sample_names(0, 0) is not None
-        return SampleNames(RowNames(self.source), "obs", [(0, len(self.indptr) - 1)], named)
+        return SampleNames(RowNames(self.source), "obs", [(0, self.n)], named)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -151,8 +312,10 @@ class AnnDataCorpus:
                 f"{', '.join(self.splits) or 'no split'}"
             )
         rows, part = np.flatnonzero(self.split == split), copy.copy(self)
-        part.X, part.y, part.split = self.X.take_rows(rows), self.y[rows], self.split[rows]
-        part.sample_names = self.sample_names[rows]
+        part.X, part.sample_names = self.X.take_rows(rows), self.sample_names[rows]
+        for name in ("y", "split", "groups", "batches", "sample_weight", "times"):
+            values = getattr(self, name)
+            setattr(part, name, None if values is None else values[rows])
         return part
 
     def obsp(self, name: str, file: str | None = None) -> sp.csr_array:
@@ -165,33 +328,25 @@ class AnnDataCorpus:
     ) -> str:
         """Write a selector's choice into this folder or a file, as `Corpus.write_var` does."""
         path = self.uri if file is None else str(file)
-        names, d = self.source.feature_names, len(self.feature_names)
+        names, d = self.feature_names if self.is_named else None, len(self.feature_names)
         return write_selector(selector, path, names, d, highly_variable=highly_variable)
 
     @property
     def spec(self) -> dict[str, Any]:
-        fingerprint = self.source.fingerprint()
-        from_source = {"fingerprint": fingerprint, "sample_shape": None, "planted": None}
+        """Description of the store as plain data, as that of `Corpus`."""
+        from_source = {"fingerprint": self.identity, "sample_shape": None, "planted": None}
         source: dict[str, Any] = {"uri": self.uri, "format": "anndata"} | from_source
-        if self.source.label_columns is not None:
-            source["label_columns"] = self.source.label_columns
+        if self.label_columns is not None:
+            source["label_columns"] = self.label_columns
+        if self.roles:
+            source["roles"] = self.roles
         return {
             "shape": self.X.shape,
-            "nnz": int(self.indptr[-1]),
+            "nnz": self.nnz,
             "target": self.target,
             "source": source,
-            "content": fingerprint,
+            "content": identities.fingerprint_of(self.identity, self.target_sum),
         } | from_source
-
-
-def _target(y: Any, n: int) -> tuple[str | None, AnyArray, list[str]]:
-    """Return the kind of the target, the codes or values of n labels and the names of classes."""
-    if y is None:
-        return None, np.full(n, -1, dtype=np.int64), []
-    classes, codes, texts, whole = labels.distinct_labels(y)
-    kind = scratch.LabelKind(texts, whole, sets=False)
-    target = labels.common_target([classes], [kind], None, None)
-    return target.kind, labels.encode(classes, codes, target), list(target.class_names)
 
 
 def _names_or_numbers(names: Any, size: int) -> AnyArray:

@@ -19,12 +19,15 @@ CorpusView: TypeAlias = "Corpus | AnnDataCorpus"
 def open(uri: str | os.PathLike[str]) -> CorpusView:
     """Open a store.
 
-    A store that anndata wrote is used where it lies, by rows.
+    A Zarr store that anndata wrote, in a folder or a bucket, is used where it lies, by rows. Every
+    pass of a method reads it from there, so it suits the methods of one pass.
 
     Parameters
     ----------
     uri : str or path-like
-        Path or fsspec URL of the store.
+        Path or fsspec URL of the store. Options of AnnData may follow, as in
+        ``cells.zarr?label=cell_type`` or ``s3://bucket/cells.zarr#label=cell_type``: those of
+        `stage`, and ``weight=lognorm`` with a ``target_sum=``.
 
     Returns
     -------
@@ -53,11 +56,11 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
     (100, 12)
     """
     uri = manifests.normalize_uri(uri)
-    if not manifests.exists(uri) and os.path.isdir(uri):
+    if not manifests.exists(uri):
         from storage import anndata_view
 
-        if anndata_view.is_anndata(uri):
-            return anndata_view.AnnDataCorpus(uri)
+        if (corpus := anndata_view.open_in_place(uri)) is not None:
+            return corpus
     manifest = manifests.manifest_of(uri)
     verified_reads.root(uri, manifest.content)
     return Corpus(uri, manifest, manifest.segments)

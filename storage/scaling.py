@@ -122,8 +122,9 @@ def require_counts(X: sp.csr_array, place: str, weight: str) -> None:
 
 def scaling_of(corpus: Any) -> Scaling | None:
     """Return the units of a store, or None if it holds the values of its source, or text."""
-    manifest = getattr(corpus, "manifest", None)
-    settings = {} if manifest is None else manifest.settings
+    if not hasattr(corpus, "manifest"):
+        return getattr(corpus, "units", None)  # of a store of anndata's
+    settings = corpus.manifest.settings
     if "min_df" in settings or not {"weight", "scale"} & set(settings):
         return None
     kept = {name: settings[name] for name in SETTINGS if name in settings}

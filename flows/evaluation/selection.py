@@ -16,6 +16,7 @@ from bigfs.matrix import Matrix
 from bigfs.selectors.base import estimator
 from bigfs.selectors.registry import METHODS, SYNONYMS, canonical_name
 from bigfs.selectors.scores.pvalues import SignificanceSelector
+from storage.corpus import Corpus
 from storage.scaling import scaling_of
 
 AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
@@ -251,6 +252,16 @@ def scale_hint(corpus: Any, train: Any) -> str | None:
     return (
         f"columns differ in scale: {names}{more} vary {FAR} times as much as the others or more, "
         f"and most methods follow the largest: --scale standard puts all on one scale"
+    )
+
+
+def in_place_hint(corpus: Any, selector: Any, method: str) -> str | None:
+    """Say what a method of several passes costs on a corpus that is not staged."""
+    if isinstance(corpus, Corpus) or selector._cost.in_place == "1":
+        return None
+    return (
+        f"{method} reads {corpus.uri} more than once ({selector._cost.in_place}), where it lies: a "
+        f"store that `bigfs stage` makes of it is faster to read"
     )
 
 

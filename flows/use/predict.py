@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
@@ -31,6 +30,7 @@ from flows.use.files import (
     write_parquet,
 )
 from storage import atomic
+from storage.anndata_view import open_in_place
 from storage.corpus import Corpus
 from storage.errors import SourceError
 from storage.format import manifest
@@ -162,7 +162,7 @@ def predict(
     if scores and model.linear.kind == "real":
         raise ValueError(f"--scores are those of classes, and {run} predicts real values")
     answer, left_out = model.linear.decision if scores else model.linear.predict, 0
-    if manifest.exists(manifest.normalize_uri(data)) or _is_anndata_store(data):
+    if manifest.exists(manifest.normalize_uri(data)) or open_in_place(data) is not None:
         if format is not None:
             raise ValueError(f"{data} is a store, and --format is for a source: leave it out")
         corpus = storage.open(data)
@@ -203,12 +203,6 @@ def _source_like(run: Run, data: str, format: str | None) -> Source:
         found = {o: name for o, name in roles.items() if there.issuperset(label_names(name))}
         source = find(data, **reading, **found)
     return source
-
-
-def _is_anndata_store(data: str) -> bool:
-    from storage import anndata_view
-
-    return os.path.isdir(data) and anndata_view.is_anndata(data)
 
 
 def _columns_in(model: Model, corpus: Any, run: str) -> IntArray:

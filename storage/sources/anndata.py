@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections import Counter
+import math
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -33,11 +34,14 @@ from storage.sources.base import MatrixSource, Rows
 from storage.sources.hdf5 import HDF5, open_hdf5
 from storage.sources.obs import as_obs
 from storage.sources.scratch_matrix import (
+    CHUNK,
     ScratchMatrix,
     check_rows,
     flatten_rows,
     read_csr,
     require_compressed,
+    require_parts,
+    row_lengths,
     row_ranges,
     transpose_csc,
 )
@@ -110,11 +114,11 @@ class AnnData(MatrixSource):
         if self.raw and self.layer is not None:
             raise SourceError("raw has no layers: give layer= or raw=true, not both")
 
-    def prepare(self, scratch: Path) -> Self:
-        """Read the shape and the names, and transpose a csc matrix on scratch."""
+    def describe(self) -> Self:
+        """Return the source with its shape and its names."""
         ready = copy.copy(self)
         with self._file() as file:
-            X, kind, (n, d) = self._matrix(file)
+            _, _, (n, d) = self._matrix(file)
             if not n or not d:
                 raise SourceError(
                     f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from"
@@ -125,11 +129,18 @@ class AnnData(MatrixSource):
             ready.n_features, ready.feature_names = d, None if names is None else names.tolist()
             columns = self._columns(file, "obs")
             ready.label_columns = columns if self.label is None and "label" not in columns else None
+        return ready
+
+    def prepare(self, scratch: Path) -> Self:
+        """Read the shape and the names, check the rows, and transpose a csc matrix on scratch."""
+        ready = self.describe()
+        with self._file() as file:
+            X, kind, shape = self._matrix(file)
             if kind == "csr":
-                require_compressed(X, kind, (n, d), self.path)
+                deque(row_lengths(X, shape, self.path), maxlen=0)  # which checks them
             elif kind == "csc":
                 folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
-                ready.matrix = transpose_csc(folder, self.path, X, (n, d))
+                ready.matrix = transpose_csc(folder, self.path, X, shape)
         return ready
 
     def has_features(self, names: Sequence[str] | None, d: int) -> bool:
@@ -163,8 +174,9 @@ class AnnData(MatrixSource):
         return row_ranges(n, total, size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        y, split, obs = self.annotations(*piece)
-        return Rows(self.rows(*piece), y, split, self.sample_names(*piece), obs)
+        split, obs = self.annotations(*piece)
+        y, names = self.labels(*piece), self.sample_names(*piece)
+        return Rows(self.rows(*piece), y, split, names, obs)
 
     def rows(self, start: int, stop: int) -> sp.csr_array:
         """Read rows [start, stop) of the matrix."""
@@ -184,14 +196,33 @@ class AnnData(MatrixSource):
         with self._file() as file:
             return self._names(file, "obs", self._matrix(file)[2][0], start, stop)
 
-    def annotations(
-        self, start: int, stop: int
-    ) -> tuple[Any, AnyArray | None, dict[str, AnyArray]]:
-        """Read the labels and splits of rows [start, stop), each None if there are none, and their
-        columns with other roles."""
+    def labels(self, start: int, stop: int) -> Any:
+        """Read the labels of rows [start, stop), or return None if there are none."""
+        with self._file() as file:
+            y = self._labels(file, self._matrix(file)[2][0], start, stop)
+        return self._label_array(y, stop - start)
+
+    def _label_array(self, y: Any, n: int) -> Any:
+        is_read = y is None or isinstance(y, list)
+        return y if is_read else label_rules.as_label_array(y, n, self.unlabeled, self.path)
+
+    def label_codes(self, start: int, stop: int) -> tuple[AnyArray, AnyArray] | None:
+        """Read the codes of the labels of rows [start, stop), −1 where unlabeled, and the label of
+        each code. Return None where the labels are no categories."""
+        with self._file() as file:
+            name = self.label or "label"
+            column = file["obs"][name] if name in self._columns(file, "obs") else None
+            if column is None or column.attrs.get("encoding-type") != "categorical":
+                return None
+            n, place = self._matrix(file)[2][0], f"{self.path}: obs[{name!r}]"
+            codes, categories = read_codes(column, place, n, start, stop)
+        return codes, self._label_array(categories, len(categories))
+
+    def annotations(self, start: int, stop: int) -> tuple[AnyArray | None, dict[str, AnyArray]]:
+        """Read the splits of rows [start, stop), None if there are none, and their columns with
+        other roles."""
         with self._file() as file:
             n = self._matrix(file)[2][0]
-            y = self._labels(file, n, start, stop)
             split = self._column(file, "split", n, start, stop)
             listed: dict[str, Any] = {
                 role: self._column(file, role, n, start, stop) for role in self.obs_columns
@@ -200,28 +231,36 @@ class AnnData(MatrixSource):
             role: as_obs(role, values.tolist(), lambda i: f"{self.path}: row {start + i} (from 0)")
             for role, values in listed.items()
         }
-        if y is not None and not isinstance(y, list):
-            y = label_rules.as_label_array(y, stop - start, self.unlabeled, self.path)
         if split is not None:
             split = np.ma.filled(split.astype(object), "")
             if not set(split) <= {"train", "test"}:
                 raise SourceError(
                     f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"
                 )
-        return y, split, obs
+        return split, obs
 
-    def row_layout(self) -> tuple[AnyArray, int]:
-        """Return the indptr of a csr matrix, and the bytes of its largest chunk."""
+    def row_layout(self) -> tuple[int, int, int]:
+        """Return the numbers of rows and of stored entries, and the bytes of the largest chunk."""
         with self._file() as file:
             X, kind, shape = self._matrix(file)
-            if kind != "csr":
+            if kind == "csc":
                 raise SourceError(
-                    f"{self.path} holds X as {kind}, which cannot be read by "
-                    f"rows in place: stage it"
+                    f"{self.path} holds X as csc, which cannot be read by rows in place: stage it"
                 )
-            parts = X["data"], X["indices"]
-            largest = max(part.chunks[0] * part.dtype.itemsize for part in parts)
-            return require_compressed(X, kind, shape, self.path).astype(np.int64), largest
+            parts = [X] if kind == "array" else [X["data"], X["indices"]]
+            largest = max(math.prod(part.chunks) * part.dtype.itemsize for part in parts)
+            if kind == "array":
+                return shape[0], math.prod(shape), largest
+            return *require_parts(X, kind, shape, self.path), largest
+
+    def row_lengths(self) -> Iterator[AnyArray]:
+        """Yield the numbers of stored entries of the rows, some rows at a time."""
+        with self._file() as file:
+            X, kind, (n, d) = self._matrix(file)
+            if kind == "array":
+                yield from (np.full(min(CHUNK, n - a), d) for a in range(0, n, CHUNK))
+                return
+            yield from row_lengths(X, (n, d), self.path)
 
     def obsp(self, name: str, samples: Sequence[str]) -> sp.csr_array:
         """Read a graph of the samples, in the order of the names of some of them."""
@@ -398,10 +437,7 @@ def read_column(
     """Read values [start, stop) of a column of n values, masked where one is missing."""
     kind = column.attrs.get("encoding-type")
     if kind == "categorical":
-        codes = _read_array(column["codes"], place, n, start, stop)
-        categories = read_column(column["categories"], f"{place}: categories").astype(object)
-        if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
-            raise SourceError(f"{place} is broken: a code lies outside its categories")
+        codes, categories = read_codes(column, place, n, start, stop)
         padded = np.array([*categories, None], dtype=object)  # −1, a missing one, takes the last
         return np.ma.MaskedArray(padded[codes], codes == -1)
     if kind in NULLABLE:
@@ -412,6 +448,17 @@ def read_column(
     if "categories" in column.attrs:
         raise SourceError(_unreadable(column, place))
     return _read_array(column, place, n, start, stop)
+
+
+def read_codes(
+    column: Any, place: str, n: int | None, start: int, stop: int | None
+) -> tuple[AnyArray, AnyArray]:
+    """Read the codes [start, stop) of categories, −1 where one is missing, and the categories."""
+    codes = _read_array(column["codes"], place, n, start, stop)
+    categories = read_column(column["categories"], f"{place}: categories").astype(object)
+    if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
+        raise SourceError(f"{place} is broken: a code lies outside its categories")
+    return codes, categories
 
 
 def _read_array(array: Any, place: str, n: int | None, start: int, stop: int | None) -> AnyArray:

@@ -133,10 +133,16 @@ def open_dense(folder: Path, origin: str) -> ScratchMatrix:
 
 def require_compressed(parts: Any, kind: str, shape: tuple[int, int], origin: str) -> AnyArray:
     """Return the indptr of a group of csr or csc arrays, which must fit together and the shape."""
+    size, stored = require_parts(parts, kind, shape, origin)
+    checks.require_numbers_fit(size + 1, origin)
+    return checks.require_indptr(parts["indptr"][:], size, stored, origin)
+
+
+def require_parts(parts: Any, kind: str, shape: tuple[int, int], origin: str) -> tuple[int, int]:
+    """Return the numbers of rows (of csc: columns) and of entries of a group of arrays."""
     if missing := [name for name in COMPRESSED if name not in parts]:
         raise SourceError(f"{origin} is broken: a {kind} matrix without {', '.join(missing)}")
     size = checks.require_shape(*shape, origin)[kind == "csc"]
-    checks.require_numbers_fit(size + 1, origin)
     stored = parts["data"].shape
     if len(stored) != 1 or parts["indices"].shape != stored:
         raise SourceError(
@@ -144,7 +150,22 @@ def require_compressed(parts: Any, kind: str, shape: tuple[int, int], origin: st
             f"{parts['indices'].shape}"
         )
     checks.real_type(parts["data"].dtype, origin)
-    return checks.require_indptr(parts["indptr"][:], size, stored[0], origin)
+    return size, int(stored[0])
+
+
+def row_lengths(parts: Any, shape: tuple[int, int], origin: str) -> Iterator[AnyArray]:
+    """Yield the numbers of entries of the rows of csr arrays, which are checked, some at a time."""
+    n, stored = require_parts(parts, "csr", shape, origin)
+    if parts["indptr"].shape != (n + 1,):  # refused
+        checks.require_indptr(parts["indptr"], n, stored, origin)
+    end = 0
+    for start in range(0, n, CHUNK):
+        stop = min(start + CHUNK, n)
+        indptr = np.asarray(parts["indptr"][start : stop + 1])
+        last = stored if stop == n else int(indptr[-1])
+        checks.require_indptr(indptr - end, stop - start, last - end, origin)
+        end = last
+        yield np.diff(indptr)
 
 
 def transpose_csc(folder: Path, origin: str, parts: Any, shape: tuple[int, int]) -> ScratchMatrix:

@@ -48,6 +48,12 @@ class Cost(NamedTuple):
 
     passes: str  # times that the whole matrix is read
     memory: str  # numbers of 8 bytes in the driving process, beside the tiles of the workers
+    by_rows: str = ""  # the passes over a matrix by rows without statistics, if more than one
+
+    @property
+    def in_place(self) -> str:
+        """The passes over a store that anndata wrote: by rows, and without statistics."""
+        return self.by_rows or self.passes.replace("0", "1")
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))

@@ -77,7 +77,7 @@ class MutualInformation(Selector):
     n_bins: int | str = "auto"
 
     _largest_tried = MANY
-    _cost = Cost("1", "d")
+    _cost = Cost("1", "d", by_rows="1, then 1 per batch of columns")
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
@@ -134,7 +134,7 @@ class Gini(Selector):
     """
 
     _largest_tried = MANY
-    _cost = Cost("1", "d")
+    _cost = Cost("1", "d", by_rows="1, then 1 per batch of columns")
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)

@@ -145,7 +145,7 @@ class FRegression(SignificanceSelector, WeightedSelector):
     array([230.7, 207.3, 106.5])
     """
 
-    _cost = Cost("1", "d")
+    _cost = Cost("1", "d", by_rows="2")
 
     def _check_y(self, y: Any) -> FloatArray:
         """Return the target, one number per sample."""
