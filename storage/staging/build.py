@@ -13,11 +13,13 @@ from storage import fingerprint as identities
 from storage.errors import SourceError
 from storage.format import manifest as manifests
 from storage.format.manifest import Manifest, Segment
+from storage.format.verified import StoreRef
 from storage.format.writer import Writer, publish
 from storage.scaling import SETTINGS
 from storage.sources import checks
 from storage.sources.base import MatrixSource, Source, TextSource
 from storage.staging import labels, tables, transpose
+from storage.staging.convert import convert
 from storage.staging.named import read_named
 from storage.staging.scale_blocks import put_in_units
 from storage.staging.scratch import (
@@ -52,6 +54,7 @@ class Plan(NamedTuple):
     settings: dict[str, Any]
     key: str  # stands for the source and the settings
     uri: str
+    stored: Manifest | None = None  # of a source that is a store, which is converted as it is
 
 
 def working_memory(what: str, source: Source, limit: int | str | None) -> int:
@@ -76,6 +79,10 @@ def pieces_of(source: MatrixSource | TextSource, memory_limit: int) -> Sequence[
 
 def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     """Stage a source at the empty place `uri`, and publish the store."""
+    if (stored := plan.stored) is not None:
+        writer = writer_for(uri, tile_nnz(stored.settings, stored.shape[0], stored.nnz))
+        store = StoreRef(manifests.normalize_uri(plan.source.path), stored.content)
+        return convert(store, stored, writer, chunks_for(writer, memory_limit))
     with engine.limit_memory(memory_limit):
         source = plan.source.prepare(scratch).with_memory_limit(memory_limit)
     terms, columns, version = None, dict[str, AnyArray](), manifests.VERSION
@@ -111,13 +118,9 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     if not n or not d:
         raise SourceError(f"{source.path} holds no values: {n} samples, {d} features")
     checks.require_shape(n, d, source.path)
-    tile = (
-        TILE_NNZ
-        if plan.settings["tile_rows"] is None
-        else max(1, nnz * plan.settings["tile_rows"] // n)
-    )
-    writer = Writer(uri, chunk=min(manifests.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
-    chunks = max(1, entries_for(memory_limit) // writer.chunk)
+    tile = tile_nnz(plan.settings, n, nnz)
+    writer = writer_for(uri, tile)
+    chunks = chunks_for(writer, memory_limit)
     for path in ("uns", "uns/columns", "uns/statistics"):
         writer.group(path, "dict")
     transpose.write_rows(writer, blocks, (n, d), chunks)
@@ -145,6 +148,22 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
             version=manifests.VERSION_OF_ROLES if obs else version,
         ),
     )
+
+
+def tile_nnz(settings: dict[str, Any], n: int, nnz: int) -> int:
+    """Return the non-zeros per tile."""
+    rows = settings["tile_rows"]
+    return TILE_NNZ if rows is None else max(1, nnz * rows // n)
+
+
+def writer_for(uri: str, tile: int) -> Writer:
+    """Return the writer of a store with so many non-zeros per tile."""
+    return Writer(uri, chunk=min(manifests.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
+
+
+def chunks_for(writer: Writer, memory_limit: int) -> int:
+    """Return the number of chunks that a task may hold."""
+    return max(1, entries_for(memory_limit) // writer.chunk)
 
 
 def require_same(source: Source, fingerprint: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from bigfs import engine
 from storage import atomic
 from storage import fingerprint as identities
+from storage.downloads import remote
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest as manifests
@@ -26,6 +27,7 @@ from storage.format.documents import require_whole
 from storage.format.verified import StoreRef
 from storage.scaling import TFIDF
 from storage.sources import find
+from storage.sources.anndata import AnnData
 from storage.sources.base import MatrixSource, Source, TextSource
 from storage.sources.tables.streams import Stream
 from storage.staging.build import Plan, build, working_memory
@@ -290,11 +292,17 @@ def make_plan(
     """Return the plan for the parameters of `storage.stage`. A stream is spooled before."""
     terms = {field.name for field in fields(Weighting)} & set(options)
     text = {name: options.pop(name) for name in terms}
+    weighting = make_weighting(sublinear_tf=sublinear_tf, **text)
+    chosen = (format, options, tile_rows, weight, target_sum, scale, weighting.changed())
+    if not any(chosen) and (stored := stored_in(source)) is not None:
+        source = find(source, format=AnnData.format)
+        uri = manifests.normalize_uri(store or default_store(source, stored.key))
+        fingerprint = stored.source["fingerprint"]
+        return Plan(source, fingerprint, weighting, stored.settings, stored.key, uri, stored)
     if isinstance(source, Source):
         source = source.absolute()
     else:
         source = find(source, format=format, **options)
-    weighting = make_weighting(sublinear_tf=sublinear_tf, **text)
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(source, TextSource):
         settings |= weighting.to_settings()
@@ -323,6 +331,15 @@ def make_plan(
     return plan
 
 
+def stored_in(source: Any) -> manifests.Manifest | None:
+    """Return the manifest of a source that is a store itself, or None."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    name = os.fspath(source)
+    is_folder = remote.is_folder(name) if remote.is_remote(name) else os.path.isdir(name)
+    return manifests.manifest_of(name) if is_folder and manifests.exists(name) else None
+
+
 def key_of(source: Source, fingerprint: str, settings: dict[str, Any]) -> str:
     """Return the key of a source and its settings: equal keys mean equal stores."""
     return fingerprint_of(source.format, fingerprint, manifests.VERSION, sorted(settings.items()))
@@ -346,7 +363,7 @@ def is_staged(plan: Plan) -> bool:
         require_free(plan.uri)
         return False
     manifest = manifests.manifest_of(plan.uri)
-    by_rule_1 = "identity" not in manifest.source
+    by_rule_1 = "identity" not in manifest.source and plan.stored is None
     if manifest.key != (legacy_key(plan) if by_rule_1 else plan.key):
         raise StoreError(
             f"{plan.uri} holds {manifest.source['uri']}, which has changed since or "

@@ -63,7 +63,7 @@ def tasks_of(
     return [list(task) for _, task in groupby(ranges, lambda r: r.start // per_task)]
 
 
-def _write_in_tasks(
+def write_in_tasks(
     writer: Writer,
     write: Callable[..., dict[str, str]],
     tasks: Sequence[list[EntryRange]],
@@ -102,7 +102,7 @@ def write_rows(
     size = writer.shards.get("X/data", 1)
     tasks = tasks_of(int(ends[-1]), writer.chunk, chunks, size, entries)
     slices = [[_overlapping_slices(row_blocks, ends, r) for r in task] for task in tasks]
-    _write_in_tasks(writer, _write_rows, tasks, writer.uri, each=[slices], label="write rows")
+    write_in_tasks(writer, _write_rows, tasks, writer.uri, each=[slices], label="write rows")
     indptr = running_indptr(lengths_of(row_blocks), entries)
     writer.append("X/indptr", rows + 1 if rows else 0, indptr)
 
@@ -198,7 +198,7 @@ def _write_csc(
     )
     spans = [list(islice(of_range, len(task))) for task in tasks]
     where = writer.uri, path, shared
-    _write_in_tasks(writer, _write_columns, tasks, *where, each=[spans], label="write columns")
+    write_in_tasks(writer, _write_columns, tasks, *where, each=[spans], label="write columns")
 
 
 def _running_counts(
@@ -324,7 +324,7 @@ def _write_statistics(
             )
     tasks = tasks_of(d, width, 1, writer.shards.get(f"{path}/sums", 1))
     where = writer.uri, segment, classes, shared
-    _write_in_tasks(writer, _write_sums, tasks, *where, label="add up columns")
+    write_in_tasks(writer, _write_sums, tasks, *where, label="add up columns")
 
 
 def statistics_width(d: int, classes: int) -> int:
