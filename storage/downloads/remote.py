@@ -183,6 +183,7 @@ def identity_of(urls: Sequence[str]) -> list[tuple[str, str]]:
 
 def is_folder(url: str) -> bool:
     """Return whether a URL is a folder whose files can be listed."""
+    require_no_secret(url)
     if url.startswith(WEB):
         return False
     fs, path = _file_system(url)
