@@ -22,6 +22,9 @@ PLANNED = 10**9  # bytes of the process that every choice of a way assumes, howe
 # bytes of a worker that has loaded its libraries and its kernels, scikit-learn's too (measured)
 LIBRARIES = 236 << 20
 KERNELS = 76 << 20  # bytes of LLVM and the kernels of a solver beside them (measured)
+# bytes that a worker keeps after it staged tables, ran a solver and trained scikit-learn's models,
+# which load pandas and Arrow too (measured)
+AT_REST = 352 << 20
 TILE_TASK = 96 << 20  # bytes that a task on a tile of the usual size takes (measured)
 DRIVER_LIBRARIES = 310 << 20  # the same of the driving process, before a fit (measured)
 
@@ -46,9 +49,9 @@ class Shares:
     # of the limit of a worker
     cache: float = 0.25  # blocks that stay between tasks, of what its libraries leave
     waiting_results: float = 0.3  # results that other tasks wait for, of what its libraries leave
-    most: float = 0.9  # what a pass with large sums may take; at 0.95 Dask ends a worker
+    most: float = 0.9  # what a large task may take in all; at 0.95 Dask ends a worker
     pause: float = 0.8  # use from which Dask pauses a worker
-    relief: float = 0.75  # what large tasks and all that stays between tasks may take
+    relief: float = 0.75  # what stays between tasks, beside which a large task starts
 
 
 SHARES = Shares()

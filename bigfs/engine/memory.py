@@ -14,7 +14,7 @@ import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
 from bigfs.engine.budget import (
-    LIBRARIES,
+    AT_REST,
     PLANNED,
     SHARES,
     NotEnoughMemory,
@@ -83,11 +83,12 @@ def planned_memory() -> int:
     return min(memory_limit(), PLANNED)
 
 
-def task_memory() -> float:
-    """Return the number of bytes that one large task may take."""
+def task_memory(at_rest: int = AT_REST) -> float:
+    """Return the number of bytes that one large task may take in a worker, or in another process
+    that takes `at_rest` bytes before."""
     limit = memory_limit()
     if given_limit() is None and client() is not None:
-        return max(min(limit / 2, SHARES.relief * limit - LIBRARIES), 0)
+        return max(min(limit / 2, SHARES.most * limit - at_rest), 0)
     return limit / 2
 
 

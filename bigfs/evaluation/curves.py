@@ -159,12 +159,14 @@ def tally_split(
     split, d = with_training_sample(split), split.X_train.shape[1]
     earlier = {} if known is None else known.load()
     judged = {name: Judgment(tally, np.empty(0)) for name, tally in earlier.items()}
-    name_of_all = _name_of(split, np.arange(d)) if with_all is True else f"{ALL} by {with_all}"
+    name_of_all = (
+        _name_of(split, np.arange(d), judge) if with_all is True else f"{ALL} by {with_all}"
+    )
     is_new = with_all is not False and name_of_all not in judged
     with judging_all(split, with_all, judge) if is_new else nullcontext() as judge_all:
         rankings, not_converged = _rank(rank)
         sets = {(name, m): np.sort(i) for name, best in rankings.items() for m, i in best.items()}
-        names = {point: _name_of(split, index) for point, index in sets.items()}
+        names = {point: _name_of(split, index, judge) for point, index in sets.items()}
         new = {
             names[point]: index
             for point, index in sets.items()
@@ -193,9 +195,9 @@ def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
     return rankings, sum(issubclass(w.category, NotConverged) for w in caught)
 
 
-def _name_of(split: Split, index: IntArray) -> str:
+def _name_of(split: Split, index: IntArray, judge: Judge) -> str:
     """Return the name of a set of features: a hash of them, and how their model is trained."""
-    way = large_model.choose_way(split.X_train, split.y_train, index)
+    way = large_model.choose_way(split.X_train, split.y_train, index, logistic=judge.is_logistic)
     return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
 
 
@@ -220,8 +222,8 @@ def way_of_all(X: Matrix, y: Any, judge: Judge = SVM) -> bool | str:
     A logistic regression is fitted in memory only.
     """
     X, y = training_sample(X, y)
-    way = large_model.choose_way(X, y)
-    return way == large_model.IN_MEMORY or (not judge.is_logistic and way) or False
+    way = large_model.choose_way(X, y, logistic=judge.is_logistic)
+    return way == large_model.IN_MEMORY or way or False
 
 
 def is_non_negative(X: Matrix) -> bool:

@@ -6,10 +6,11 @@
     sgd    dask-ml passes the blocks of `Matrix.to_dask` to scikit-learn's `SGDClassifier` or
            `SGDRegressor`
 
-The first two have n + d numbers of each machine in the driving process. The last has d of each
-class, label or target in one worker, so it takes more features. It is approximate: the hinge takes
-the place of its square, and where the rows are sorted by class it comes less close in the same
-passes.
+The first two have n + d numbers of each machine in the driving process. So many machines are
+trained at a time as fit there, on the chosen columns alone, which stay there too where they fit.
+The last has d of each class, label or target in one worker, so it takes more features. It is
+approximate: the hinge takes the place of its square, and where the rows are sorted by class it
+comes less close in the same passes.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from bigfs.evaluation.splits import labeled_rows, target_kind
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm
 from bigfs.matrix import Block, Matrix
+from bigfs.matrix.gathering import hold_rows, row_bytes
 from bigfs.result import scope
-from bigfs.types import BoolArray, FloatArray, IntArray
+from bigfs.types import FloatArray, IntArray
 
 IN_MEMORY, SVM, RIDGE, SGD = "in memory", "svm", "ridge", "sgd"
 PASSES = 8  # of the stochastic gradient descent
@@ -41,17 +43,29 @@ MOST_WORK = 5e10  # multiplications of the exact machines: a minute or two on tw
 MAX_SUMS = 1 << 20
 
 
-def choose_way(X: Matrix, y: Any, index: IntArray | None = None) -> str | None:
+def choose_way(
+    X: Matrix, y: Any, index: IntArray | None = None, *, logistic: bool = False
+) -> str | None:
     """Return how a model is trained on all features, or on chosen ones, in the memory of one task.
 
     "in memory" by `linear_model`, "svm", "ridge" or "sgd" by `fit`, and None where all features fit
     in no way. Chosen features that do not fit are refused.
     """
-    if linear_model.fits_in_memory(X, y, index):
+    if linear_model.fits_in_memory(X, y, index, logistic=logistic):
         return IN_MEMORY
     n_models, room = linear_model.n_machines(y), engine.task_memory()
+    if logistic:
+        if index is not None:
+            needed = linear_model.projected_memory(X, y, index, logistic=True)
+            raise engine.NotEnoughMemory(
+                f"a logistic regression on {len(index)} features of {X.shape[0]} samples is fitted "
+                f"in memory. It needs {engine.format_bytes(needed)} in one process and "
+                f"{engine.format_bytes(int(room))} is allowed: raise --memory-limit, choose fewer "
+                f"features, or judge by svm"
+            )
+        return None
     exact: str | None = RIDGE if target_kind(y) == "real" else SVM
-    if _bytes_of_machines(*X.shape, 1) >= room:
+    if _bytes_of_machines(X.shape[0], X.shape[1] if index is None else len(index), 1) >= _room():
         exact = None
     if index is not None:
         if exact is None:
@@ -71,16 +85,21 @@ def choose_way(X: Matrix, y: Any, index: IntArray | None = None) -> str | None:
 
 
 def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearModel:
-    """Train a linear model on all features, or on some in an exact way."""
+    """Train a linear model on all features, or an exact one on some, in increasing order."""
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         X, y = X.take_rows(is_labeled), y[is_labeled]
+    room = _room()
+    if index is not None:
+        X = X.take_columns(index)
+        X = hold_rows(X, room - _bytes_of_machines(*X.shape, 1))
+        room -= row_bytes(X) if X.local else 0
     kind, none = target_kind(y), np.empty(0)
     if kind == "real":
-        return _fit_real(X, y, way, index)
+        return _fit_real(X, y, way)
     if kind == "class":
         classes = np.unique(y)
-        machines = _fit_classes(X, np.searchsorted(classes, y), len(classes), way, index)
+        machines = _fit_classes(X, np.searchsorted(classes, y), len(classes), way, room)
         return LinearModel(kind, classes, *machines, none, none)
     Y, parts = sp.csc_array(y), []
     for j in range(Y.shape[1]):
@@ -89,28 +108,31 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
             parts.append((np.zeros((1, X.shape[1])), np.where(codes[:1] > 0, 1.0, -1.0)))
             continue
         with scope(f"label {j + 1}"):
-            parts.append(_fit_classes(X, codes, 2, way, index))
+            parts.append(_fit_classes(X, codes, 2, way, room))
     coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
     return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
 
 
 def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to columns of a matrix, in one task or, if they do not fit, by tiles."""
-    way = choose_way(X, y, index)
-    if way is None or way == IN_MEMORY or logistic:
+    way = choose_way(X, y, index, logistic=logistic)
+    if way is None or way == IN_MEMORY:
         return linear_model.fit_columns(X, y, index, logistic=logistic)
-    model = fit(X, y, way, index)
-    scale = model.scale[index] if len(model.scale) else model.scale
-    return model._replace(coef=model.coef[:, index], scale=scale)
+    return fit(X, y, way, index)
+
+
+def predict(X: Matrix, model: LinearModel) -> Any:
+    """Return the predictions of rows, in one pass."""
+    if X.row_tiles:
+        return linear_model.map_rows(model.predict, X)
+    return model.answer(decide(X, model))
 
 
 def decide(X: Matrix, model: LinearModel) -> FloatArray:
     """Return the decision values or predicted values of rows, (n,) or (n, k), in one pass."""
     coef = model.coef / model.scale if model.kind == "real" else model.coef
-    engine.require_memory(
-        8 * X.shape[0] * len(coef), f"{len(coef)} decision values of {X.shape[0]} samples each"
-    )
-    decision: FloatArray = X @ coef.T + model.intercept
+    decision: FloatArray = X @ coef.T
+    decision += model.intercept
     return decision.ravel() if len(coef) == 1 and model.kind != "multilabel" else decision
 
 
@@ -118,46 +140,44 @@ def _bytes_of_machines(n: int, d: int, r: int) -> int:
     return 8 * r * (VECTORS_OF_SAMPLES * n + VECTORS_OF_FEATURES * d)
 
 
-def _weighted(X: Matrix, index: IntArray | None) -> BoolArray | None:
-    """Return the mask of the features that may have a weight, None for all."""
-    return None if index is None else np.isin(np.arange(X.shape[1]), index)
+def _room() -> float:
+    """Return the bytes that the driving process may use for machines and the columns they need."""
+    return engine.task_memory(engine.DRIVER_LIBRARIES)
 
 
 def _fit_classes(
-    X: Matrix, codes: IntArray, n_classes: int, way: str, index: IntArray | None
+    X: Matrix, codes: IntArray, n_classes: int, way: str, room: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Train the machines, all at once or, if they do not fit together, one after the other."""
+    """Train the machines, so many at a time as fit in `room` bytes."""
     if way == SGD:
         return _descend_in_worker(X, codes, np.arange(n_classes), np.empty(0))
-    if n_classes == 2 or _bytes_of_machines(*X.shape, n_classes) < engine.task_memory():
-        targets = [(codes, n_classes)]
-    else:
-        targets = [((codes == k).astype(np.int64), 2) for k in range(n_classes)]
+    positive = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
+    size = max(int(room // _bytes_of_machines(*X.shape, 1)), 1)
     parts = []
-    for number, (target, count) in enumerate(targets, 1):
-        with scope(f"class {number}") if len(targets) > 1 else nullcontext():
+    for first in range(0, len(positive), size):
+        some = positive[first : first + size]
+        part = f"classes {some[0] + 1} to {some[-1] + 1}"
+        with scope(part) if len(some) < len(positive) else nullcontext():
             result = fit_svm(
-                *(X, target, count),
+                *(X, codes, n_classes),
                 C=1.0,
                 tol=TOLERANCE,
                 max_iter=MAX_STEPS,
                 name="SVM by tiles",
-                features=_weighted(X, index),
-                one_pass=bool(X.row_tiles) and X.shape[1] * count <= MAX_SUMS,
+                one_pass=bool(X.row_tiles) and X.shape[1] * len(some) <= MAX_SUMS,
+                positive=some,
             )
         parts.append(result.value)
     return np.concatenate([s.W.T for s in parts]), np.concatenate([s.b for s in parts])
 
 
-def _fit_real(X: Matrix, y: FloatArray, way: str, index: IntArray | None) -> LinearModel:
+def _fit_real(X: Matrix, y: FloatArray, way: str) -> LinearModel:
     """Regress real targets on columns of unit variance, with a penalty of 1."""
     n = X.shape[0]
     scale = np.sqrt(np.where(X.deviations > 0, X.deviations / n, 1))
     mean = np.array([y.mean()])
     if way == RIDGE:
-        weighted = _weighted(X, index)
-        u = scale**2 if weighted is None else np.where(weighted, scale**2, np.inf)
-        solution = Ridge(X, centering(n), limit=int(engine.task_memory())).prepare(u)
+        solution = Ridge(X, centering(n), limit=int(engine.task_memory())).prepare(scale**2)
         W = solution.solve(y[:, None] - mean).W.T  # 1 × d, of the columns as they are
         coef, intercept = W * scale, mean - W @ X.means
     else:

@@ -36,7 +36,10 @@ WIDE_FROM = 1000
 # bytes that liblinear takes: its float64 copy, its nodes and our copy, and of each sample the nodes
 # of its intercept, its target and its numbers in the solver (measured)
 BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
+# of a logistic regression: arrays of X's type per sample and class, and bytes per weight (measured)
+LOGISTIC_VECTORS, LOGISTIC_BYTES_PER_WEIGHT = 4, 240
 BYTES_PER_OWN_VALUE = 28  # of machines that are trained together: the values twice, and squares
+ROWS = 1 << 12  # that are predicted at a time
 TOLERANCE = 1e-6  # their relative duality gap: as near to the optimum as liblinear comes
 
 Machine = tuple[FloatArray, FloatArray]  # coefficients (1, m) and intercept (1,)
@@ -65,7 +68,8 @@ class LinearModel(NamedTuple):
             else:
                 Z /= self.scale
             return np.asarray(Z @ self.coef[0] + self.intercept[0])
-        decision: FloatArray = Z @ self.coef.T + self.intercept
+        decision: FloatArray = Z @ self.coef.T
+        decision += self.intercept
         return decision.ravel() if len(self.coef) == 1 and self.kind == "class" else decision
 
     def predict(self, Z: Any) -> Any:
@@ -108,8 +112,10 @@ class LinearModel(NamedTuple):
 
 def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to gathered columns. Rows without a target are left out."""
-    n_values = Z.nnz if sp.issparse(Z) else Z.size
-    engine.make_room(_training_memory(n_values, Z.shape[0], Z.shape[1], n_machines(y)))
+    size = Z.nnz if sp.issparse(Z) else Z.size, *Z.shape, n_machines(y)
+    engine.make_room(
+        _logistic_memory(*size, Z.dtype.itemsize) if logistic else _training_memory(*size)
+    )
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
@@ -147,14 +153,29 @@ def n_machines(y: Any) -> int:
     return int(y.shape[1]) if y.ndim == 2 else 1
 
 
-def projected_memory(X: Matrix, y: Any, index: IntArray | None = None) -> int:
+def projected_memory(
+    X: Matrix, y: Any, index: IntArray | None = None, *, logistic: bool = False
+) -> int:
     """Return the bytes that `fit` takes at most on columns of a matrix."""
     n, m, r = X.shape[0], X.shape[1] if index is None else len(index), n_machines(y)
+
+    def of(n_values: int) -> int:
+        if logistic:
+            return _logistic_memory(n_values, n, m, r, X.meta.dtype.itemsize)
+        return _training_memory(n_values, n, m, r)
+
     if index is None:
-        return _training_memory(X.nnz, n, m, r)
-    if (dense := _training_memory(n * m, n, m, r)) < engine.task_memory():
+        return of(X.nnz)
+    if (dense := of(n * m)) < engine.task_memory():
         return dense
-    return _training_memory(int(X.stats.nnz[index].sum()), n, m, r)
+    return of(int(X.stats.nnz[index].sum()))
+
+
+def _logistic_memory(n_values: int, n: int, m: int, r: int, itemsize: int) -> int:
+    """Return the bytes of a logistic regression of r classes: the values by columns and by rows,
+    and what grows with samples and with weights."""
+    vectors = n * (LOGISTIC_VECTORS * r + 2) * itemsize
+    return 2 * n_values * (itemsize + 4) + vectors + m * r * LOGISTIC_BYTES_PER_WEIGHT
 
 
 def _training_memory(n_values: int, n: int, m: int, r: int) -> int:
@@ -165,9 +186,11 @@ def _training_memory(n_values: int, n: int, m: int, r: int) -> int:
     return max(together, one_by_one) + m * 64
 
 
-def fits_in_memory(X: Matrix, y: Any, index: IntArray | None = None) -> bool:
+def fits_in_memory(
+    X: Matrix, y: Any, index: IntArray | None = None, *, logistic: bool = False
+) -> bool:
     """Return whether `fit` on columns of a matrix, or on all, fits in one task."""
-    return projected_memory(X, y, index) < engine.task_memory()
+    return projected_memory(X, y, index, logistic=logistic) < engine.task_memory()
 
 
 def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -> LinearModel:
@@ -181,22 +204,30 @@ def _gather_and_fit(index: IntArray, X: Matrix, y: Any, logistic: bool) -> Linea
     return fit(X.columns(index).tocsr(), y, logistic=logistic)
 
 
-def map_rows(answer: Callable[[Any], Any], X: Matrix, index: IntArray) -> Any:
-    """Return what a model answers on the columns `index`, tile by tile.
+def map_rows(answer: Callable[[Any], Any], X: Matrix, index: IntArray | None = None) -> Any:
+    """Return what a model answers on the columns `index`, or on all, tile by tile.
 
     `answer` is its `predict` or `decision`. Decision values are dense.
     """
     if X.row_tiles:
-        parts = X.map(_answer_block, 0, answer, index, label="predict")
-    else:
-        parts = [answer(X.columns(index).tocsr())]
-    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+        return _stack(X.map(_answer_block, 0, answer, index, label="predict"))
+    return answer(X.columns(slice(None) if index is None else index).tocsr())
 
 
 def _answer_block(
-    block: Block, start: int, stop: int, answer: Callable[[Any], Any], index: IntArray
+    block: Block, start: int, stop: int, answer: Callable[[Any], Any], index: IntArray | None
 ) -> Any:
-    return answer(sp.csr_array(block[:, index]))
+    return answer(sp.csr_array(block if index is None else block[:, index]))
+
+
+def by_rows(answer: Callable[[Any], Any], Z: Any) -> Any:
+    """Return what a model answers on gathered columns, some rows at a time, as decision values are
+    dense."""
+    return _stack([answer(Z[a : a + ROWS]) for a in range(0, max(Z.shape[0], 1), ROWS)])
+
+
+def _stack(parts: Sequence[Any]) -> Any:
+    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
 # --- training -------------------------------------------------------------------------------------

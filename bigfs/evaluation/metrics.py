@@ -22,6 +22,7 @@ from scipy.special import log_softmax
 
 from bigfs.types import AnyArray, FloatArray, IntArray
 
+ROWS = 1 << 12  # whose probabilities are computed at a time
 METRICS: dict[str, tuple[str, ...]] = {
     "class": ("accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "auc", "neg_log_loss"),
     "multilabel": ("micro_f1", "macro_f1"),
@@ -121,7 +122,7 @@ def sum_auc(
     if decision.ndim == 1:
         decision = np.column_stack([-decision, decision])
     elif logits:
-        decision = log_softmax(decision, axis=1)
+        decision = log_probabilities(decision)
     areas = [
         roc_auc_score(y == code, values)
         for code, values in zip(classes, decision.T, strict=True)
@@ -136,9 +137,17 @@ def sum_log_loss(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatA
     if decision.ndim == 1:
         decision = np.column_stack([np.zeros(len(decision)), decision])
     own = np.searchsorted(classes, y).clip(max=len(classes) - 1)
-    logs = log_softmax(decision, axis=1)[np.arange(len(y)), own]
+    logs = log_probabilities(decision)[np.arange(len(y)), own]
     least = np.log(np.finfo(np.float64).eps)
     return np.array([np.sum(np.where(classes[own] == y, logs, least).clip(min=least)), len(y)])
+
+
+def log_probabilities(logits: FloatArray) -> FloatArray:
+    """Return the logarithms of the probabilities of the classes (n × r), some rows at a time."""
+    logs = np.empty_like(logits)
+    for a in range(0, len(logits), ROWS):
+        logs[a : a + ROWS] = log_softmax(logits[a : a + ROWS], axis=1)
+    return logs
 
 
 def scores_of(total: FloatArray, kind: str) -> dict[str, float]:

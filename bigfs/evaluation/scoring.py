@@ -17,7 +17,7 @@ from bigfs import engine
 from bigfs.evaluation import large_model, linear_model, metrics
 from bigfs.evaluation.linear_model import LinearModel
 from bigfs.evaluation.metrics import Judge
-from bigfs.evaluation.splits import Split, labeled_rows, training_sample
+from bigfs.evaluation.splits import Split, labeled_rows, target_kind, training_sample
 from bigfs.matrix.gathering import hold_columns
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -58,7 +58,11 @@ def judge_sets(
     judged = {
         name: judge_streamed(split, way, index, judge=judge)
         for name, index in sets.items()
-        if (way := large_model.choose_way(split.X_train, split.y_train, index))
+        if (
+            way := large_model.choose_way(
+                split.X_train, split.y_train, index, logistic=judge.is_logistic
+            )
+        )
         not in (None, large_model.IN_MEMORY)
     }
     tasks = sorted((name for name in sets if name not in judged), key=lambda name: -len(sets[name]))
@@ -84,6 +88,7 @@ def _judging(
     if not sets:
         yield list
         return
+    _require_decisions(split, judge, engine.task_memory())
     local, split = split.X_train.local, _holding(split, sets)
     with engine.started_tiles(_judge, sets, split, judge, local=local, label=label) as judged:
         yield judged
@@ -112,15 +117,12 @@ def judge_streamed(
     split: Split, way: str, index: IntArray | None = None, *, judge: Judge = SVM
 ) -> Judgment:
     """Judge a linear model on all features, or on some of them, that do not fit in memory."""
-    if judge.is_logistic:
-        raise engine.NotEnoughMemory(
-            "a logistic regression is fitted in memory, and the chosen columns do not fit: choose "
-            "fewer features, or judge by svm"
-        )
+    _require_decisions(split, judge, engine.task_memory(engine.DRIVER_LIBRARIES))
     model = large_model.fit(split.X_train, split.y_train, way, index)
+    X = split.X_test if index is None else split.X_test.take_columns(index)
     is_labeled = labeled_rows(split.y_test)
-    decision = large_model.decide(split.X_test, model)[is_labeled]
-    return _judgment(model, decision, split, split.y_test[is_labeled], judge)
+    answer = large_model.decide if _needs_decisions(split, judge) else large_model.predict
+    return _judgment(model, answer(X, model)[is_labeled], split, split.y_test[is_labeled], judge)
 
 
 def _judge(
@@ -133,14 +135,29 @@ def _judge(
         model = linear_model.fit(Z, split.y_train, logistic=judge.is_logistic)
     is_labeled = labeled_rows(split.y_test)
     Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]
-    return _judgment(model, model.decision(Z), split, y, judge)
+    if _needs_decisions(split, judge):
+        return _judgment(model, model.decision(Z), split, y, judge)
+    return _judgment(model, linear_model.by_rows(model.predict, Z), split, y, judge)
 
 
-def _judgment(
-    model: LinearModel, decision: FloatArray, split: Split, y: Any, judge: Judge
-) -> Judgment:
-    """Return the judgment of a model by its decision values of the test rows with a target."""
-    predicted, n_classes = model.answer(decision), 0
+def _needs_decisions(split: Split, judge: Judge) -> bool:
+    """Return whether a judge compares decision values, and not just predictions."""
+    return target_kind(split.y_train) == "class" and (judge.with_auc or judge.is_logistic)
+
+
+def _require_decisions(split: Split, judge: Judge, limit: float) -> None:
+    """Refuse more decision values of the test rows than fit in a process, twice."""
+    if _needs_decisions(split, judge):
+        n, r = split.X_test.shape[0], linear_model.n_machines(split.y_train)
+        what = f"judging {n} test samples of {max(r, 2)} classes by all their decision values"
+        engine.require_memory(2 * 8 * n * max(r, 2), what, int(limit))
+
+
+def _judgment(model: LinearModel, answers: Any, split: Split, y: Any, judge: Judge) -> Judgment:
+    """Return the judgment of a model by its predictions of the test rows with a target, or by its
+    decision values where they are needed."""
+    decision, n_classes = answers, 0
+    predicted = model.answer(decision) if _needs_decisions(split, judge) else answers
     if model.kind == "class":
         n_classes = 1 + int(max(split.y_train.max(), split.y_test.max()))
     tally = _count(model, predicted, y, n_classes)

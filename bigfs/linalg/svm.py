@@ -304,10 +304,12 @@ def fit_svm(
     features: BoolArray | None = None,
     one_pass: bool = False,
     sample_weight: FloatArray | None = None,
+    positive: IntArray | None = None,
 ) -> Result[SVMState]:
-    """Train a machine per class against the rest, or one for two classes."""
+    """Train a machine per class against the rest, one for two classes, or those of `positive`."""
     n, d = X.shape
-    positive = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
+    if positive is None:
+        positive = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
     r = len(positive)
     engine.require_memory(
         8 * r * (VECTORS_OF_SAMPLES * n + VECTORS_OF_FEATURES * d),

@@ -63,13 +63,38 @@ def hold_if_small(X: Any) -> Any:
         return X
     every = [np.arange(tile.stop - tile.start) for tile in X.column_tiles]
     blocks = engine.map_tiles(tiles.read_columns, X.column_tiles, each=[every], local=True)
-    here = copy(X)
-    here.row_tiles = ()
-    here.column_tiles = tuple(
+    here = _of_blocks(X, 1, blocks)
+    here._passes = X._passes  # its passes count as passes over X
+    return here
+
+
+def hold_rows(X: Any, most: float) -> Any:
+    """Return a sparse X by rows alone, and hold them in this process where they take at most `most`
+    bytes. They are read once then, and not with every pass."""
+    if X.local or not X.row_tiles:
+        return X
+    if not sp.issparse(X.meta) or row_bytes(X) > most:
+        here = copy(X)
+        here.column_tiles = ()
+        return here
+    blocks = dict(engine.stream_tiles(engine.load, X.row_tiles))
+    return _of_blocks(X, 0, [blocks[i] for i in range(len(blocks))])
+
+
+def row_bytes(X: Any) -> int:
+    """Return the bytes of a sparse X by rows."""
+    return int(X.nnz * (X.meta.dtype.itemsize + 4) + 8 * X.shape[0])
+
+
+def _of_blocks(X: Any, axis: int, blocks: Sequence[Any]) -> Any:
+    """Return X by the blocks of one layout, which this process holds."""
+    tiles = [
         BlockTile(tile.start, tile.stop, block, verified=True)
-        for tile, block in zip(X.column_tiles, blocks, strict=True)
-    )
-    here.local, here._passes = True, X._passes  # its passes count as passes over X
+        for tile, block in zip(X.tiles(axis), blocks, strict=True)
+    ]
+    here = copy(X)
+    here.row_tiles, here.column_tiles = ((), tuple(tiles)) if axis else (tuple(tiles), ())
+    here.local, here._source = True, None
     return here
 
 

@@ -114,8 +114,8 @@ def fitting_model(
     """Fit the model of `fit_model` once, beside what the block does where one task fits it."""
     X, y = training_sample(train.X, train.y)
     fit = cache(partial(fit_model, corpus, train, selected, logistic=logistic))
-    by_tiles = large_model.choose_way(X, y, np.sort(selected)) != large_model.IN_MEMORY
-    return contextlib.nullcontext(fit) if by_tiles else engine.beside(fit)
+    way = large_model.choose_way(X, y, np.sort(selected), logistic=logistic)
+    return engine.beside(fit) if way == large_model.IN_MEMORY else contextlib.nullcontext(fit)
 
 
 def _text_units(corpus: Any) -> TextUnits | None:

@@ -72,7 +72,7 @@ def as_label_sets(
         raise SourceError(
             f"{place(i)}: {list(columns)[j]!r} is one of several columns of labels, which must "
             f"hold 0 or 1 for every sample; got {got}: give one column as the label, of "
-            f"classes, real targets or lists"
+            f"classes, lists or real targets. Several real targets per sample are not supported"
         )
     sets = sp.csr_array(Y)
     return [tuple(part.tolist()) for part in np.split(sets.indices, sets.indptr[1:-1])]

@@ -380,8 +380,8 @@ def as_column(values: Any, place: str) -> Any:
         sets.eliminate_zeros()
         if not (sets.data == 1).all():
             raise SourceError(
-                f"{place}: a column for each label must hold 0 or 1: give one column of classes or "
-                f"real targets, or lists of labels"
+                f"{place}: a column for each label must hold 0 or 1: give one column of classes, "
+                f"lists of labels, or one real target per sample, as several are not supported"
             )
         return pa.ListArray.from_arrays(sets.indptr, sets.indices)
     try:

@@ -100,6 +100,11 @@ def common_target(
     texts = any(labels.texts for labels in kinds)
     sets = kind == "multilabel" or any(labels.sets for labels in kinds)
     whole = all(labels.whole for labels in kinds)
+    if not texts and not whole and any(labels.sets for labels in kinds):
+        raise SourceError(
+            "the lists of labels hold numbers that are not whole, and several real targets per "
+            "sample are not supported: give one column of real targets, or whole numbers as labels"
+        )
     if not texts and not sets and (kind == "real" or (kind is None and not whole)):
         return Target("real")
     if class_names is not None and not texts:

@@ -149,11 +149,11 @@ def test_the_machines_of_classes_that_are_trained_in_turn_have_states_of_their_o
     X, y = wine()
     matrix = Matrix.from_array(X)
     room = large_model._bytes_of_machines(*X.shape, 2)
-    monkeypatch.setattr(large_model.engine, "task_memory", lambda: room)
+    monkeypatch.setattr(large_model.engine, "task_memory", lambda at_rest: room)
     expected = large_model.fit(matrix, y, "svm")
     computed, checkpoint = fits_of(large_model.fit, matrix, y, "svm")
     np.testing.assert_array_equal(computed.coef, expected.coef)
-    assert set(checkpoint.saved) == {f"class {k} SVM by tiles" for k in (1, 2, 3)}
+    assert set(checkpoint.saved) == {f"classes {k} SVM by tiles" for k in ("1 to 2", "3 to 3")}
 
 
 def test_loops_of_one_name_are_numbered_and_resume_in_their_order():

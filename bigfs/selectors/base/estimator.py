@@ -191,7 +191,8 @@ class MatrixInput:
         if y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(
                 f"y should be a 1d array, got an array of shape {y.shape} instead: several labels "
-                f"per sample are for SparGE(embedding='cca'), SparGE(embedding='hsl') and ANOVA"
+                f"per sample are for SparGE(embedding='cca'), SparGE(embedding='hsl') and ANOVA, "
+                f"and several real targets are fitted one at a time"
             )
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
         try:

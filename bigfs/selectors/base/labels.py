@@ -117,7 +117,7 @@ def any_target(y: Any, target: str) -> Any:
         if type_of_target(y) != "multilabel-indicator":
             raise ValueError(
                 "y must hold one target per sample, or an indicator of label sets; got several "
-                "real targets"
+                "real targets: fit one at a time"
             )
         return sp.csr_array(y, dtype=np.int8)
     y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
@@ -127,6 +127,11 @@ def any_target(y: Any, target: str) -> Any:
 def real_target(y: Any) -> FloatArray:
     """Return y as one real number per sample, or refuse it."""
     y = y.toarray() if hasattr(y, "toarray") else y
+    if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        raise ValueError(
+            f"y should be a 1d array, got an array of shape {np.shape(y)} instead: fit one target "
+            f"at a time"
+        )
     target: FloatArray = column_or_1d(y, dtype=np.float64, warn=True)
     return target
 

@@ -1,8 +1,11 @@
 """The linear models and their metrics against scikit-learn's own."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import scipy.special
 from sklearn import metrics as oracle
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -239,11 +242,74 @@ def test_a_logistic_judge_needs_classes_and_memory(columns, rng, monkeypatch):
     assert metrics.require_metrics("class", (), "logistic") == ("accuracy", "auc", "neg_log_loss")
     y = rng.integers(0, 2, 90)
     X = Matrix.from_array(columns)
-    monkeypatch.setattr(large_model, "choose_way", lambda *_: large_model.SVM)
-    assert way_of_all(X, y) == large_model.SVM
-    assert way_of_all(X, y, LOGISTIC) is False
-    with pytest.raises(engine.NotEnoughMemory, match="choose fewer features, or judge by svm"):
-        scoring.judge_sets(Split(X, y, X, y), {"a": np.arange(7)}, judge=LOGISTIC)
+    split, index = Split(X, y, X, y), np.arange(7)
+    size = linear_model.projected_memory(X, y, logistic=True)
+    with engine.limit_memory(2 * size + 2):
+        assert way_of_all(X, y, LOGISTIC) is True
+        scoring.judge_sets(split, {"a": index}, judge=LOGISTIC)
+    monkeypatch.setattr(linear_model, "fit", None)
+    monkeypatch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
+    with engine.limit_memory(2 * size):
+        assert way_of_all(X, y) is not True
+        assert way_of_all(X, y, LOGISTIC) is False
+        for fit in (
+            lambda: scoring.judge_sets(split, {"a": index}, judge=LOGISTIC),
+            lambda: large_model.fit_columns(X, y, index, logistic=True),
+        ):
+            with pytest.raises(engine.NotEnoughMemory) as refused:
+                fit()
+            assert "on 7 features of 90 samples is fitted in memory. It needs" in str(refused.value)
+            assert str(refused.value).endswith("choose fewer features, or judge by svm")
+
+
+@pytest.mark.parametrize("classes", [2, 20])
+def test_a_logistic_regression_takes_at_most_what_is_projected(rng, classes):
+    X = Matrix.from_array(sp.random(20_000, 300, 0.02, "csr", rng=rng, dtype=np.float32))
+    y = rng.integers(0, classes, X.shape[0])
+    index = np.arange(0, 300, 2)
+    Z = X.columns(index).tocsr()
+    tracemalloc.start()
+    linear_model.fit(Z, y, logistic=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak + 8 * Z.nnz <= linear_model.projected_memory(X, y, index, logistic=True)
+
+
+@pytest.mark.parametrize("judge", [Judge(), LOGISTIC, Judge(with_auc=True)], ids=str)
+def test_decision_values_of_all_rows_are_held_only_where_they_are_compared(
+    columns, rng, monkeypatch, judge
+):
+    """And projected before a model is trained."""
+    X, y = Matrix.from_array(columns, tile_rows=20), rng.integers(0, 3, 90)
+    split, sets, sizes = Split(X, y, X, y), {"a": np.arange(7)}, []
+    expected = scoring.judge_sets(split, sets, judge=judge)["a"]
+    is_needed = judge.is_logistic or judge.with_auc
+    decide = linear_model.LinearModel.decision
+
+    def decision(model, Z):
+        sizes.append(Z.shape[0])
+        return decide(model, Z)
+
+    monkeypatch.setattr(linear_model.LinearModel, "decision", decision)
+    monkeypatch.setattr(linear_model, "ROWS", 40)
+    found = scoring.judge_sets(split, sets, judge=judge)["a"]
+    assert sizes == ([90] if is_needed else [40, 40, 10])
+    np.testing.assert_array_equal(found.tally, expected.tally)
+    np.testing.assert_array_equal(found.losses, expected.losses)
+    if is_needed:
+        monkeypatch.setattr(linear_model, "projected_memory", lambda *parts, **options: 0)
+        monkeypatch.setattr(linear_model, "fit", None)
+        with engine.limit_memory(2 * 16 * 3 * 90 - 1), pytest.raises(engine.NotEnoughMemory) as no:
+            scoring.judge_sets(split, sets, judge=judge)
+        assert "judging 90 test samples of 3 classes by all their decision values" in str(no.value)
+
+
+def test_probabilities_are_those_of_all_rows(rng, monkeypatch):
+    logits = rng.normal(size=(50, 4))
+    monkeypatch.setattr(metrics, "ROWS", 7)
+    np.testing.assert_array_equal(
+        metrics.log_probabilities(logits), scipy.special.log_softmax(logits, axis=1)
+    )
 
 
 def test_selector_cv_chooses_by_the_log_loss(columns, rng):

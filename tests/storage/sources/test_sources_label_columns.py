@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 import storage
+from bigfs import FRegression
 from storage.errors import SourceError
 from storage.runs.runs import Run
 from tests.helpers.anndata import write_anndata
@@ -100,6 +101,25 @@ def test_objects(frame, tmp_path):
     np.testing.assert_array_equal(storage.open(uri).y.toarray(), frame[TAGS[:2]].astype(int))
     with pytest.raises(SourceError, match="a column for each label must hold 0 or 1: give one"):
         storage.stage(X.to_numpy(), tmp_path / "z.zarr", y=X.to_numpy()[:, :2])
+
+
+@pytest.mark.parametrize("kind", ["object", "jsonl", "svmlight"])
+def test_several_real_targets_are_refused_and_not_taken_for_labels(rng, tmp_path, kind):
+    X, Y = np.eye(5), rng.normal(size=(5, 2)).round(3)
+    source, options = X, {"y": Y.tolist()}
+    if kind != "object":
+        source, options = tmp_path / f"x.{kind}", {}
+        rows = [{"features": {"a": 1.5}, "label": y} for y in Y.tolist()]
+        lines = [f"{u},{v} {i + 1}:1" for i, (u, v) in enumerate(Y.tolist())]
+        lines = lines if kind == "svmlight" else [json.dumps(row) for row in rows]
+        source.write_text("\n".join(lines) + "\n")
+    with pytest.raises(SourceError, match="several real targets per sample are not supported"):
+        storage.stage(source, tmp_path / "a.zarr", **options)
+    if kind == "object":
+        with pytest.raises(SourceError, match="several are not supported"):
+            storage.stage(X, tmp_path / "a.zarr", y=Y)
+        with pytest.raises(ValueError, match="fit one target at a time"):
+            FRegression().fit(X, Y)
 
 
 def test_columns_of_obs(tmp_path):
