@@ -31,7 +31,7 @@ from flows.use import predict
 from storage.runs.runs import Run, RunError
 
 log = logging.getLogger("bigfs.flows")
-PROFILED = 300  # chosen features whose columns are in memory at a time, and in the report
+PROFILED = 300  # chosen features whose classes are in the report
 CLASS_HEADER = ["class", "rank", "index", "name", "t"]
 
 
@@ -171,7 +171,7 @@ def _write_selection(
     if corpus.class_names and labeled_rows(train.y).any():
         sizes, profile = (
             _class_sizes(train.y, len(corpus.class_names)),
-            _profile(train, index, corpus),
+            class_profile(train.X, train.y, index, len(corpus.class_names)),
         )
         owners = np.where(sizes > 0, profile, -np.inf).argmax(axis=1)
         columns["class"] = [corpus.class_names[c] for c in owners]
@@ -190,13 +190,6 @@ def _class_sizes(y: Any, n_classes: int) -> IntArray:
     if y.ndim == 2:
         return np.asarray(y.astype(bool).sum(axis=0)).ravel()
     return np.bincount(y[labeled_rows(y)], minlength=n_classes)
-
-
-def _profile(train: Any, index: IntArray, corpus: Any) -> FloatArray:
-    """Return how far the mean of each class stands out in each chosen feature, a part at a time."""
-    n_classes = len(corpus.class_names)
-    parts = np.split(index, range(PROFILED, len(index), PROFILED))
-    return np.vstack([class_profile(train.X, train.y, part, n_classes) for part in parts])
 
 
 def _class_rows(

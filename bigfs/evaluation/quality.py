@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -9,25 +10,26 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows
-from bigfs.linalg.rounding import near_zero, unless_rounding
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Centered, Matrix, gram
+from bigfs.matrix.class_sums import class_indicator, near_sums
 from bigfs.types import FloatArray, IntArray
 
 
 def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatArray:
     """Return the distance of each class's (or label's) mean of a feature from the mean of all."""
-    Z = X.columns(index).tocsc().astype(np.float64)
-    is_labeled = labeled_rows(y)
-    Z, y = near_zero(Z[is_labeled])[0], y[is_labeled]
-    Y = (
-        sp.csr_array(y, dtype=np.float64)
-        if y.ndim == 2
-        else sp.csr_array((np.ones(len(y)), (np.arange(len(y)), y)), (len(y), n_classes))
-    )
-    sizes = np.maximum(np.asarray(Y.sum(axis=0)).ravel(), 1)
-    means = (Z.T @ Y).toarray() / sizes
-    overall = Z.sum(axis=0) / Z.shape[0]
-    squares = Z.power(2).sum(axis=0) / Z.shape[0]
+    is_labeled, order = labeled_rows(y), np.unique(index)
+    ones = is_labeled[:, None].astype(np.float64)
+    if y.ndim == 2:  # a sample counts once among all, and in each of its labels
+        Y, everyone = sp.csr_array(sp.hstack([y.astype(np.float64), ones])), slice(-1, None)
+    else:
+        Y, everyone = class_indicator(np.where(is_labeled, y, -1), n_classes), slice(None)
+    taken = copy(X.take_columns(order))  # some columns are not counted as a pass
+    sums, _ = near_sums(taken, Y, ones, everyone)
+    sums = sums[np.searchsorted(order, index)]
+    n, sizes = max(int(is_labeled.sum()), 1), np.asarray(Y.sum(axis=0)).ravel()[:n_classes]
+    means = sums[:, :n_classes] / np.maximum(sizes, 1)
+    overall, squares = sums[:, :-1][:, everyone].sum(axis=1) / n, sums[:, -1] / n
     variance = unless_rounding(squares - overall**2, squares)
     return np.asarray(
         (means - overall[:, None]) / np.sqrt(np.where(variance > 0, variance, 1))[:, None]

@@ -106,7 +106,10 @@ class ColumnSubsetTile:
     verified: ClassVar[bool] = True
 
     def load(self) -> Block:
-        return engine.load(self.tile)[:, engine.unshared(self.columns_taken)]
+        index = engine.unshared(self.columns_taken)
+        if hasattr(self.tile, "columns"):
+            return read_columns(self.tile, index)
+        return engine.load(self.tile)[:, index]
 
 
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:

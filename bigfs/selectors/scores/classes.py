@@ -25,16 +25,15 @@ from sklearn.utils import ClassifierTags
 
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import NEGATIVE, near_sums
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.pvalues import SignificanceSelector, f_p_values
 from bigfs.selectors.scores.sums import (
-    NEGATIVE,
     Totals,
     WeightedSelector,
     between_and_within,
     class_totals,
-    near_sums,
     ratio,
 )
 from bigfs.types import FloatArray

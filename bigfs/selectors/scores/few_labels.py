@@ -28,11 +28,12 @@ from sklearn.utils._param_validation import Interval
 from bigfs.graph.affinities import Weights
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import class_indicator, near_sums, weighted_sums
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms
-from bigfs.selectors.scores.sums import class_indicator, near_sums, ratio, weighted_sums
+from bigfs.selectors.scores.sums import ratio
 from bigfs.types import AnyArray, FloatArray
 
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from copy import copy
 from dataclasses import field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from bigfs import engine
-from bigfs.linalg.rounding import far_from_zero, unless_rounding, variance_or_zero
+from bigfs.linalg.rounding import unless_rounding, variance_or_zero
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import NEGATIVE, class_indicator, column_sums, near_sums
 from bigfs.matrix.construction import readable
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import MANY, Selector
 from bigfs.selectors.base.labels import UNLABELED, Labels, is_minus_one, with_minus_one
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_magnitude
 
-NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 FITTED = ("scores_", "pvalues_", "selected_", "support_", "result_")
 
 
@@ -220,16 +218,6 @@ def _weighed(X: Matrix, y: Any, sample_weight: Any) -> tuple[Any, FloatArray]:
     return Labels(y.classes[present], codes), weights
 
 
-def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) -> sp.csr_array:
-    """Return the weight of each sample at its class (n × c), without those of code −1.
-
-    It is sparse, because n × c numbers do not fit where there are many samples and classes.
-    """
-    rows = np.flatnonzero(codes >= 0)
-    values = np.ones(len(rows)) if weights is None else weights[rows]
-    return sp.csr_array((values, (rows, codes[rows])), shape=(len(codes), c))
-
-
 def class_totals(
     X: Matrix,
     y: Labels,
@@ -262,79 +250,6 @@ def class_totals(
     else:
         sums, shift = near_sums(X, Y, S, slice(None), sums)
     return Totals(classes, sums[:, :c], sums[:, c:], sizes, shift, by_class)
-
-
-def column_sums(
-    X: Matrix, Y: Any, S: Any, shift: FloatArray | None = None, *, non_negative: bool = False
-) -> FloatArray:
-    """Return the `class_sums` of all columns, in one pass. Y and S are dense, or csr arrays."""
-    if X.column_tiles:
-        return np.concatenate(X.map(class_sums, 1, Y, S, shift, non_negative))
-    return np.asarray(X.sum(class_sums, 0, shift, non_negative, split=[Y, S]))
-
-
-def near_sums(
-    X: Matrix, Y: Any, S: Any, everyone: slice, sums: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Return the `column_sums` of x − s and s (d,): the mean of a column far from zero, or 0.
-
-    `everyone` are the columns of Y that together weigh each sample. The columns far from zero are
-    read once more, and the sums of a constant one become zero. Sums that are known are changed.
-    """
-    sums = column_sums(X, Y, S) if sums is None else sums
-    width = Y.shape[1]
-    require_magnitude(sums[:, width:].sum(axis=1), sums.any(axis=1))
-    total, weight = sums[:, :width][:, everyone].sum(axis=1), Y[:, everyone].sum()
-    shift = np.zeros(len(sums))
-    far = np.flatnonzero(far_from_zero(total, sums[:, width:].sum(axis=1), weight))
-    if len(far):
-        shift[far] = total[far] / weight
-        taken = copy(X.take_columns(far))  # some columns are not counted as a pass
-        near = column_sums(taken, Y, S, shift[far])
-        squares = near[:, width:].sum(axis=1)  # x − s has a mean of zero but for rounding
-        near[variance_or_zero(squares / weight, shift[far], X.shape[0]) == 0] = 0
-        sums[far] = near
-    return sums, shift
-
-
-def class_sums(
-    block: Any,
-    start: int,
-    stop: int,
-    Y: Any,
-    S: Any,
-    shift: FloatArray | None = None,
-    non_negative: bool = False,
-) -> FloatArray:
-    """Return the sums of each column weighted by Y, and of its squares weighted by S.
-
-    A shift is subtracted from the columns first. Unlabeled rows are zero in Y and S and do not
-    count.
-    """
-    if non_negative and (block.data if sp.issparse(block) else block).min(initial=0) < 0:
-        raise ValueError(NEGATIVE)
-    block = block.astype(np.float64)
-    if shift is not None:  # the columns are far from zero, so a sparse block is all but dense
-        own = shift if len(shift) == block.shape[1] else shift[start:stop]
-        block = (block.toarray() if sp.issparse(block) else block) - own
-    # `require_magnitude` refuses values that are too large
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        squared = block * block if not sp.issparse(block) else _squared(block)
-        squares = np.nan_to_num(weighted_sums(squared, S), nan=np.inf, posinf=np.inf)  # 0 · ∞
-        return np.column_stack([weighted_sums(block, Y), squares])
-
-
-def _squared(block: Any) -> Any:
-    """Return the squares of a sparse block, with its indices."""
-    return type(block)((block.data**2, block.indices, block.indptr), shape=block.shape)
-
-
-def weighted_sums(block: Any, Y: Any) -> FloatArray:
-    """Return blockᵀY, dense."""
-    if sp.issparse(Y) and not sp.issparse(block):
-        Y = Y.toarray()
-    product = block.T @ Y
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
 
 
 def between_and_within(

@@ -14,10 +14,11 @@ import numpy as np
 
 from bigfs.linalg.rounding import unless_rounding, variance_or_zero
 from bigfs.matrix import Centered, Matrix
+from bigfs.matrix.class_sums import near_sums
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import real_target
 from bigfs.selectors.scores.pvalues import SignificanceSelector, f_p_values
-from bigfs.selectors.scores.sums import Totals, WeightedSelector, near_sums, ratio
+from bigfs.selectors.scores.sums import Totals, WeightedSelector, ratio
 from bigfs.types import FloatArray
 
 EVERYONE = np.zeros(1, dtype=np.int64)  # the class of all samples

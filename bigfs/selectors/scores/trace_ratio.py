@@ -35,11 +35,12 @@ from bigfs.embedding.responses import one_hot
 from bigfs.graph.affinities import Weights
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import near_sums
 from bigfs.result import NotConverged, Record, Result, Status, iterate
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms
-from bigfs.selectors.scores.sums import between_and_within, class_totals, near_sums, ratio
+from bigfs.selectors.scores.sums import between_and_within, class_totals, ratio
 from bigfs.types import FloatArray, IntArray
 
 MAX_ROUNDS = 100  # a handful is usual
