@@ -32,7 +32,7 @@ from storage.staging.scratch import (
     write_block,
 )
 from storage.staging.split import read_parts
-from storage.staging.text.vectorize import vectorize
+from storage.staging.text.vectorize import compile_kernels, vectorize
 from storage.staging.text.weighting import Weighting
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
@@ -83,7 +83,9 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
         writer = writer_for(uri, tile_nnz(stored.settings, stored.shape[0], stored.nnz))
         store = StoreRef(manifests.normalize_uri(plan.source.path), stored.content)
         return convert(store, stored, writer, chunks_for(writer, memory_limit))
-    with engine.limit_memory(memory_limit):
+    # a worker compiles what counts text in a new installation, while the source is decompressed
+    sizes = [plan.weighting.ngram_range] if isinstance(plan.source, TextSource) else []
+    with engine.started_tiles(compile_kernels, sizes), engine.limit_memory(memory_limit):
         source = plan.source.prepare(scratch).with_memory_limit(memory_limit)
     terms, columns, version = None, dict[str, AnyArray](), manifests.VERSION
     if isinstance(source, TextSource):

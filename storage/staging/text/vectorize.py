@@ -38,6 +38,7 @@ from storage.staging.scratch import (
 )
 from storage.staging.text.hashing import hash_names, name_buckets
 from storage.staging.text.terms import Documents
+from storage.staging.text.tokens import FIRST_TERMS
 from storage.staging.text.vocabularies import find_columns, merge_vocabularies
 from storage.staging.text.weighting import Weighting
 
@@ -102,6 +103,13 @@ def weigh_by(
 
 
 # --- count ----------------------------------------------------------------------------------------
+
+
+def compile_kernels(ngram_range: tuple[int, int]) -> None:
+    """Count more words than a table has room for at first, so that numba compiles the kernels."""
+    documents = Documents(ngram_range)
+    documents.add(" ".join(map(str, range(10_000, 10_001 + FIRST_TERMS))))
+    documents.counted()
 
 
 def count(
