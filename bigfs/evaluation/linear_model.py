@@ -112,10 +112,9 @@ class LinearModel(NamedTuple):
 
 def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to gathered columns. Rows without a target are left out."""
-    size = Z.nnz if sp.issparse(Z) else Z.size, *Z.shape, n_machines(y)
-    engine.make_room(
-        _logistic_memory(*size, Z.dtype.itemsize) if logistic else _training_memory(*size)
-    )
+    n_values, (n, m) = Z.nnz if sp.issparse(Z) else Z.size, Z.shape
+    itemsize = Z.dtype.itemsize if logistic else None
+    engine.make_room(_fit_memory(n_values, n, m, n_machines(y), itemsize))
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
@@ -160,9 +159,7 @@ def projected_memory(
     n, m, r = X.shape[0], X.shape[1] if index is None else len(index), n_machines(y)
 
     def of(n_values: int) -> int:
-        if logistic:
-            return _logistic_memory(n_values, n, m, r, X.meta.dtype.itemsize)
-        return _training_memory(n_values, n, m, r)
+        return _fit_memory(n_values, n, m, r, X.meta.dtype.itemsize if logistic else None)
 
     if index is None:
         return of(X.nnz)
@@ -171,15 +168,13 @@ def projected_memory(
     return of(int(X.stats.nnz[index].sum()))
 
 
-def _logistic_memory(n_values: int, n: int, m: int, r: int, itemsize: int) -> int:
-    """Return the bytes of a logistic regression of r classes: the values by columns and by rows,
-    and what grows with samples and with weights."""
-    vectors = n * (LOGISTIC_VECTORS * r + 2) * itemsize
-    return 2 * n_values * (itemsize + 4) + vectors + m * r * LOGISTIC_BYTES_PER_WEIGHT
-
-
-def _training_memory(n_values: int, n: int, m: int, r: int) -> int:
-    """Return the bytes of the larger one of the two ways to train r machines on n × m values."""
+def _fit_memory(n_values: int, n: int, m: int, r: int, itemsize: int | None) -> int:
+    """Return the bytes of the larger one of the two ways to train r machines on n × m values, or of
+    a logistic regression of values of `itemsize` bytes: by columns and by rows, with what grows
+    with the samples and the weights."""
+    if itemsize is not None:
+        vectors = n * (LOGISTIC_VECTORS * r + 2) * itemsize
+        return 2 * n_values * (itemsize + 4) + vectors + m * r * LOGISTIC_BYTES_PER_WEIGHT
     of_group = dual_svm.projected_memory(n, m, min(r, dual_svm.LANES)) if r > 1 else 0
     together = n_values * BYTES_PER_OWN_VALUE + of_group
     one_by_one = n_values * BYTES_PER_VALUE + n * BYTES_PER_SAMPLE
