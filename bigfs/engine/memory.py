@@ -83,12 +83,11 @@ def planned_memory() -> int:
     return min(memory_limit(), PLANNED)
 
 
-def task_memory(at_rest: int = AT_REST) -> float:
-    """Return the number of bytes that one large task may take in a worker, or in another process
-    that takes `at_rest` bytes before."""
+def task_memory() -> float:
+    """Return the number of bytes that one large task may take, or as much work of the driver."""
     limit = memory_limit()
     if given_limit() is None and client() is not None:
-        return max(min(limit / 2, SHARES.most * limit - at_rest), 0)
+        return max(min(limit / 2, SHARES.most * limit - AT_REST), 0)
     return limit / 2
 
 

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.evaluation import linear_model
 from bigfs.evaluation.linear_model import LinearModel
-from bigfs.evaluation.splits import labeled_rows, target_kind
+from bigfs.evaluation.splits import MOST_TRAINING, labeled_rows, target_kind
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm
 from bigfs.matrix import Block, Matrix
@@ -65,7 +65,7 @@ def choose_way(
             )
         return None
     exact: str | None = RIDGE if target_kind(y) == "real" else SVM
-    if _bytes_of_machines(X.shape[0], X.shape[1] if index is None else len(index), 1) >= _room():
+    if _bytes_of_machines(X.shape[0], X.shape[1] if index is None else len(index), 1) >= room:
         exact = None
     if index is not None:
         if exact is None:
@@ -84,13 +84,26 @@ def choose_way(
     return None
 
 
+def require_trainable(n: int, m: int, y: Any, *, logistic: bool = False) -> None:
+    """Refuse m features of n samples, before they are known, where no model on them fits, however
+    few values they have."""
+    r = linear_model.n_machines(y)
+    n = min(n, MOST_TRAINING // max(r, 1))
+    needed = linear_model.least_memory(n, m, r, logistic=logistic)
+    if not logistic:
+        needed = min(needed, _bytes_of_machines(n, m, 1))
+    what = f"judging {m} features by a model of {n} training samples"
+    engine.require_memory(needed, what, int(engine.task_memory()))
+
+
 def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearModel:
     """Train a linear model on all features, or an exact one on some, in increasing order."""
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         X, y = X.take_rows(is_labeled), y[is_labeled]
-    room = _room()
+    room = engine.task_memory()
     if index is not None:
+        engine.trim_memory()  # what the selection has left
         X = X.take_columns(index)
         X = hold_rows(X, room - _bytes_of_machines(*X.shape, 1))
         room -= row_bytes(X) if X.local else 0
@@ -138,11 +151,6 @@ def decide(X: Matrix, model: LinearModel) -> FloatArray:
 
 def _bytes_of_machines(n: int, d: int, r: int) -> int:
     return 8 * r * (VECTORS_OF_SAMPLES * n + VECTORS_OF_FEATURES * d)
-
-
-def _room() -> float:
-    """Return the bytes that the driving process may use for machines and the columns they need."""
-    return engine.task_memory(engine.DRIVER_LIBRARIES)
 
 
 def _fit_classes(

@@ -168,6 +168,11 @@ def projected_memory(
     return of(int(X.stats.nnz[index].sum()))
 
 
+def least_memory(n: int, m: int, r: int, *, logistic: bool = False) -> int:
+    """Return the bytes that `fit` takes for r machines on n × m zeros."""
+    return _fit_memory(0, n, m, r, 4 if logistic else None)
+
+
 def _fit_memory(n_values: int, n: int, m: int, r: int, itemsize: int | None) -> int:
     """Return the bytes of the larger one of the two ways to train r machines on n × m values, or of
     a logistic regression of values of `itemsize` bytes: by columns and by rows, with what grows

@@ -88,7 +88,7 @@ def _judging(
     if not sets:
         yield list
         return
-    _require_decisions(split, judge, engine.task_memory())
+    _require_decisions(split, judge)
     local, split = split.X_train.local, _holding(split, sets)
     with engine.started_tiles(_judge, sets, split, judge, local=local, label=label) as judged:
         yield judged
@@ -117,7 +117,7 @@ def judge_streamed(
     split: Split, way: str, index: IntArray | None = None, *, judge: Judge = SVM
 ) -> Judgment:
     """Judge a linear model on all features, or on some of them, that do not fit in memory."""
-    _require_decisions(split, judge, engine.task_memory(engine.DRIVER_LIBRARIES))
+    _require_decisions(split, judge)
     model = large_model.fit(split.X_train, split.y_train, way, index)
     X = split.X_test if index is None else split.X_test.take_columns(index)
     is_labeled = labeled_rows(split.y_test)
@@ -145,12 +145,12 @@ def _needs_decisions(split: Split, judge: Judge) -> bool:
     return target_kind(split.y_train) == "class" and (judge.with_auc or judge.is_logistic)
 
 
-def _require_decisions(split: Split, judge: Judge, limit: float) -> None:
+def _require_decisions(split: Split, judge: Judge) -> None:
     """Refuse more decision values of the test rows than fit in a process, twice."""
     if _needs_decisions(split, judge):
         n, r = split.X_test.shape[0], linear_model.n_machines(split.y_train)
         what = f"judging {n} test samples of {max(r, 2)} classes by all their decision values"
-        engine.require_memory(2 * 8 * n * max(r, 2), what, int(limit))
+        engine.require_memory(2 * 8 * n * max(r, 2), what, int(engine.task_memory()))
 
 
 def _judgment(model: LinearModel, answers: Any, split: Split, y: Any, judge: Judge) -> Judgment:

@@ -77,7 +77,7 @@ def hold_rows(X: Any, most: float) -> Any:
         here = copy(X)
         here.column_tiles = ()
         return here
-    blocks = dict(engine.stream_tiles(engine.load, X.row_tiles))
+    blocks = {i: sp.csr_array(b) for i, b in engine.stream_tiles(engine.load, X.row_tiles)}
     return _of_blocks(X, 0, [blocks[i] for i in range(len(blocks))])
 
 

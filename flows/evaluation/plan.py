@@ -174,6 +174,11 @@ def require_choices(
         )
     for name in baselines or ():
         require_target(corpus, name)
+    if test_part(corpus) is None:
+        test_size = test_size or 1 / (folds or FOLDS)
+    n = int(labeled_rows(train.y).sum() * (1 - (test_size or 0)))
+    m = 1 if isinstance(features, str) else features
+    large_model.require_trainable(n, m, train.y, logistic=judge == "logistic")
 
 
 def _require_folds(corpus: Any, y: Any, samples: Samples, folds: int) -> None:

@@ -149,7 +149,7 @@ def test_the_machines_of_classes_that_are_trained_in_turn_have_states_of_their_o
     X, y = wine()
     matrix = Matrix.from_array(X)
     room = large_model._bytes_of_machines(*X.shape, 2)
-    monkeypatch.setattr(large_model.engine, "task_memory", lambda at_rest: room)
+    monkeypatch.setattr(large_model.engine, "task_memory", lambda: room)
     expected = large_model.fit(matrix, y, "svm")
     computed, checkpoint = fits_of(large_model.fit, matrix, y, "svm")
     np.testing.assert_array_equal(computed.coef, expected.coef)

@@ -16,7 +16,7 @@ from bigfs.evaluation.metrics import Judge
 from bigfs.evaluation.scoring import judge_sets
 from bigfs.evaluation.splits import Split
 from bigfs.matrix.gathering import row_bytes
-from bigfs.matrix.tiles import RowSubsetTile
+from bigfs.matrix.tiles import ColumnSubsetTile
 
 
 def parts(text, tile_rows=25, classes=3):
@@ -107,8 +107,10 @@ def test_chosen_columns_are_read_once_where_the_process_holds_them(
         y = sp.csr_array(np.eye(3, dtype=np.int8)[y]) if kind == "multilabel" else y + 0.5
     index, reads = np.arange(0, 80, 2), []
     assert X.deviations.any()  # a pass of its own
-    load = RowSubsetTile.load
-    monkeypatch.setattr(RowSubsetTile, "load", lambda tile: reads.append(tile.start) or load(tile))
+    load = ColumnSubsetTile.load
+    monkeypatch.setattr(
+        ColumnSubsetTile, "load", lambda tile: reads.append(tile.start) or load(tile)
+    )
     way = "ridge" if kind == "real" else "svm"
     held = large_model.fit(X, y, way, index)
     assert sorted(reads) == [tile.start for tile in X.row_tiles]
