@@ -149,6 +149,7 @@ def _read_annotations(piece: tuple[int, int], source: AnnData) -> Annotations:
         of_category = np.full(len(coded[1]) + 1, -1, dtype=np.int32)  # the code −1 takes the last
         of_category[used] = codes
         codes = of_category[coded[0]]
+    codes = codes.astype(np.result_type(np.int8, np.min_scalar_type(len(classes))))
     return Annotations(classes, codes, scratch.LabelKind(texts, whole, sets=False), split, obs)
 
 
@@ -238,9 +239,13 @@ class AnnDataCorpus:
         """Class codes or real targets, one per sample."""
         if self.target is None:
             return np.full(self.n, -1, dtype=np.int64)
-        target = self._target
-        parts = self._annotations
-        return np.concatenate([labels.encode(p.classes, p.codes, target) for p in parts])
+        target, start = self._target, 0
+        y = np.empty(self.n, dtype=np.float64 if target.kind == "real" else np.int64)
+        for part in self._annotations:
+            stop = start + len(part.codes)
+            y[start:stop] = labels.encode(part.classes, part.codes, target)
+            start = stop
+        return y
 
     @cached_property
     def split(self) -> AnyArray | None:

@@ -12,22 +12,25 @@ from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Centered, Matrix, gram
-from bigfs.matrix.class_sums import class_indicator, near_sums
+from bigfs.matrix.class_sums import ClassWeights, near_sums
 from bigfs.types import FloatArray, IntArray
 
 
 def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatArray:
     """Return the distance of each class's (or label's) mean of a feature from the mean of all."""
-    is_labeled, order = labeled_rows(y), np.unique(index)
-    ones = is_labeled[:, None].astype(np.float64)
+    Y: Any
     if y.ndim == 2:  # a sample counts once among all, and in each of its labels
-        Y, everyone = sp.csr_array(sp.hstack([y.astype(np.float64), ones])), slice(-1, None)
+        ones, everyone = labeled_rows(y)[:, None].astype(np.float64), slice(-1, None)
+        Y = sp.csr_array(sp.hstack([y.astype(np.float64), ones]))
+        sizes, n = np.asarray(Y.sum(axis=0)).ravel()[:-1], float(ones.sum())
     else:
-        Y, everyone = class_indicator(np.where(is_labeled, y, -1), n_classes), slice(None)
+        ones, everyone, Y = None, slice(None), ClassWeights(y, n_classes)
+        sizes, n = Y.sizes, Y.total
+    order = np.unique(index)
     taken = copy(X.take_columns(order))  # some columns are not counted as a pass
     sums, _ = near_sums(taken, Y, ones, everyone)
     sums = sums[np.searchsorted(order, index)]
-    n, sizes = max(int(is_labeled.sum()), 1), np.asarray(Y.sum(axis=0)).ravel()[:n_classes]
+    n = max(n, 1.0)
     means = sums[:, :n_classes] / np.maximum(sizes, 1)
     overall, squares = sums[:, :-1][:, everyone].sum(axis=1) / n, sums[:, -1] / n
     variance = unless_rounding(squares - overall**2, squares)

@@ -27,13 +27,57 @@ def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) 
     return sp.csr_array((values, codes[has_class], indptr), shape=(len(codes), c))
 
 
+class ClassWeights:
+    """The `class_indicator` of the samples, as a code each, of which a task makes its part.
+
+    A code takes a byte where there are few classes, and an entry of the indicator takes 16.
+    """
+
+    def __init__(
+        self, codes: IntArray, c: int, weights: FloatArray | None = None, *, by_class: bool = False
+    ) -> None:
+        self.codes = codes.astype(np.result_type(np.int8, np.min_scalar_type(c)), copy=False)
+        self.shape, self.weights, self.by_class = (len(codes), c), weights, by_class
+
+    def __getitem__(self, rows: slice) -> ClassWeights:
+        weights = None if self.weights is None else self.weights[rows]
+        return ClassWeights(self.codes[rows], self.shape[1], weights, by_class=self.by_class)
+
+    @property
+    def sizes(self) -> FloatArray:
+        """The sum of the weights of each class (c,)."""
+        has_class = self.codes >= 0
+        weights = None if self.weights is None else self.weights[has_class]
+        sizes = np.bincount(self.codes[has_class], weights, minlength=self.shape[1])
+        return sizes.astype(np.float64)
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights."""
+        has_class = self.codes >= 0
+        return float((has_class if self.weights is None else self.weights * has_class).sum())
+
+    def factors(self) -> tuple[Any, Any]:
+        """Return the weights of the values by class, and of their squares by class or of all."""
+        Y = class_indicator(self.codes, self.shape[1], self.weights)
+        return Y, Y if self.by_class else np.asarray(Y.sum(axis=1))[:, None]
+
+
 def column_sums(
-    X: Matrix, Y: Any, S: Any, shift: FloatArray | None = None, *, non_negative: bool = False
+    X: Matrix,
+    Y: Any,
+    S: Any = None,
+    shift: FloatArray | None = None,
+    *,
+    non_negative: bool = False,
 ) -> FloatArray:
-    """Return the `class_sums` of all columns, in one pass. Y and S are dense, or csr arrays."""
+    """Return the `class_sums` of all columns, in one pass. Y and S are dense, or csr arrays, or Y
+    is `ClassWeights`."""
+    is_coded = isinstance(Y, ClassWeights)
+    fn, factors = (sums_of_codes, [Y]) if is_coded else (class_sums, [Y, S])
     if X.column_tiles:
-        return np.concatenate(X.map(class_sums, 1, Y, S, shift, non_negative))
-    return np.asarray(X.sum(class_sums, 0, shift, non_negative, split=[Y, S]))
+        return np.concatenate(X.map(fn, 1, *factors, shift, non_negative))
+    return np.asarray(X.sum(fn, 0, shift, non_negative, split=factors))
 
 
 def near_sums(
@@ -47,7 +91,8 @@ def near_sums(
     sums = column_sums(X, Y, S) if sums is None else sums
     width = Y.shape[1]
     require_magnitude(sums[:, width:].sum(axis=1), sums.any(axis=1))
-    total, weight = sums[:, :width][:, everyone].sum(axis=1), Y[:, everyone].sum()
+    total = sums[:, :width][:, everyone].sum(axis=1)
+    weight = Y.total if isinstance(Y, ClassWeights) else Y[:, everyone].sum()
     shift = np.zeros(len(sums))
     far = np.flatnonzero(far_from_zero(total, sums[:, width:].sum(axis=1), weight))
     if len(far):
@@ -58,6 +103,13 @@ def near_sums(
         near[variance_or_zero(squares / weight, shift[far], X.shape[0]) == 0] = 0
         sums[far] = near
     return sums, shift
+
+
+def sums_of_codes(
+    block: Any, start: int, stop: int, Y: ClassWeights, shift: Any, non_negative: bool
+) -> FloatArray:
+    """Return the `class_sums` of a block."""
+    return class_sums(block, start, stop, *Y.factors(), shift, non_negative)
 
 
 def class_sums(

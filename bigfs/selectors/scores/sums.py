@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from bigfs import engine
 from bigfs.linalg.rounding import unless_rounding, variance_or_zero
 from bigfs.matrix import Matrix
-from bigfs.matrix.class_sums import NEGATIVE, class_indicator, column_sums, near_sums
+from bigfs.matrix.class_sums import NEGATIVE, ClassWeights, column_sums, near_sums
 from bigfs.matrix.construction import readable
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import MANY, Selector
@@ -228,11 +228,12 @@ def class_totals(
 ) -> Totals:
     """Return the sums per class, of a store without a pass. Negative values may be refused."""
     classes, codes = y
-    Y = class_indicator(codes, len(classes), weights)  # n × c
-    S = Y if by_class else np.asarray(Y.sum(axis=1))[:, None]
+    Y = ClassWeights(codes, len(classes), weights, by_class=by_class)  # n × c
     stored = sums = None  # the sums of a store weigh each sample by 1
     if weights is None and not is_minus_one(classes).any():
-        stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
+        is_numbered = np.array_equal(classes, np.arange(len(classes)))
+        given = codes if is_numbered else np.where(codes >= 0, classes[codes], codes)
+        stored = X.class_stats(given)
     if non_negative and stored is not None:
         if stored.minima is None:
             stored = None  # a sum does not tell whether a value is negative
@@ -242,13 +243,13 @@ def class_totals(
         squares = stored.sums_of_squares[:, classes]
         squares = squares if by_class else squares.sum(axis=1, keepdims=True)
         sums = np.column_stack([stored.sums[:, classes], squares])
-    c, sizes = len(classes), np.asarray(Y.sum(axis=0)).ravel()
+    c, sizes = len(classes), Y.sizes
     if non_negative:  # χ² needs no squares
-        sums = column_sums(X, Y, S, non_negative=True) if sums is None else sums
+        sums = column_sums(X, Y, non_negative=True) if sums is None else sums
         require_magnitude(sums[:, c:].sum(axis=1), sums.any(axis=1))
         shift = np.zeros(len(sums))
     else:
-        sums, shift = near_sums(X, Y, S, slice(None), sums)
+        sums, shift = near_sums(X, Y, None, slice(None), sums)
     return Totals(classes, sums[:, :c], sums[:, c:], sizes, shift, by_class)
 
 
