@@ -149,7 +149,7 @@ def _read_annotations(piece: tuple[int, int], source: AnnData) -> Annotations:
         of_category = np.full(len(coded[1]) + 1, -1, dtype=np.int32)  # the code −1 takes the last
         of_category[used] = codes
         codes = of_category[coded[0]]
-    codes = codes.astype(np.result_type(np.int8, np.min_scalar_type(len(classes))))
+    codes = codes.astype(np.min_scalar_type(-max(len(classes), 1)))
     return Annotations(classes, codes, scratch.LabelKind(texts, whole, sets=False), split, obs)
 
 

@@ -36,7 +36,7 @@ class ClassWeights:
     def __init__(
         self, codes: IntArray, c: int, weights: FloatArray | None = None, *, by_class: bool = False
     ) -> None:
-        self.codes = codes.astype(np.result_type(np.int8, np.min_scalar_type(c)), copy=False)
+        self.codes = codes.astype(np.min_scalar_type(-max(c, 1)), copy=False)
         self.shape, self.weights, self.by_class = (len(codes), c), weights, by_class
 
     def __getitem__(self, rows: slice) -> ClassWeights:
