@@ -25,6 +25,7 @@ from bigfs.engine.clusters import NO_WORKERS_TIMEOUT, describe_workers, no_worke
 SILENT_SECONDS = 60.0  # without the end of a task until the first warning; doubled after each
 STANDSTILL_SECONDS = 120.0  # with a paused worker and nothing that runs, until it is given up
 LOOK_SECONDS = 5.0
+LISTED = 8  # workers in a message, those that are paused first
 
 
 @contextlib.contextmanager
@@ -102,17 +103,16 @@ def _is_still(workers: dict[str, Any]) -> bool:
 
 
 def describe(workers: dict[str, Any], assigned: dict[str, Any]) -> str:
-    """Return what each worker does, in one line."""
+    """Return what each worker does, or some of many, in one line."""
     if not workers:
         return "the cluster has no workers"
-    clauses, paused = [], False
+    clauses, paused = list[str](), list[str]()
     for number, address in enumerate(sorted(workers)):
         worker = workers[address]
         names = sorted({str(key_split(key)).strip("_") for key in assigned.get(address, ())})
         if worker["status"] == "paused":
-            paused = True
             used, limit = worker["metrics"].get("memory", 0), worker["memory_limit"]
-            clauses.append(
+            paused.append(
                 f"worker {number} is paused, because it uses {format_bytes(used)} "
                 f"of {format_bytes(limit)}"
             )
@@ -120,5 +120,8 @@ def describe(workers: dict[str, Any], assigned: dict[str, Any]) -> str:
             clauses.append(f"worker {number} computes {', '.join(names)}")
         else:
             clauses.append(f"worker {number} has nothing to do")
+    said = [*paused, *clauses]
+    if len(said) > LISTED:
+        said[LISTED:] = [f"and {len(said) - LISTED} more"]
     advice = "; raise --memory-limit, use smaller tiles, or choose smaller parameters"
-    return ", ".join(clauses) + (advice if paused else "")
+    return ", ".join(said) + (advice if paused else "")

@@ -41,6 +41,15 @@ def test_description_says_what_each_worker_does():
     assert watchdog.describe({}, {}) == "the cluster has no workers"
 
 
+def test_of_many_workers_some_are_listed_and_paused_ones_first():
+    metrics = {"memory": 2**20}
+    workers = {f"{i:04}": {"status": "running"} for i in range(1023)}
+    workers["1023"] = {"status": "paused", "metrics": metrics, "memory_limit": 2**21}
+    said = watchdog.describe(workers, {})
+    assert said.startswith("worker 1023 is paused, because it uses 1.00 MiB of 2.00 MiB, worker 0 ")
+    assert "worker 6 has nothing to do, and 1016 more; raise --memory-limit" in said
+
+
 @pytest.mark.parametrize(
     ("statuses", "running", "still"),
     [
