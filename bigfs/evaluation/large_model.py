@@ -103,7 +103,6 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
         X, y = X.take_rows(is_labeled), y[is_labeled]
     room = engine.task_memory()
     if index is not None:
-        engine.trim_memory()  # what the selection has left
         X = X.take_columns(index)
         X = hold_rows(X, room - _bytes_of_machines(*X.shape, 1))
         room -= row_bytes(X) if X.local else 0

@@ -78,6 +78,7 @@ def hold_rows(X: Any, most: float) -> Any:
         here.column_tiles = ()
         return here
     blocks = {i: sp.csr_array(b) for i, b in engine.stream_tiles(engine.load, X.row_tiles)}
+    engine.trim_memory()  # what they have left in the buffers of the connections
     return _of_blocks(X, 0, [blocks[i] for i in range(len(blocks))])
 
 
