@@ -79,7 +79,9 @@ def choose_way(
         return exact
     if engine.lazy_inputs(X.row_tiles):  # one task cannot wait for each block in turn
         return None
-    if find_spec("dask_ml") is not None and 8 * SGD_VECTORS * X.shape[1] * n_models < room:
+    beside = 0 if engine.client() is None else engine.TILE_TASK  # in a worker, which reads tiles
+    descent = 8 * SGD_VECTORS * X.shape[1] * n_models + beside
+    if find_spec("dask_ml") is not None and descent < room:
         return SGD
     return None
 

@@ -269,6 +269,17 @@ def test_too_much_work_for_the_exact_machines_is_descended(text, monkeypatch):
         assert large_model.choose_way(X, y) == "sgd"
 
 
+def test_a_descent_in_a_worker_leaves_room_for_a_tile(text, monkeypatch):
+    X, y = Matrix.from_array(text[0], tile_rows=20), text[1]
+    monkeypatch.setattr(linear_model, "fits_in_memory", lambda *parts, **options: False)
+    monkeypatch.setattr(large_model, "MOST_WORK", 0)
+    monkeypatch.setattr(large_model.engine, "client", lambda: True)
+    size = 8 * 6 * X.shape[1] * 4 + engine.TILE_TASK
+    for limit, way in ((2 * size + 2, "sgd"), (2 * size, None)):
+        with engine.limit_memory(limit):
+            assert large_model.choose_way(X, y) == way
+
+
 def test_sgd_comes_close_to_the_exact_machines(text):
     split, _, _ = parts(text)
     scores = [
