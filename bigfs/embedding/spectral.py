@@ -322,7 +322,12 @@ def randomized_svd(
             f"{n} × {d} matrix; got {r}"
         )
     width = min(r + OVERSAMPLING, n, d)
-    engine.require_memory(8 * (3 * n + d) * width, f"{r} singular vectors of a {n} × {d} matrix")
+    # of a step: the residuals, or the QR decomposition, and the sums of a pass
+    vectors = max(2 * width + 5 * r, 4 * width + 2 * r)
+    libraries = 0 if Xc.X.local else engine.DRIVER_LIBRARIES
+    engine.require_memory(
+        libraries + 8 * (n * vectors + 2 * d * width), f"{r} singular vectors of a {n} × {d} matrix"
+    )
     passes_before = Xc.X.passes
 
     def step(state: SubspaceState) -> SubspaceState:
@@ -342,10 +347,12 @@ def randomized_svd(
             float(np.linalg.norm(residuals) / gap),
         )
 
-    start = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, width)))[0]
+    def start() -> AnyArray:
+        return np.linalg.qr(np.random.default_rng(seed).normal(size=(n, width)))[0]
+
     result = iterate(
         step,
-        SubspaceState(start, np.zeros((n, r)), np.zeros(r), np.inf, np.inf),
+        SubspaceState(start(), np.zeros((n, r)), np.zeros(r), np.inf, np.inf),
         measure=lambda state: {"residual": state.residual, "error": state.error},
         stop="error",
         tol=tol,

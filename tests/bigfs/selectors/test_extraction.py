@@ -1,5 +1,8 @@
 """PCA, LPP and 2DLDA against scikit-learn and dense eigenproblems."""
 
+import tracemalloc
+import warnings
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -8,10 +11,13 @@ from sklearn import decomposition
 from sklearn.svm import LinearSVC
 
 from benchmarks import extraction
-from bigfs import Matrix
+from bigfs import Matrix, engine
+from bigfs.embedding import spectral
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.evaluation.splits import Split
 from bigfs.graph import affinity, knn
+from bigfs.matrix.centered import Centered
+from bigfs.result import NotConverged
 from bigfs.selectors.base.labels import Labels
 
 
@@ -94,6 +100,19 @@ def test_embeddings_are_scored_by_the_model_of_a_selection(X):
     scores = extraction.score(found, split)
     assert scores["accuracy"] == pytest.approx(svm.score(test, y[30:]))
     assert scores["accuracy"] > 0.6
+
+
+def test_singular_vectors_take_no_more_than_they_are_projected_with(monkeypatch):
+    X = Matrix.from_array(sp.random_array((20_000, 400), density=0.01, format="csr", rng=0))
+    Xc, asked = Centered(X, X.means), []
+    monkeypatch.setattr(engine, "require_memory", lambda projected, what: asked.append(projected))
+    tracemalloc.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        spectral.randomized_svd(Xc, 20, max_iter=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.7 * asked[0] < peak < 1.05 * asked[0]
 
 
 def test_bad_input_is_refused_in_one_line(X):
