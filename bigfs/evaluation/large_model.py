@@ -145,6 +145,9 @@ def predict(X: Matrix, model: LinearModel) -> Any:
 def decide(X: Matrix, model: LinearModel) -> FloatArray:
     """Return the decision values or predicted values of rows, (n,) or (n, k), in one pass."""
     coef = model.coef / model.scale if model.kind == "real" else model.coef
+    engine.require_memory(
+        8 * X.shape[0] * len(coef), f"{len(coef)} decision values of {X.shape[0]} samples each"
+    )
     decision: FloatArray = X @ coef.T
     decision += model.intercept
     return decision.ravel() if len(coef) == 1 and model.kind != "multilabel" else decision

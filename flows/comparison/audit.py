@@ -103,7 +103,8 @@ def examine(request: Audit) -> dict[str, Any]:
     lists = read_lists(request.lists, train.X.shape[1], train.X.feature_names)
     selector = selection.selector_for(corpus, method, 1, request.parameters)
     choices = request.scoring.choices()
-    evaluation.require_choices(corpus, train.X.shape[1], **choices)
+    largest = max(len(index) for index in lists.values())
+    evaluation.require_choices(corpus, largest, **choices)
     plan = evaluation.make_plan(
         corpus,
         train,

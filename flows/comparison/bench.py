@@ -70,7 +70,7 @@ class Bench:
             "test_size": request.test_size,
             "judge": request.judge,
         }
-        evaluation.require_choices(self.corpus, d, **of_plan)
+        evaluation.require_choices(self.corpus, self.sizes[-1], **of_plan)
         self.train = selection.training_part(self.corpus)
         heaviest = max(
             (selection.get_method(_method_of(name)) for name in variants),

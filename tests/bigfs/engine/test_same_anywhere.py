@@ -80,6 +80,7 @@ ASKERS = {
     "evaluation/linear_model.py": "no machine depends on which others it is trained with",
     "selectors/greedy/search.py": "a term of a feature is the same gathered or not",
     "selectors/row_sparse/srlsr.py": "the labels of the samples follow the choice",
+    "evaluation/scoring.py": "decision values that do not fit are refused",
     "evaluation/large_model.py": "scores of a choice, to the tolerance of their models",
 }
 
