@@ -25,6 +25,7 @@ from storage.errors import StoreError
 from storage.format import manifest as manifests
 from storage.format.manifest import ROW_CHUNK, STRING_CHUNK
 from storage.format.tiles import SampleNames
+from storage.roles import SampleRoles
 from storage.scaling import LOGNORM, SETTINGS, Scaling, require_counts
 from storage.sources import find
 from storage.sources.anndata import AnnData
@@ -153,7 +154,7 @@ def _read_annotations(piece: tuple[int, int], source: AnnData) -> Annotations:
     return Annotations(classes, codes, scratch.LabelKind(texts, whole, sets=False), split, obs)
 
 
-class AnnDataCorpus:
+class AnnDataCorpus(SampleRoles):
     """A corpus of a matrix, csr or dense, that anndata wrote in chunks of a fit size.
 
     Graphs, `append`, `check` and `info` need a staged store.
@@ -258,26 +259,6 @@ class AnnDataCorpus:
         """The column of obs that gives each "group", "batch", "sample_weight" or "time"."""
         return self.source.obs_columns
 
-    @cached_property
-    def groups(self) -> AnyArray | None:
-        """The codes of the groups of the samples. None if no column gives them."""
-        return self._codes("group")
-
-    @cached_property
-    def batches(self) -> AnyArray | None:
-        """The codes of the batches of the samples. None if no column gives them."""
-        return self._codes("batch")
-
-    @cached_property
-    def sample_weight(self) -> AnyArray | None:
-        """The weights of the samples. None if no column gives them."""
-        return self._of_role("sample_weight")
-
-    @cached_property
-    def times(self) -> AnyArray | None:
-        """The times of the samples, as numbers or as dates. None if no column gives them."""
-        return self._of_role("time")
-
     def categories(self, role: str) -> list[str]:
         """Return the names of all groups or batches by their codes, as `Corpus.categories` does."""
         if role not in self.roles:
@@ -290,7 +271,7 @@ class AnnDataCorpus:
         names = np.array(self.categories(role))
         return np.concatenate([np.searchsorted(names, p.obs[role]) for p in self._annotations])
 
-    def _of_role(self, role: str) -> AnyArray | None:
+    def _values(self, role: str) -> AnyArray | None:
         if role not in self.roles:
             return None
         return join_obs(role, [part.obs[role] for part in self._annotations], self.uri)
@@ -305,17 +286,9 @@ class AnnDataCorpus:
     def splits(self) -> tuple[str, ...]:
         return () if self.split is None else tuple(s for s in ("train", "test") if s in self.split)
 
-    @property
-    def has_test_half(self) -> bool:
-        return {"train", "test"} <= set(self.splits)
-
     def part(self, split: str) -> AnnDataCorpus:
         """Take the samples of one split."""
-        if self.split is None or split not in self.splits:
-            raise StoreError(
-                f"{self.uri} has no rows of split {split!r}; it has "
-                f"{', '.join(self.splits) or 'no split'}"
-            )
+        self._require_split(split)
         rows, part = np.flatnonzero(self.split == split), copy.copy(self)
         part.X, part.sample_names = self.X.take_rows(rows), self.sample_names[rows]
         for name in ("y", "split", "groups", "batches", "sample_weight", "times"):

@@ -14,16 +14,16 @@ import scipy.sparse as sp
 from bigfs.cards import card, shape_text
 from bigfs.matrix import ClassStats, Matrix, Stats
 from bigfs.types import AnyArray
-from storage.errors import StoreError
 from storage.format import manifest as manifests
 from storage.format.manifest import Manifest, Segment
 from storage.format.tiles import ColumnTile, FeatureNames, RowTile, SampleNames
 from storage.format.verified import StoreRef
+from storage.roles import SampleRoles
 
 SHOWN = 8  # names of classes in a card
 
 
-class Corpus:
+class Corpus(SampleRoles):
     """Read a store, or some of its segments.
 
     `storage.open` makes it. Its arrays are read when they are first asked for.
@@ -130,14 +130,6 @@ class Corpus:
         """The splits that the corpus has, in row order."""
         return tuple(dict.fromkeys(s.split for s in self.segments if s.split))
 
-    @property
-    def has_test_half(self) -> bool:
-        """Whether the corpus has both training and test samples.
-
-        Without both, nothing is held out.
-        """
-        return {"train", "test"} <= set(self.splits)
-
     def part(self, split: str) -> Corpus:
         """Take the samples of one split.
 
@@ -156,12 +148,8 @@ class Corpus:
         StoreError
             The corpus has no samples of this split.
         """
+        self._require_split(split)
         chosen = [s for s in self.segments if s.split == split]
-        if not chosen:
-            raise StoreError(
-                f"{self.uri} has no rows of split {split!r}; it has "
-                f"{', '.join(self.splits) or 'no split'}"
-            )
         return Corpus(self.uri, self.manifest, chosen)
 
     @cached_property
@@ -275,29 +263,6 @@ class Corpus:
         """The column of the source that gives each "group", "batch", "sample_weight" or "time"."""
         return dict(self.manifest.source.get("roles", {}))
 
-    @cached_property
-    def groups(self) -> AnyArray | None:
-        """The codes of the groups of the samples. None if no column gives them."""
-        return self._codes("group")
-
-    @cached_property
-    def batches(self) -> AnyArray | None:
-        """The codes of the batches of the samples. None if no column gives them."""
-        return self._codes("batch")
-
-    @cached_property
-    def sample_weight(self) -> AnyArray | None:
-        """The weights of the samples. None if no column gives them."""
-        return self._rows("obs/sample_weight") if "sample_weight" in self.roles else None
-
-    @cached_property
-    def times(self) -> AnyArray | None:
-        """The times of the samples, as numbers or as dates in UTC. None if no column gives them."""
-        if "time" not in self.roles:
-            return None
-        times = self._rows("obs/time")
-        return times if times.dtype.kind == "f" else times.view("datetime64[us]")
-
     def categories(self, role: str) -> list[str]:
         """Return the names of all groups or batches by their codes.
 
@@ -315,6 +280,12 @@ class Corpus:
 
     def _codes(self, role: str) -> AnyArray | None:
         return self._rows(f"obs/{role}/codes").astype(np.int64) if role in self.roles else None
+
+    def _values(self, role: str) -> AnyArray | None:
+        if role not in self.roles:
+            return None
+        values = self._rows(f"obs/{role}")
+        return values if values.dtype.kind == "f" else values.view("datetime64[us]")
 
     @cached_property
     def sample_names(self) -> SampleNames:

@@ -42,7 +42,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"fingerprint"},
         {"atomic"},
         {"format", "scaling", "messages"},
-        {"downloads", "runs"},
+        {"downloads", "runs", "roles"},
         {"sources"},
         {"write_back", "prune"},
         {"staging", "corpus"},
