@@ -387,5 +387,6 @@ def test_real_values_have_no_scores(bigfs, wine):
     words = ("--features", 4, "--method", "f-regression", "--workers", 0)
     source = "wine.csv?columns=*,!kind&label=proline&target=real"
     assert bigfs("run", source, "--out", "r", *words)[0] == 0
-    fails(bigfs("predict", "r", "wine.csv", "p.csv", "--scores"), "r predicts real values")
+    asked = ("predict", "r", "wine.csv", "p.csv", "--scores", "--workers", 0)
+    fails(bigfs(*asked), "r predicts real values")
     assert bigfs("predict", "r", "wine.csv", "p.csv", "--workers", 0)[0] == 0
