@@ -259,8 +259,10 @@ def _largest(
     if count == 0:
         return np.empty(0), np.empty((0, n)), -1.0
     if n <= MAX_DENSE_VERTICES or count > n // 6:
+        # N, its mean with Nᵀ, the vectors, and LAPACK's two of that size
         engine.require_memory(
-            3 * 8 * n * n, f"computing {r} eigenvectors of {n} samples from the dense n × n matrix"
+            8 * n * (6 * n + VECTORS_BESIDE),
+            f"computing {r} eigenvectors of {n} samples from the dense n × n matrix",
         )
         N = multiply(np.eye(n))
         values, dense_vectors = np.linalg.eigh((N + N.T) / 2)
@@ -322,11 +324,11 @@ def randomized_svd(
             f"{n} × {d} matrix; got {r}"
         )
     width = min(r + OVERSAMPLING, n, d)
-    # of a step: the residuals, or the QR decomposition, and the sums of a pass
-    vectors = max(2 * width + 5 * r, 4 * width + 2 * r)
+    # of a step: Q, Y and the four arrays of Y's QR decomposition, two U, and the sums of a pass
     libraries = 0 if Xc.X.local else engine.DRIVER_LIBRARIES
     engine.require_memory(
-        libraries + 8 * (n * vectors + 2 * d * width), f"{r} singular vectors of a {n} × {d} matrix"
+        libraries + 8 * (n * (6 * width + 2 * r) + 2 * d * width),
+        f"{r} singular vectors of a {n} × {d} matrix",
     )
     passes_before = Xc.X.passes
 

@@ -60,8 +60,9 @@ def explained_variance(X: Any, index: IntArray) -> float:
     total = float(X.deviations.sum())
     if total <= 0:
         return 1.0
+    (n, d), m = X.shape, len(index)
     engine.require_memory(
-        24 * X.shape[0] * len(index) + 8 * X.shape[1] * len(index),
+        8 * (5 * n * m + 5 * m * m + d * m),  # Z, its SVD with what LAPACK takes, and UᵀX
         f"the variance that {len(index)} features explain",
     )
     Z = X.columns(index).toarray().astype(np.float64) - X.means[index]

@@ -112,7 +112,7 @@ def test_singular_vectors_take_no_more_than_they_are_projected_with(monkeypatch)
         spectral.randomized_svd(Xc, 20, max_iter=2)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert 0.7 * asked[0] < peak < 1.05 * asked[0]
+    assert 0.7 * asked[0] < peak < 1.05 * asked[0]  # NumPy below 2.5 hides two arrays of QR
 
 
 def test_bad_input_is_refused_in_one_line(X):
