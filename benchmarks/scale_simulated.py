@@ -3,7 +3,7 @@
 python benchmarks/scale_simulated.py                     # the table and the picture
 python benchmarks/scale_simulated.py --workers 1024 --tiles-per-worker 98      # 10⁵ tiles
 
-The scheduler, the driver and all workers are a process each. A tile takes its time asleep, so a
+The scheduler and the driver are a process each, and 128 workers share one. A tile takes its time asleep, so a
 machine of two cores has 1,024 workers. Every pass is one of the engine: a sum over tiles of an
 array (d × r), or the result of every tile. A process's processor time is what it costs, and a pass
 by the clock what all three cost together: here the workers share the cores, so it is a bound from
@@ -34,13 +34,14 @@ from bigfs import engine
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scale-simulated.svg"
 SHAPE = 1000, 10  # of what is summed
+PER_PROCESS = 128  # workers: they share an event loop and its lock
 QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.http.routes": [],
     "distributed.admin.system-monitor.interval": "60s",
     "distributed.admin.tick.interval": "10s",  # by default 50 checks a second and worker
     "distributed.admin.tick.cycle": "60s",
-    "distributed.worker.memory.pause": False,  # a process holds all workers
+    "distributed.worker.memory.pause": False,  # a process holds many workers
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.terminate": False,
@@ -86,8 +87,8 @@ class Pass(NamedTuple):
         return self.seconds / (self.tiles / self.workers * self.tile_seconds) - 1
 
 
-async def host(address: str, n: int) -> None:
-    """Run n workers in this process, until the scheduler ends."""
+async def host(address: str, names: range) -> None:
+    """Run a worker per name in this process, until the scheduler ends."""
     with dask.config.set(QUIET):
         workers = [
             Worker(
@@ -98,9 +99,9 @@ async def host(address: str, n: int) -> None:
                 dashboard=False,
                 heartbeat_interval="30s",
             )
-            for i in range(n)
+            for i in names
         ]
-        for first in range(0, n, 32):
+        for first in range(0, len(names), 32):
             await asyncio.gather(*workers[first : first + 32])
         print("ready", flush=True)
         await asyncio.gather(*[worker.finished() for worker in workers])
@@ -122,13 +123,14 @@ def processes(n: int) -> Iterator[tuple[str, psutil.Process]]:
             time.sleep(0.1)
         with Client(scheduler_file=file, set_as_default=False) as client:
             address = client.scheduler.address
-        workers = subprocess.Popen(
-            [sys.executable, __file__, "--address", address, "--workers", str(n)],
-            stdout=subprocess.PIPE,
-            **quiet,
-        )
-        started.append(workers)
-        workers.stdout.readline()
+        hosts = []
+        for first in range(0, n, PER_PROCESS):
+            names = ["--first", str(first), "--workers", str(min(PER_PROCESS, n - first))]
+            command = [sys.executable, __file__, "--address", address, *names]
+            hosts.append(subprocess.Popen(command, stdout=subprocess.PIPE, **quiet))
+            started.append(hosts[-1])
+        for each in hosts:
+            each.stdout.readline()
         yield address, psutil.Process(scheduler.pid)
     finally:
         for process in reversed(started):
@@ -207,9 +209,10 @@ def main(
     seconds: Annotated[list[float] | None, typer.Option(help="of a tile, once or more")] = None,
     repeats: int = 2,
     address: Annotated[str | None, typer.Option(hidden=True)] = None,
+    first: Annotated[int, typer.Option(hidden=True)] = 0,
 ) -> None:
     if address is not None:
-        asyncio.run(host(address, (workers or [1])[0]))
+        asyncio.run(host(address, range(first, first + (workers or [1])[0])))
         return
     found: list[Pass] = []
     for n in workers or [64, 256, 1024]:
