@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # of a row group or a record batch that a task reads whole, if it fits in its memory
 MAX_GROUP_BYTES = 32 << 20
+# that a value counts as, at least: a file may encode it in less, and its entry takes no less memory
+VALUE_BYTES = 4
 
 
 @dataclass(eq=False, kw_only=True)
@@ -131,7 +133,7 @@ class ParquetFile(ColumnFile):
         with self._open(file) as table:
             groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
             return [
-                Part(file, i, group.total_byte_size)
+                Part(file, i, max(group.total_byte_size, VALUE_BYTES * _values_of(group)))
                 for i, group in enumerate(groups)
                 if group.num_rows
             ]
@@ -161,6 +163,11 @@ class ParquetFile(ColumnFile):
                     source = files.enter_context(remote.open_ranges(file))
                 table = files.enter_context(parquet.ParquetFile(source, **settings))
             yield table
+
+
+def _values_of(group: Any) -> int:
+    """Return the number of values of a row group, those of lists too."""
+    return sum(group.column(j).num_values for j in range(group.num_columns))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -195,9 +202,15 @@ class ArrowFile(ColumnFile):
     def groups_of(self, file: str) -> list[Part] | None:
         if not self._is_in_place(file):
             return None
+        from pyarrow import dataset
+
         with self._bytes(file) as source, self._reader(file) as reader:
-            count = reader.num_record_batches
-            return [Part(file, i, source.size() // count) for i in range(count)]
+            count, columns = reader.num_record_batches, len(reader.schema.names)
+            size = source.size()
+            if not remote.is_remote(file):  # all bytes would come
+                rows = dataset.IpcFileFormat().make_fragment(source).count_rows()
+                size = max(size, VALUE_BYTES * rows * columns)
+            return [Part(file, i, size // max(count, 1)) for i in range(count)]
 
     def read_groups(
         self, file: str, numbers: list[int] | None

@@ -179,6 +179,20 @@ def test_rows_and_documents_of_containers_in_any_pieces(tmp_path, monkeypatch, n
     assert (find(tmp_path / name).prepare(tmp_path / "scratch").on_scratch is None) == in_place
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "a.feather"])
+def test_a_part_counts_its_values_where_their_encoding_is_short(tmp_path, name):
+    """Categories that take a bit each in the file have entries of the size of others."""
+    sides = np.resize(["left", "right"], 50_000)
+    columns = {f"C{j}": pa.array(sides).dictionary_encode() for j in range(6)}
+    table = pa.table({"label": np.arange(50_000) % 2, **columns})
+    if name == "a.parquet":
+        pa.parquet.write_table(table, tmp_path / name)
+    else:
+        write_arrow(table, tmp_path / name, 10_000, compression="lz4")
+    parts = find(tmp_path / name, columns="C*", categories="C*").parts()
+    assert sum(part.size for part in parts) >= 4 * 7 * 50_000
+
+
 def test_a_stream_whose_batch_does_not_fit_is_refused(tmp_path):
     table = pa.table({"x": np.arange(1e6)})
     write_arrow(table, tmp_path / "a.arrows", 1 << 12, pa.ipc.new_stream)
