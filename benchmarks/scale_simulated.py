@@ -3,11 +3,11 @@
 python benchmarks/scale_simulated.py                     # the table and the picture
 python benchmarks/scale_simulated.py --workers 1024 --tiles-per-worker 98      # 10⁵ tiles
 
-The scheduler and the driver are a process each, and 128 workers share one. A tile takes its time asleep, so a
-machine of two cores has 1,024 workers. Every pass is one of the engine: a sum over tiles of an
-array (d × r), or the result of every tile. A process's processor time is what it costs, and a pass
-by the clock what all three cost together: here the workers share the cores, so it is a bound from
-above.
+The scheduler and the driver are a process each, and 128 workers share one. A tile takes its time
+asleep, so a machine of two cores has 1,024 workers. Every pass is one of the engine: a sum over
+tiles of an array (d × r), or the result of every tile. A process's processor time is what it costs,
+and a pass by the clock what all three cost together: here the workers share the cores, so it is a
+bound from above.
 """
 
 from __future__ import annotations

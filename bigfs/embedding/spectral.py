@@ -290,14 +290,13 @@ def fix_signs(vectors: AnyArray) -> AnyArray:
 
 
 class SubspaceState(NamedTuple):
-    """The subspace iteration after some steps."""
+    """The subspace iteration after some steps. m is the smaller one of n and d."""
 
-    Q: AnyArray  # n × l, orthonormal: spans the space in which the singular vectors are sought
-    U: AnyArray  # n × r: left singular vectors in the span of Q
+    Q: AnyArray  # m × l, orthonormal: spans the space in which the singular vectors are sought
+    V: AnyArray  # m × r: singular vectors of the smaller side in the span of Q
     s: AnyArray  # (r,): singular values
-    residual: float  # max_i ‖Xc Xcᵀ u_i − s_i² u_i‖ / s_1²
-    # ‖Xc Xcᵀ U − U diag(s²)‖ / (s_r² − s_{r+1}²): about the distance of U's span from the true one
-    error: float
+    residual: float  # max_i ‖S v_i − s_i² v_i‖ / s_1²
+    error: float  # about the distance of the span of the left singular vectors from the true one
 
 
 def randomized_svd(
@@ -306,55 +305,61 @@ def randomized_svd(
     """Return the r largest singular values of Xc (n × d) with their left singular vectors.
 
     Xc is never formed. Subspace iteration with oversampling (Halko, Martinsson, Tropp 2011,
-    algorithm 4.4) takes two passes over X per step: Z = XcᵀQ (d × l, dense) and Y = XcZ. A
-    Rayleigh–Ritz step gives the vectors and their residuals at once. The start is the same for any
-    tiling.
+    algorithm 4.4) holds arrays of the smaller side alone, of min(n, d) rows. A step takes one pass
+    over X by S = XcᵀXc where d < n, and two by S = XcXcᵀ else. A Rayleigh–Ritz step gives the
+    vectors V of S and their residuals at once. Where d < n, one more pass gives U = Xc V diag(1/s).
+    The start is the same for any tiling.
 
-    It stops where ‖XcXcᵀU − U diag(s²)‖ / (s_r² − s_{r+1}²) is at most `tol`. This bounds the sine
-    of the angle between the span of U and the true one (Davis and Kahan 1970). A gap below 0.01
-    s_1² counts as 0.01 s_1²: the vectors beyond such a gap are as good as those kept.
+    It stops where ‖SV − V diag(s²)‖ / (s_r² − s_{r+1}²) is at most `tol`. This bounds the sine of
+    the angle between the span of V and the true one (Davis and Kahan 1970). That of U by way of V
+    is at most 1 + s_{r+1} / s_r times as much (Wedin 1972), and this is what is compared. A gap
+    below 0.01 s_1² counts as 0.01 s_1²: the vectors beyond such a gap are as good as those kept.
 
     The result is an `Embedding` of U and s. Vectors of negligible singular value are left out, so
     there may be fewer than r. The stats have `residual`, `error` and `passes`.
     """
     n, d = Xc.shape
+    m, is_tall = min(n, d), d < n
     if not 1 <= r <= min(n - 1, d):
         raise ValueError(
             f"the number of singular vectors must be at most {min(n - 1, d)} for a centered "
             f"{n} × {d} matrix; got {r}"
         )
-    width = min(r + OVERSAMPLING, n, d)
-    # of a step: Q, Y and the four arrays of Y's QR decomposition, two U, and the sums of a pass
+    width = min(r + OVERSAMPLING, m)
     libraries = 0 if Xc.X.local else engine.DRIVER_LIBRARIES
+    # of a step: Q, SQ and the four arrays of its QR decomposition, two V, and the sums of a pass
+    step_floats = m * (6 * width + 2 * r) + 2 * d * width
+    last_floats = (3 * n + 2 * d) * r  # U with what is taken from it, and V
     engine.require_memory(
-        libraries + 8 * (n * (6 * width + 2 * r) + 2 * d * width),
+        libraries + 8 * max(step_floats, last_floats),
         f"{r} singular vectors of a {n} × {d} matrix",
     )
     passes_before = Xc.X.passes
 
     def step(state: SubspaceState) -> SubspaceState:
-        Z = Xc.rmatmul(state.Q)
-        Y = Xc @ Z
-        squares, W = np.linalg.eigh(Z.T @ Z)
-        squares, W = np.maximum(squares[::-1], 0), W[:, ::-1][:, :r]
-        U, largest = state.Q @ W, max(squares[0], np.finfo(float).tiny)
-        residuals = np.linalg.norm(Y @ W - U * squares[:r], axis=0)
+        SQ = Xc.gram_times(state.Q) if is_tall else Xc @ Xc.rmatmul(state.Q)
+        G = state.Q.T @ SQ
+        squares, W = np.linalg.eigh((G + G.T) / 2)
+        squares, W = np.maximum(squares[::-1], np.finfo(float).tiny), W[:, ::-1][:, :r]
+        V = state.Q @ W
+        residuals = np.linalg.norm(SQ @ W - V * squares[:r], axis=0)
         next_square = squares[r] if len(squares) > r else 0.0
-        gap = max(squares[r - 1] - next_square, MIN_GAP * largest)
+        gap = max(squares[r - 1] - next_square, MIN_GAP * squares[0])
+        by_way = 1 + np.sqrt(next_square / squares[r - 1]) if is_tall else 1
         return SubspaceState(
-            np.linalg.qr(Y)[0],
-            U,
+            np.linalg.qr(SQ)[0],
+            V,
             np.sqrt(squares[:r]),
-            float(residuals.max() / largest),
-            float(np.linalg.norm(residuals) / gap),
+            float(residuals.max() / squares[0]),
+            float(by_way * np.linalg.norm(residuals) / gap),
         )
 
     def start() -> AnyArray:
-        return np.linalg.qr(np.random.default_rng(seed).normal(size=(n, width)))[0]
+        return np.linalg.qr(np.random.default_rng(seed).normal(size=(m, width)))[0]
 
     result = iterate(
         step,
-        SubspaceState(start(), np.zeros((n, r)), np.zeros(r), np.inf, np.inf),
+        SubspaceState(start(), np.zeros((m, r)), np.zeros(r), np.inf, np.inf),
         measure=lambda state: {"residual": state.residual, "error": state.error},
         stop="error",
         tol=tol,
@@ -362,11 +367,16 @@ def randomized_svd(
         name="randomized SVD",
     )
     state = result.value
+    U, s = state.V, state.s
+    if is_tall:
+        U = Xc @ state.V
+        s = np.linalg.norm(U, axis=0)
+        U /= np.maximum(s, np.finfo(float).tiny)
     stats = {
         "residual": state.residual,
         "error": state.error,
         "passes": Xc.X.passes - passes_before,
     }
-    kept = state.s > NEGLIGIBLE * state.s[0]
-    embedding = Embedding(fix_signs(state.U[:, kept]), state.s[kept])
+    kept = s > NEGLIGIBLE * s[0]
+    embedding = Embedding(fix_signs(U[:, kept]), s[kept])
     return Result(embedding, result.status, result.history, stats)

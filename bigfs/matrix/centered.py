@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.linalg.rounding import near_zero
+from bigfs.matrix.kernels import gram_times
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ class Centered:
         """Xcᵀ V = Xᵀ V − μ (1ᵀV)."""
         shift = V.sum(axis=0)
         return (self.X.T @ V) - (np.outer(self.mu, shift) if V.ndim == 2 else self.mu * shift)
+
+    def gram_times(self, P: AnyArray) -> AnyArray:
+        """XcᵀXc P = XᵀX P − n μ (μᵀP), for the means μ of X, in a pass over the tiles of rows."""
+        return gram_times(self.X, P) - self.X.shape[0] * np.outer(self.mu, self.mu @ P)
 
 
 def gram(Z: Any, mu: AnyArray) -> AnyArray:

@@ -149,7 +149,7 @@ class SparGE(GraphEmbedding, Selector):
 
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
-        first = {"lpp": "graph + ", "sda": "graph + ", "pca": "2 per subspace step + "}
+        first = {"lpp": "graph + ", "sda": "graph + ", "pca": "1 or 2 per subspace step + "}
         return Cost(first.get(self.embedding, "") + "1 per cut", "(n + d) r + columns")
 
     def _fit(self, X: Matrix, y: Any) -> None:

@@ -1,6 +1,7 @@
 """Spectral results against dense eigen- and singular value decompositions."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -245,8 +246,10 @@ def test_too_many_vectors_are_refused(text):
 
 
 @pytest.mark.parametrize("tile", [None, 7], ids=["whole", "tiles"])
-def test_randomized_svd_equals_the_dense_one(text, tile):
-    S = text[0]
+@pytest.mark.parametrize("wide", [False, True], ids=["tall", "wide"])
+def test_randomized_svd_equals_the_dense_one(text, tile, wide):
+    S = sp.csr_array(text[0].T) if wide else text[0]
+    assert wide == (S.shape[0] < S.shape[1])
     X = Matrix.from_array(S, tile_rows=tile, tile_columns=tile)
     result = randomized_svd(Centered(X, X.means), 3, tol=1e-8, max_iter=200)
     dense = S.toarray().astype(float)
@@ -254,7 +257,32 @@ def test_randomized_svd_equals_the_dense_one(text, tile):
     np.testing.assert_allclose(result.value.values, s[:3], rtol=1e-9)
     assert np.sin(subspace_angles(result.value.vectors, U[:, :3])).max() < 1e-6
     assert result.converged
-    assert result.stats["passes"] == 2 * len(result.history)
+    steps = len(result.history)
+    assert result.stats["passes"] == (2 * steps if wide else steps + 1)
+
+
+@pytest.mark.parametrize("shape", [(90, 30), (30, 90)])
+def test_the_error_bounds_the_angle_of_the_singular_vectors(rng, shape):
+    X = rng.normal(size=shape) * np.linspace(2, 1, shape[1]) + 5.0
+    matrix = Matrix.from_array(X)
+    U = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[0][:, :4]
+    for steps in range(2, 40, 4):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)
+            found = randomized_svd(Centered(matrix, matrix.means), 4, tol=0, max_iter=steps)
+        sine = np.sin(subspace_angles(found.value.vectors, U)).max()
+        if found.stats["error"] < 0.1:  # it bounds once the space is about the true one
+            assert sine <= found.stats["error"] + 1e-7
+    assert found.stats["error"] < 0.1
+
+
+def test_singular_vectors_of_far_columns_are_not_rounding(rng):
+    X = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 20)) + 1e4
+    matrix = Matrix.from_array(X)
+    found = randomized_svd(Centered(matrix, matrix.means), 5).value
+    s = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
+    assert found.vectors.shape == (200, 2)
+    np.testing.assert_allclose(found.values, s[:2], rtol=1e-8)
 
 
 def test_randomized_svd_of_low_rank_returns_the_rank(rng):

@@ -102,8 +102,9 @@ def test_embeddings_are_scored_by_the_model_of_a_selection(X):
     assert scores["accuracy"] > 0.6
 
 
-def test_singular_vectors_take_no_more_than_they_are_projected_with(monkeypatch):
-    X = Matrix.from_array(sp.random_array((20_000, 400), density=0.01, format="csr", rng=0))
+@pytest.mark.parametrize("shape", [(20_000, 400), (4_000, 6_000)], ids=["tall", "wide"])
+def test_singular_vectors_take_no_more_than_they_are_projected_with(monkeypatch, shape):
+    X = Matrix.from_array(sp.random_array(shape, density=0.01, format="csr", rng=0))
     Xc, asked = Centered(X, X.means), []
     monkeypatch.setattr(engine, "require_memory", lambda projected, what: asked.append(projected))
     tracemalloc.start()
@@ -112,7 +113,7 @@ def test_singular_vectors_take_no_more_than_they_are_projected_with(monkeypatch)
         spectral.randomized_svd(Xc, 20, max_iter=2)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert 0.7 * asked[0] < peak < 1.05 * asked[0]  # NumPy below 2.5 hides two arrays of QR
+    assert 0.5 * asked[0] < peak < 1.05 * asked[0]  # NumPy below 2.5 hides two arrays of QR
 
 
 def test_bad_input_is_refused_in_one_line(X):
