@@ -31,10 +31,12 @@ from sklearn.feature_extraction import DictVectorizer
 
 import storage
 from bigfs import engine
+from bigfs.selectors.registry import METHODS
 from storage.sources import find
 
 app = typer.Typer(add_completion=False)
 PER_ROW, COLUMNS, BLOCK = 100, 100_000, 5_000
+SHORT = 10  # entries of a row where there are many
 Rows = Annotated[int, typer.Option(help="rows of the matrix")]
 
 
@@ -182,6 +184,55 @@ def scale(
             )
             print(peaks())
         print(f"{rows:,} rows, {rows * PER_ROW:,} entries: {run.seconds:.0f} s")
+
+
+@app.command()
+def many(
+    rows: Rows = 100_000_000,
+    workers: int = 2,
+    memory_limit: str = "1GB",
+    scratch: Path | None = None,
+    methods: str = "anova,sparge-lda,srlsr",
+) -> None:
+    """Stage short rows and select from them, SRLSR with a label in a hundred, as commands do."""
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        store = Path(folder) / "a.zarr"
+        cluster = {"workers": workers, "memory_limit": memory_limit}
+        with engine.cluster(**cluster):
+            engine.reset_peak_memory()
+            run = timed(lambda: storage.stage(short_rows(rows), store, memory_limit=memory_limit))
+            print(f"{rows:,} rows, {rows * SHORT:,} entries: {run.seconds:.0f} s", peaks())
+        files = [file for file in store.rglob("*") if file.is_file()]
+        size = sum(file.stat().st_size for file in files)
+        print(f"{len(files):,} files, {size / 1e9:.1f} GB", flush=True)
+        for method in methods.split(","):
+            with engine.cluster(**cluster):
+                engine.reset_peak_memory()
+                run = timed(partial(choose, store, method))
+                print(f"{method}: {run.seconds:.0f} s", peaks(), flush=True)
+
+
+def short_rows(rows: int) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
+    """Blocks of rows of ten entries in 30,000 columns: the first, below 2,970, tells the label."""
+    for start in range(0, rows, 100_000):
+        n, rng = min(100_000, rows - start), np.random.default_rng(start)
+        y = rng.integers(0, 3, n)
+        columns = 2_999 + np.cumsum(rng.integers(1, 3_000, (n, SHORT)), axis=1, dtype=np.int32)
+        columns[:, 1:] = columns[:, :-1]
+        columns[:, 0] = 33 * rng.integers(0, 90, n) + 11 * y + rng.integers(0, 11, n)
+        values = rng.random(n * SHORT, dtype=np.float32) + 0.1
+        yield sp.csr_array((values, columns.ravel(), SHORT * np.arange(n + 1)), (n, 30_000)), y
+
+
+def choose(store: Path, method: str) -> None:
+    corpus = storage.open(store)
+    y = corpus.y
+    if method == "srlsr":
+        y = np.where(np.arange(len(y)) % 100, np.int8(-1), y.astype(np.int8))
+    found = METHODS[method].make(n_features_to_select=200).fit(corpus.X, y)
+    told = found.get_support(indices=True) < 2_970
+    status = getattr(found, "status_", "closed form")
+    print(f"{method}: {status}, {told.sum()} of 200 features tell the label")
 
 
 if __name__ == "__main__":

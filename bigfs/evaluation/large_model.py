@@ -106,7 +106,7 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
     room = engine.task_memory()
     if index is not None:
         X = X.take_columns(index)
-        X = hold_rows(X, room - _bytes_of_machines(*X.shape, 1))
+        X = hold_rows(X, engine.held_memory() - _bytes_of_machines(*X.shape, 1))
         room -= row_bytes(X) if X.local else 0
     kind, none = target_kind(y), np.empty(0)
     if kind == "real":

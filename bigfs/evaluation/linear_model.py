@@ -39,6 +39,7 @@ BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
 # of a logistic regression: arrays of X's type per sample and class, and bytes per weight (measured)
 LOGISTIC_VECTORS, LOGISTIC_BYTES_PER_WEIGHT = 4, 240
 BYTES_PER_OWN_VALUE = 28  # of machines that are trained together: the values twice, and squares
+BYTES_PER_FEATURE = 96  # of all, that a task has in the statistics of the two parts (measured)
 ROWS = 1 << 12  # that are predicted at a time
 TOLERANCE = 1e-6  # their relative duality gap: as near to the optimum as liblinear comes
 
@@ -155,11 +156,12 @@ def n_machines(y: Any) -> int:
 def projected_memory(
     X: Matrix, y: Any, index: IntArray | None = None, *, logistic: bool = False
 ) -> int:
-    """Return the bytes that `fit` takes at most on columns of a matrix."""
+    """Return the bytes that `fit` takes at most on columns of a matrix, in a task that has it."""
     n, m, r = X.shape[0], X.shape[1] if index is None else len(index), n_machines(y)
+    itemsize = X.meta.dtype.itemsize if logistic else None
 
     def of(n_values: int) -> int:
-        return _fit_memory(n_values, n, m, r, X.meta.dtype.itemsize if logistic else None)
+        return _fit_memory(n_values, n, m, r, itemsize) + BYTES_PER_FEATURE * X.shape[1]
 
     if index is None:
         return of(X.nnz)

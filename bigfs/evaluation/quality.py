@@ -10,9 +10,10 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows
-from bigfs.linalg.rounding import unless_rounding
-from bigfs.matrix import Centered, Matrix, gram
+from bigfs.linalg.rounding import far_from_zero, unless_rounding
+from bigfs.matrix import Centered, Matrix
 from bigfs.matrix.class_sums import ClassWeights, near_sums
+from bigfs.matrix.kernels import begin_sum, n_sums, strips
 from bigfs.types import FloatArray, IntArray
 
 
@@ -71,15 +72,46 @@ def explained_variance(X: Any, index: IntArray) -> float:
     return float(np.sum((Centered(X, X.means).rmatmul(U)) ** 2)) / total
 
 
-def redundancy_rate(Z: Any) -> float:
-    """Return the mean |correlation| of pairs of columns of Z (Zhao, Wang and Liu, AAAI 2010)."""
-    Z = sp.csc_array(Z, dtype=np.float64) if sp.issparse(Z) else np.asarray(Z, dtype=np.float64)
-    m = Z.shape[1]
-    if m < 2:
-        return 0.0
+def redundancy_rate(X: Any, index: IntArray | None = None) -> float:
+    """Return the mean |correlation| of pairs of columns, all or these (Zhao, Wang and Liu, AAAI
+    2010)."""
+    return mean_of_pairs(absolute_correlations(X, index))
+
+
+def mean_of_pairs(C: FloatArray) -> float:
+    """Return the mean of a symmetric C over the pairs of two of its rows, 0 where there is none."""
+    m = len(C)
+    return float((C.sum() - np.trace(C)) / (m * (m - 1))) if m > 1 else 0.0
+
+
+def absolute_correlations(X: Any, index: IntArray | None = None) -> FloatArray:
+    """Return the |correlations| of columns (m × m), 0 for a constant one, in a pass over the rows.
+    Columns far from zero are centered as they are read, the others afterwards."""
+    X = X if isinstance(X, Matrix) else Matrix.from_array(X)
+    index = np.arange(X.shape[1]) if index is None else index
+    n, m = X.shape[0], len(index)
     engine.require_memory(4 * 8 * m * m, f"the {m} × {m} correlations")
-    C = gram(Z, np.asarray(Z.mean(axis=0)).ravel())
-    deviation = np.sqrt(np.maximum(np.diag(C), 0))
-    deviation[deviation == 0] = np.inf  # a constant column
-    correlation = np.abs(C / deviation[:, None] / deviation)
-    return float((correlation.sum() - np.trace(correlation)) / (m * (m - 1)))
+    deviations, mu = X.deviations[index], X.means[index]
+    far = far_from_zero(n * mu, deviations + n * mu**2, n)
+    C = X.take_columns(index).sum(
+        _gram_of_rows, 0, np.where(far, mu, 0), max_parts=n_sums(8 * m**2)
+    )
+    mu = np.where(far, 0, mu)
+    C -= n * np.outer(mu, mu)
+    scale = np.sqrt(np.where(deviations > 0, deviations, np.inf))
+    correlations: FloatArray = np.abs(C / scale[:, None] / scale)
+    return correlations
+
+
+def _gram_of_rows(
+    block: Any, start: int, stop: int, shift: FloatArray, total: FloatArray | None
+) -> FloatArray:
+    """Add ZᵀZ of a block of rows, minus `shift`, to the total (m × m)."""
+    total = begin_sum(len(shift), len(shift)) if total is None else total
+    for _, Z in strips(block):
+        Z = Z.astype(np.float64)
+        if shift.any():
+            Z = (Z.toarray() if sp.issparse(Z) else Z) - shift
+        G = Z.T @ Z
+        total += G.toarray() if sp.issparse(G) else G
+    return total

@@ -1,6 +1,6 @@
 """The matrix of samples: held as tiles, worked on tile by tile, never loaded as a whole."""
 
-from bigfs.matrix.centered import Centered, gram
+from bigfs.matrix.centered import Centered
 from bigfs.matrix.matrix import Matrix
 from bigfs.matrix.statistics import ClassStats, Stats
 from bigfs.matrix.tiles import Block

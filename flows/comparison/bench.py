@@ -21,7 +21,7 @@ import storage
 from bigfs import engine
 from bigfs.evaluation.curves import measure, way_of_all
 from bigfs.evaluation.metrics import TARGETS
-from bigfs.evaluation.quality import redundancy_rate
+from bigfs.evaluation.quality import absolute_correlations, mean_of_pairs
 from bigfs.evaluation.splits import Samples, draw_subsamples, target_kind
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
@@ -304,18 +304,18 @@ class Bench:
     # --- scoring ---
 
     def _redundancies(self, sets: Sets) -> dict[int, float | None]:
-        """Return the redundancy of each choice, None where it or all columns do not fit."""
-        union = np.unique(np.concatenate(list(sets.values())))
-        try:
-            Z = self.train.X.columns(union).tocsc().astype(np.float64)
-        except engine.NotEnoughMemory:
-            return dict.fromkeys(sets)
-        found: dict[int, float | None] = {}
-        for m, index in sets.items():
+        """Return the redundancy of each choice, None where the correlations do not fit."""
+        found: dict[int, float | None] = dict.fromkeys(sets)
+        for largest in sorted(sets, reverse=True):
+            fitting = {m: np.sort(index) for m, index in sets.items() if m <= largest}
+            union = np.unique(np.concatenate(list(fitting.values())))
             try:
-                found[m] = redundancy_rate(Z[:, np.searchsorted(union, np.sort(index))])
+                C = absolute_correlations(self.train.X, union)
             except engine.NotEnoughMemory:
-                found[m] = None
+                continue
+            places = {m: np.searchsorted(union, index) for m, index in fitting.items()}
+            found |= {m: mean_of_pairs(C[np.ix_(place, place)]) for m, place in places.items()}
+            break
         return found
 
     def describe_constraints(self) -> str:

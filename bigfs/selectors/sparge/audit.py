@@ -185,7 +185,7 @@ def _audited(features: IntArray, best: SparGE, problem: Relaxation, least: float
         objective=objective,
         most_better=max(objective - state.lower, 0.0) / objective,
         least_worse=worse if worse > ROUNDING else 0.0,
-        redundancy=redundancy_rate(data.X.columns(features)),
+        redundancy=redundancy_rate(data.X, features),
         exchanges=tuple(_most_helpful(exchanges, union, objective)),
     )
 
