@@ -1,12 +1,13 @@
 """Sums by class: a code per sample stands for the n × c weights."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from bigfs import Matrix
-from bigfs.matrix.class_sums import ClassWeights, class_indicator, column_sums
+from bigfs.matrix.class_sums import COUNTED_ROWS, ClassWeights, class_indicator, column_sums
 
 
 @pytest.mark.parametrize("weighed", [False, True])
@@ -32,3 +33,17 @@ def test_a_code_takes_a_byte_where_classes_are_few():
     n, codes = 100_000, np.arange(100_000) % 20
     assert len(pickle.dumps(ClassWeights(codes, 20)[0:n])) < 1.01 * n
     assert len(pickle.dumps(ClassWeights(codes, 1000)[0:n])) < 2.01 * n
+
+
+def test_the_sizes_of_the_classes_take_little_beside_their_codes(rng):
+    n = 5 * COUNTED_ROWS // 2
+    codes, weights = rng.integers(-1, 3, n), rng.random(n)
+    whole, weighted = ClassWeights(codes, 3), ClassWeights(codes, 3, weights)
+    tracemalloc.start()
+    sizes = whole.sizes
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * n
+    np.testing.assert_array_equal(sizes, np.bincount(codes[codes >= 0]))
+    expected = np.bincount(codes[codes >= 0], weights[codes >= 0])
+    np.testing.assert_allclose(weighted.sizes, expected, rtol=1e-12)
