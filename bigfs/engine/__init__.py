@@ -41,7 +41,6 @@ from bigfs.engine.measure import (
 from bigfs.engine.memory import (
     MemoryInUse,
     SharedMemory,
-    held_memory,
     lazy_zeros,
     memory_limit,
     planned_memory,
@@ -108,7 +107,6 @@ __all__ = [
     "empty_block",
     "format_bytes",
     "get_cached",
-    "held_memory",
     "in_this_process",
     "is_cached",
     "is_lazy",

@@ -26,8 +26,6 @@ KERNELS = 76 << 20  # bytes of LLVM and the kernels of a solver beside them (mea
 # which load pandas and Arrow too (measured)
 AT_REST = 352 << 20
 TILE_TASK = 96 << 20  # bytes that a task on a tile of the usual size takes (measured)
-# bytes of the driving process that has chosen and scored on a million features (measured)
-DRIVER_AT_REST = 480 << 20
 DRIVER_LIBRARIES = 310 << 20  # the same of the driving process, before a fit (measured)
 
 

@@ -15,10 +15,8 @@ from dask.utils import format_bytes, parse_bytes
 
 from bigfs.engine.budget import (
     AT_REST,
-    DRIVER_AT_REST,
     PLANNED,
     SHARES,
-    TILE_TASK,
     NotEnoughMemory,
     given_limit,
     of_thread,
@@ -91,14 +89,6 @@ def task_memory() -> float:
     if given_limit() is None and client() is not None:
         return max(min(limit / 2, SHARES.most * limit - AT_REST), 0)
     return limit / 2
-
-
-def held_memory() -> float:
-    """Return the number of bytes of a matrix that the driver may hold for a large task."""
-    if given_limit() is None and client() is not None:
-        spare = SHARES.most * memory_limit() - DRIVER_AT_REST - TILE_TASK
-        return max(min(task_memory(), spare), 0)
-    return task_memory()
 
 
 def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:

@@ -7,7 +7,7 @@
            `SGDRegressor`
 
 The first two have n + d numbers of each machine in the driving process. So many machines are
-trained at a time as fit there, on the chosen columns alone, which stay there too where they fit.
+trained at a time as fit there, on the chosen columns alone, which it has in a temporary file.
 The last has d of each class, label or target in one worker, so it takes more features. It is
 approximate: the hinge takes the place of its square, and where the rows are sorted by class it
 comes less close in the same passes.
@@ -29,7 +29,7 @@ from bigfs.evaluation.splits import MOST_TRAINING, labeled_rows, target_kind
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm
 from bigfs.matrix import Block, Matrix
-from bigfs.matrix.gathering import hold_rows, row_bytes
+from bigfs.matrix.gathering import rows_on_disk
 from bigfs.result import scope
 from bigfs.types import FloatArray, IntArray
 
@@ -103,11 +103,14 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         X, y = X.take_rows(is_labeled), y[is_labeled]
+    if index is None:
+        return _fit(X, y, way)
+    with rows_on_disk(X.take_columns(index)) as chosen:
+        return _fit(chosen, y, way)
+
+
+def _fit(X: Matrix, y: Any, way: str) -> LinearModel:
     room = engine.task_memory()
-    if index is not None:
-        X = X.take_columns(index)
-        X = hold_rows(X, engine.held_memory() - _bytes_of_machines(*X.shape, 1))
-        room -= row_bytes(X) if X.local else 0
     kind, none = target_kind(y), np.empty(0)
     if kind == "real":
         return _fit_real(X, y, way)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -11,7 +13,14 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import tiles
-from bigfs.matrix.tiles import BlockTile, ColumnSubsetTile, OnBlock, RowSet, RowSubsetTile
+from bigfs.matrix.tiles import (
+    BlockTile,
+    ColumnSubsetTile,
+    FileTile,
+    OnBlock,
+    RowSet,
+    RowSubsetTile,
+)
 from bigfs.types import AnyArray, IntArray
 
 MIN_NNZ = 100_000  # below which a pass has too little work for its tasks to matter
@@ -63,38 +72,51 @@ def hold_if_small(X: Any) -> Any:
         return X
     every = [np.arange(tile.stop - tile.start) for tile in X.column_tiles]
     blocks = engine.map_tiles(tiles.read_columns, X.column_tiles, each=[every], local=True)
-    here = _of_blocks(X, 1, blocks)
+    here = _of_columns(X, blocks)
     here._passes = X._passes  # its passes count as passes over X
     return here
 
 
-def hold_rows(X: Any, most: float) -> Any:
-    """Return a sparse X by rows alone, and hold them in this process where they take at most `most`
-    bytes. They are read once then, and not with every pass."""
-    if X.local or not X.row_tiles:
-        return X
-    if not sp.issparse(X.meta) or row_bytes(X) > most:
-        here = copy(X)
-        here.column_tiles = ()
-        return here
-    blocks = {i: sp.csr_array(b) for i, b in engine.stream_tiles(engine.load, X.row_tiles)}
-    engine.trim_memory()  # what they have left in the buffers of the connections
-    return _of_blocks(X, 0, [blocks[i] for i in range(len(blocks))])
+@contextlib.contextmanager
+def rows_on_disk(X: Any) -> Iterator[Any]:
+    """Give a sparse X by rows alone, which lie in a temporary file of this process inside the
+    block: for many passes over chosen columns, which would each read all columns."""
+    here = X if X.local or not X.row_tiles else copy(X)
+    if here is X:
+        yield X
+        return
+    here.column_tiles = ()
+    if not sp.issparse(X.meta):
+        yield here
+        return
+    with tempfile.TemporaryFile(prefix="bigfs-") as file:
+        try:
+            written = {
+                i: FileTile.write(X.row_tiles[i].start, sp.csr_array(block), file)
+                for i, block in engine.stream_tiles(engine.load, X.row_tiles)
+            }
+            file.flush()
+        except OSError as error:
+            raise OSError(
+                f"a temporary file of {X.shape[1]} columns cannot be written ({error.strerror}): "
+                f"set TMPDIR to a folder with room"
+            ) from error
+        engine.trim_memory()  # what the blocks have left in the buffers of the connections
+        here.row_tiles = tuple(written[i] for i in range(len(written)))
+        here.local, here._source = True, None
+        yield here
 
 
-def row_bytes(X: Any) -> int:
-    """Return the bytes of a sparse X by rows."""
-    return int(X.nnz * (X.meta.dtype.itemsize + 4) + 8 * X.shape[0])
-
-
-def _of_blocks(X: Any, axis: int, blocks: Sequence[Any]) -> Any:
-    """Return X by the blocks of one layout, which this process holds."""
-    tiles = [
-        BlockTile(tile.start, tile.stop, block, verified=True)
-        for tile, block in zip(X.tiles(axis), blocks, strict=True)
-    ]
+def _of_columns(X: Any, blocks: Sequence[Any]) -> Any:
+    """Return X by the blocks of its columns, which this process holds."""
     here = copy(X)
-    here.row_tiles, here.column_tiles = ((), tuple(tiles)) if axis else (tuple(tiles), ())
+    here.row_tiles, here.column_tiles = (
+        (),
+        tuple(
+            BlockTile(tile.start, tile.stop, block, verified=True)
+            for tile, block in zip(X.column_tiles, blocks, strict=True)
+        ),
+    )
     here.local, here._source = True, None
     return here
 

@@ -6,6 +6,7 @@ A tile is a small key with `start`, `stop` and `load()`. It stands for the rows 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -33,6 +34,41 @@ class BlockTile:
 
     def load(self) -> Block:
         return self.block
+
+
+@dataclass(frozen=True)
+class FileTile:
+    """A tile of sparse rows that lie in a temporary file of this process, for many passes."""
+
+    start: int
+    stop: int
+    file: Any
+    place: int  # where the arrays begin
+    arrays: tuple[tuple[str, int], ...]  # types and lengths of values, columns and starts
+    n_columns: int
+    verified: ClassVar[bool] = True
+
+    @classmethod
+    def write(cls, start: int, block: sp.csr_array, file: Any) -> FileTile:
+        """Add a block to the end of a file."""
+        place, parts = file.tell(), (block.data, block.indices, block.indptr)
+        for part in parts:
+            file.write(np.ascontiguousarray(part).data)
+        arrays = tuple((part.dtype.str, len(part)) for part in parts)
+        return cls(start, start + block.shape[0], file, place, arrays, block.shape[1])
+
+    def load(self) -> Block:
+        parts, place = [], self.place
+        for dtype, length in self.arrays:
+            part = np.empty(length, dtype)
+            rest = part.view(np.uint8).data
+            while rest.nbytes:
+                n_read = os.preadv(self.file.fileno(), [rest], place)
+                if not n_read:
+                    raise OSError("the temporary file of the chosen columns was cut off")
+                rest, place = rest[n_read:], place + n_read
+            parts.append(part)
+        return sp.csr_array(tuple(parts), shape=(self.stop - self.start, self.n_columns))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from bigfs import engine
 from bigfs.engine import clusters, measure, memory, workers
-from bigfs.engine.budget import AT_REST, DRIVER_AT_REST, TILE_TASK
+from bigfs.engine.budget import AT_REST
 
 
 def test_processor_time_counts_what_is_computed():
@@ -62,16 +62,6 @@ def test_a_large_task_leaves_room_for_the_libraries_of_a_worker(monkeypatch):
     for limit, expected in ((10**9, 5e8), (5 * 10**8, 0.9 * 5e8 - AT_REST), (10**8, 0)):
         monkeypatch.setattr(memory, "memory_limit", lambda limit=limit: limit)
         assert engine.task_memory() == expected
-
-
-def test_the_driver_holds_what_its_libraries_and_the_tiles_that_come_leave(monkeypatch):
-    with engine.limit_memory(10**9):
-        assert engine.held_memory() == engine.task_memory()
-    monkeypatch.setattr(memory, "client", lambda: True)
-    beside = DRIVER_AT_REST + TILE_TASK
-    for limit, expected in ((10**9, 9e8 - beside), (4 * 10**9, 2e9), (5 * 10**8, 0)):
-        monkeypatch.setattr(memory, "memory_limit", lambda limit=limit: limit)
-        assert engine.held_memory() == expected
 
 
 def test_the_cache_makes_room_for_a_large_task_only(monkeypatch):
