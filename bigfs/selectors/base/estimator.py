@@ -195,6 +195,8 @@ class MatrixInput:
                 f"and several real targets are fitted one at a time"
             )
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
+        if y.dtype.kind in "iub":  # whole numbers are classes, and scikit-learn would sort a copy
+            return labels_of(y)
         try:
             check_classification_targets(y)
         except ValueError as error:

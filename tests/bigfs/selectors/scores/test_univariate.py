@@ -87,6 +87,17 @@ def test_memory_does_not_grow_with_samples_times_classes(method, rng):
     assert peak < 8 * n * c / 4
 
 
+def test_whole_numbers_are_checked_without_a_copy():
+    n = 300_000
+    X, y = Matrix.from_array(sp.csr_array((n, 2))), np.arange(n) % 3
+    ANOVA()._as_matrix(X, y)  # with what it imports
+    tracemalloc.start()
+    ANOVA()._as_matrix(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n
+
+
 @pytest.mark.parametrize("per_pass", [64, 2])
 def test_anova_of_label_sets_is_the_mean_of_the_labels(text, rng, monkeypatch, per_pass):
     monkeypatch.setattr(classes, "LABELS_PER_PASS", per_pass)
