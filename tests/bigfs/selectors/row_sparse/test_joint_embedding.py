@@ -177,10 +177,10 @@ class TestBoth:
         np.testing.assert_array_equal(found, expected)
 
     def test_what_does_not_fit_is_refused(self, X, selector):
-        wide, graph = np.hstack([X] * 3), sp.csr_array(np.ones((45, 45)))
+        wide, graph = np.hstack([X] * 5), sp.csr_array(np.ones((45, 45)))
         with (
-            limit_memory(60_000),
-            pytest.raises(NotEnoughMemory, match=r"by primal needs 68\.34 kiB"),
+            limit_memory(110_000),
+            pytest.raises(NotEnoughMemory, match=r"by primal needs 189\.84 kiB"),
         ):
             clone(selector).set_params(solver="primal", graph=graph).fit(wide)
 
