@@ -3,8 +3,10 @@
 python benchmarks/streams.py readers --rows 100000
 python benchmarks/streams.py files --rows 20000
 python benchmarks/streams.py scale --rows 1000000 --workers 2 --memory-limit 512MB
+python benchmarks/streams.py many --rows 100000000 --memory-limit 2GB
 
-Rows have 100 entries in 100,000 columns, and one of three labels.
+Rows have 100 entries in 100,000 columns, and one of three labels. Those of `many` have ten in
+30,000.
 """
 
 from __future__ import annotations
@@ -194,7 +196,7 @@ def many(
     scratch: Path | None = None,
     methods: str = "anova,sparge-lda,srlsr",
 ) -> None:
-    """Stage short rows and select from them, SRLSR with a label in a hundred, as commands do."""
+    """Stage many short rows and select from them. SRLSR gets the label of one in a hundred."""
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         store = Path(folder) / "a.zarr"
         cluster = {"workers": workers, "memory_limit": memory_limit}
@@ -213,7 +215,7 @@ def many(
 
 
 def short_rows(rows: int) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
-    """Blocks of rows of ten entries in 30,000 columns: the first, below 2,970, tells the label."""
+    """Blocks of rows of ten entries in 30,000 columns. The first, below 2,970, tells the label."""
     for start in range(0, rows, 100_000):
         n, rng = min(100_000, rows - start), np.random.default_rng(start)
         y = rng.integers(0, 3, n)

@@ -259,7 +259,7 @@ def _largest(
     if count == 0:
         return np.empty(0), np.empty((0, n)), -1.0
     if n <= MAX_DENSE_VERTICES or count > n // 6:
-        # N, its mean with Nᵀ, the vectors, and LAPACK's two of that size
+        # N, its mean with Nᵀ, and four of that size while LAPACK works (measured)
         engine.require_memory(
             8 * n * (6 * n + VECTORS_BESIDE),
             f"computing {r} eigenvectors of {n} samples from the dense n × n matrix",

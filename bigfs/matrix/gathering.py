@@ -79,28 +79,21 @@ def hold_if_small(X: Any) -> Any:
 
 @contextlib.contextmanager
 def rows_on_disk(X: Any) -> Iterator[Any]:
-    """Give a sparse X by rows alone, which lie in a temporary file of this process inside the
-    block: for many passes over chosen columns, which would each read all columns."""
-    here = X if X.local or not X.row_tiles else copy(X)
-    if here is X:
+    """Give a sparse X by rows alone, which lie in a temporary file of this process until the block
+    ends. Many passes over chosen columns read them there, and not all columns each time."""
+    if X.local or not X.row_tiles:
         yield X
         return
+    here = copy(X)
     here.column_tiles = ()
     if not sp.issparse(X.meta):
         yield here
         return
     with tempfile.TemporaryFile(prefix="bigfs-") as file:
-        try:
-            written = {
-                i: FileTile.write(X.row_tiles[i].start, sp.csr_array(block), file)
-                for i, block in engine.stream_tiles(engine.load, X.row_tiles)
-            }
-            file.flush()
-        except OSError as error:
-            raise OSError(
-                f"a temporary file of {X.shape[1]} columns cannot be written ({error.strerror}): "
-                f"set TMPDIR to a folder with room"
-            ) from error
+        written = {
+            i: FileTile.write(X.row_tiles[i].start, sp.csr_array(block), file)
+            for i, block in engine.stream_tiles(engine.load, X.row_tiles)
+        }
         engine.trim_memory()  # what the blocks have left in the buffers of the connections
         here.row_tiles = tuple(written[i] for i in range(len(written)))
         here.local, here._source = True, None

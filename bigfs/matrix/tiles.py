@@ -52,8 +52,15 @@ class FileTile:
     def write(cls, start: int, block: sp.csr_array, file: Any) -> FileTile:
         """Add a block to the end of a file."""
         place, parts = file.tell(), (block.data, block.indices, block.indptr)
-        for part in parts:
-            file.write(np.ascontiguousarray(part).data)
+        try:
+            for part in parts:
+                file.write(np.ascontiguousarray(part).data)
+            file.flush()
+        except OSError as error:
+            raise OSError(
+                f"a temporary file of the chosen columns cannot be written ({error.strerror}): set "
+                f"TMPDIR to a folder with room"
+            ) from error
         arrays = tuple((part.dtype.str, len(part)) for part in parts)
         return cls(start, start + block.shape[0], file, place, arrays, block.shape[1])
 

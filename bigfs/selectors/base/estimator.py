@@ -195,7 +195,8 @@ class MatrixInput:
                 f"and several real targets are fitted one at a time"
             )
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
-        if y.dtype.kind in "iub":  # whole numbers are classes, and scikit-learn would sort a copy
+        # few whole numbers are classes, and scikit-learn would sort a copy. It warns of many
+        if y.dtype.kind in "iu" and int(y.max()) - int(y.min()) < len(y) // 2:
             return labels_of(y)
         try:
             check_classification_targets(y)

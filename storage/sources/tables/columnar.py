@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 # of a row group or a record batch that a task reads whole, if it fits in its memory
 MAX_GROUP_BYTES = 32 << 20
-# that a value counts as, at least: a file may encode it in less, and its entry takes no less memory
-VALUE_BYTES = 4
 
 
 @dataclass(eq=False, kw_only=True)
@@ -133,7 +131,7 @@ class ParquetFile(ColumnFile):
         with self._open(file) as table:
             groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
             return [
-                Part(file, i, max(group.total_byte_size, VALUE_BYTES * _values_of(group)))
+                Part(file, i, max(group.total_byte_size, tables.VALUE_BYTES * _values_of(group)))
                 for i, group in enumerate(groups)
                 if group.num_rows
             ]
@@ -207,9 +205,9 @@ class ArrowFile(ColumnFile):
         with self._bytes(file) as source, self._reader(file) as reader:
             count, columns = reader.num_record_batches, len(reader.schema.names)
             size = source.size()
-            if not remote.is_remote(file):  # all bytes would come
+            if not remote.is_remote(file):  # to count the rows reads all bytes
                 rows = dataset.IpcFileFormat().make_fragment(source).count_rows()
-                size = max(size, VALUE_BYTES * rows * columns)
+                size = max(size, tables.VALUE_BYTES * rows * columns)
             return [Part(file, i, size // max(count, 1)) for i in range(count)]
 
     def read_groups(

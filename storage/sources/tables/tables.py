@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables shoul
     import pyarrow as pa
 
 BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20  # of a batch
+# that a value counts as, at least: a file may encode it in less, and its entry takes no less memory
+VALUE_BYTES = 4
 DECODED_ROWS = 1 << 16  # of a large batch whose dictionaries are replaced by their texts at a time
 # bytes of a record of CSV: what is always taken, and what is refused whatever the memory
 SMALL_RECORD, MAX_RECORD = 1 << 20, 1 << 28
@@ -133,11 +135,12 @@ class Table(Records):
                         path = scratch / f"table-{name}.arrow"
                         schema, number, name = batch.schema, 0, name + 1
                         out = files.enter_context(pa.ipc.new_file(path, schema))
-                    rows = max(1, batch.num_rows * size // max(batch.nbytes, 1))
+                    rows = max(1, batch.num_rows * size // max(_counted_bytes(batch), 1))
                     for start in range(0, batch.num_rows, rows):
                         part = batch.slice(start, rows)
                         out.write_batch(part)
-                        self.on_scratch.append(Part(str(path), number, part.nbytes, origin, first))
+                        counted = _counted_bytes(part)
+                        self.on_scratch.append(Part(str(path), number, counted, origin, first))
                         number, first = number + 1, first + part.num_rows
 
     def parts(self) -> list[Part]:
@@ -171,6 +174,11 @@ class Table(Records):
         with pa.memory_map(part.file) as file:
             batch = pa.ipc.open_file(file).get_batch(part.number)
             yield as_batch(batch, part.first, f"{part.origin}: row")
+
+
+def _counted_bytes(batch: pa.RecordBatch) -> int:
+    """Return the bytes that a batch counts as where parts are cut for the memory of a task."""
+    return max(int(batch.nbytes), VALUE_BYTES * batch.num_rows * batch.num_columns)
 
 
 def _decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

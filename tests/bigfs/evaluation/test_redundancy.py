@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from bigfs import Matrix
 from bigfs.evaluation.quality import redundancy_rate
 
 
@@ -21,3 +22,11 @@ def test_limits(rng):
     # a constant column correlates with nothing
     assert redundancy_rate(np.hstack([z, np.full((40, 1), 7.0)])) == 0
     assert redundancy_rate(z) == 0
+
+
+def test_a_matrix_by_columns_alone_has_the_redundancy_of_its_columns(rng):
+    Z = rng.normal(size=(40, 12))
+    columns = Matrix.from_array(Z, tile_columns=5).column_tiles
+    index = np.array([0, 3, 11])
+    found = redundancy_rate(Matrix(Z.shape, columns=columns, local=True), index)
+    assert found == pytest.approx(redundancy_rate(Z[:, index]), rel=1e-12)

@@ -1,6 +1,8 @@
 """A linear SVM on all features where the samples do not fit in memory, and dask-ml beside it."""
 
 import contextlib
+import errno
+import os
 
 import dask.array as da
 import numpy as np
@@ -17,7 +19,7 @@ from bigfs.evaluation.curves import measure, pool, tally_split, way_of_all
 from bigfs.evaluation.metrics import Judge
 from bigfs.evaluation.scoring import judge_sets
 from bigfs.evaluation.splits import Split
-from bigfs.matrix.tiles import ColumnSubsetTile
+from bigfs.matrix.tiles import ColumnSubsetTile, FileTile
 
 
 def parts(text, tile_rows=25, classes=3):
@@ -99,7 +101,8 @@ def stored(text, tmp_path):
 
 @pytest.mark.parametrize("kind", ["class", "multilabel", "real"])
 def test_chosen_columns_are_read_once(text, tmp_path, monkeypatch, kind):
-    """Each pass reads them from a temporary file, with the same result to the bit."""
+    """Each pass reads them from a temporary file. A machine of classes or labels is the same to the
+    bit, and a ridge regression on a matrix of this process may be solved in another way."""
     X, y = stored(text, tmp_path)
     if kind != "class":
         y = sp.csr_array(np.eye(3, dtype=np.int8)[y]) if kind == "multilabel" else y + 0.5
@@ -119,9 +122,10 @@ def test_chosen_columns_are_read_once(text, tmp_path, monkeypatch, kind):
 
     monkeypatch.setattr(large_model, "rows_on_disk", by_rows)
     streamed = large_model.fit(X, y, way, index)
-    assert len(reads) > 3 * len(X.row_tiles)
-    np.testing.assert_allclose(on_disk.coef, streamed.coef, rtol=0, atol=1e-9 * (kind == "real"))
-    np.testing.assert_array_equal(on_disk.classes, streamed.classes)
+    assert len(reads) > (3 if kind == "real" else 5) * len(X.row_tiles)  # a ridge takes few passes
+    tol = 1e-9 if kind == "real" else 0
+    np.testing.assert_allclose(streamed.coef, on_disk.coef, rtol=0, atol=tol)
+    np.testing.assert_allclose(streamed.intercept, on_disk.intercept, rtol=0, atol=tol)
 
 
 def test_as_many_machines_are_trained_at_a_time_as_fit(text, tmp_path, monkeypatch):
@@ -319,3 +323,25 @@ def test_grid_of_a_pipeline_fits_the_selector_once_per_fold(text, monkeypatch):
     assert len(fits) == 4 + 13
     assert ours.best_params_ == theirs.best_params_
     assert ours.best_score_ == pytest.approx(theirs.best_score_, abs=1e-12)
+
+
+def test_a_full_disk_and_a_broken_store_are_told_apart(text, tmp_path, monkeypatch):
+    X, y = stored(text, tmp_path)
+    index = np.arange(5)
+
+    class Full:
+        def tell(self):
+            return 0
+
+        def write(self, part):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match=r"temporary file .* cannot be written .No space"):
+        FileTile.write(0, sp.csr_array(np.eye(3)), Full())
+
+    def gone(tile):
+        raise FileNotFoundError("the store is gone")
+
+    monkeypatch.setattr(ColumnSubsetTile, "load", gone)
+    with pytest.raises(FileNotFoundError, match="the store is gone"):
+        large_model.fit(X, y, "svm", index)

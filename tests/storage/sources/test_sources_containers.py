@@ -189,8 +189,16 @@ def test_a_part_counts_its_values_where_their_encoding_is_short(tmp_path, name):
         pa.parquet.write_table(table, tmp_path / name)
     else:
         write_arrow(table, tmp_path / name, 10_000, compression="lz4")
-    parts = find(tmp_path / name, columns="C*", categories="C*").parts()
-    assert sum(part.size for part in parts) >= 4 * 7 * 50_000
+    source = find(tmp_path / name, columns="C*", categories="C*")
+    assert sum(part.size for part in source.parts()) >= 4 * 7 * 50_000
+
+
+def test_a_part_on_scratch_counts_its_values_too(tmp_path):
+    table = pa.table({f"I{j}": np.ones(50_000, dtype=np.int8) for j in range(7)})
+    write_arrow(table, tmp_path / "a.arrows", 50_000, new=pa.ipc.new_stream)
+    source = find(tmp_path / "a.arrows", columns="I*").prepare(tmp_path / "scratch")
+    assert source.on_scratch
+    assert sum(part.size for part in source.parts()) >= 4 * 7 * 50_000
 
 
 def test_a_stream_whose_batch_does_not_fit_is_refused(tmp_path):

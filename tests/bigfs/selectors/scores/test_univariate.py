@@ -98,6 +98,13 @@ def test_whole_numbers_are_checked_without_a_copy():
     assert peak < n
 
 
+def test_whole_numbers_of_many_values_are_told_of_as_scikit_learn_does():
+    n = 40
+    X = Matrix.from_array(sp.csr_array(np.eye(n)))
+    with pytest.warns(UserWarning, match="unique classes is greater than 50%"):
+        ANOVA()._as_matrix(X, np.arange(n))
+
+
 @pytest.mark.parametrize("per_pass", [64, 2])
 def test_anova_of_label_sets_is_the_mean_of_the_labels(text, rng, monkeypatch, per_pass):
     monkeypatch.setattr(classes, "LABELS_PER_PASS", per_pass)

@@ -3,7 +3,6 @@ sets where they lie.
 """
 
 import tarfile
-import tracemalloc
 from collections import defaultdict
 
 import numpy as np
@@ -17,9 +16,10 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from bigfs import Matrix, SparGE, engine
+from bigfs import Matrix, SparGE
 from bigfs.evaluation.quality import explained_variance
 from bigfs.graph import affinity, knn
+from tests.helpers.tracing import LEAST_SEEN, projected_and_peak
 
 # --- explained variance, the measure --------------------------------------------------------------
 
@@ -53,14 +53,8 @@ def test_explained_variance_is_that_of_the_regression(rng):
 @pytest.mark.parametrize("shape", [(20_000, 40), (600, 600)], ids=["tall", "square"])
 def test_explained_variance_takes_what_is_projected(rng, monkeypatch, shape):
     X, index = Matrix.from_array(rng.normal(size=shape)), np.arange(shape[1])
-    asked = []
-    monkeypatch.setattr(engine, "require_memory", lambda projected, what: asked.append(projected))
-    explained_variance(X, index)  # with what it imports
-    tracemalloc.start()
-    explained_variance(X, index)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert 0.4 * asked[0] < peak < asked[0]  # NumPy below 2.5 hides what LAPACK takes
+    projected, peak = projected_and_peak(monkeypatch, lambda: explained_variance(X, index))
+    assert LEAST_SEEN * projected < peak < projected
 
 
 def test_explained_variance_of_nothing(rng):
