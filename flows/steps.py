@@ -19,6 +19,7 @@ import storage
 from bigfs.evaluation.curves import Point
 from bigfs.evaluation.quality import class_profile, class_t
 from bigfs.evaluation.splits import labeled_rows
+from bigfs.matrix.class_sums import class_sizes
 from bigfs.result import NotConverged, observed
 from bigfs.types import FloatArray, IntArray
 from flows import reuse
@@ -189,7 +190,7 @@ def _class_sizes(y: Any, n_classes: int) -> IntArray:
     """Return the number of samples of each class, or of each label."""
     if y.ndim == 2:
         return np.asarray(y.astype(bool).sum(axis=0)).ravel()
-    return np.bincount(y[labeled_rows(y)], minlength=n_classes)
+    return class_sizes(y, n_classes)
 
 
 def _class_rows(

@@ -239,9 +239,9 @@ class AnnDataCorpus(SampleRoles):
     def y(self) -> AnyArray:
         """Class codes or real targets, one per sample."""
         if self.target is None:
-            return np.full(self.n, -1, dtype=np.int64)
+            return np.full(self.n, -1, dtype=np.int32)
         target, start = self._target, 0
-        y = np.empty(self.n, dtype=np.float64 if target.kind == "real" else np.int64)
+        y = np.empty(self.n, dtype=np.float64 if target.kind == "real" else np.int32)
         for part in self._annotations:
             stop = start + len(part.codes)
             y[start:stop] = labels.encode(part.classes, part.codes, target)
@@ -269,7 +269,9 @@ class AnnDataCorpus(SampleRoles):
         if role not in self.roles:
             return None
         names = np.array(self.categories(role))
-        return np.concatenate([np.searchsorted(names, p.obs[role]) for p in self._annotations])
+        return np.concatenate(
+            [np.searchsorted(names, p.obs[role]).astype(np.int32) for p in self._annotations]
+        )
 
     def _values(self, role: str) -> AnyArray | None:
         if role not in self.roles:

@@ -44,7 +44,7 @@ class Corpus(SampleRoles):
     X : Matrix
         The samples, n × d, with both layouts and known statistics.
     y : ndarray of shape (n,) or csr_array of shape (n, n_classes)
-        Class codes (int64, −1 where unlabeled), real targets (float64), or label sets (a csr array
+        Class codes (int32, −1 where unlabeled), real targets (float64), or label sets (a csr array
         of ones).
     class_names : list of str
         Names of the classes by their codes. Empty without classes.
@@ -58,7 +58,7 @@ class Corpus(SampleRoles):
         "train" or "test" per sample. None if the source has no split.
     roles : dict of {str: str}
         The column of the source that gives each "group", "batch", "sample_weight" or "time".
-    groups, batches : ndarray of int64 of shape (n,) or None
+    groups, batches : ndarray of int32 of shape (n,) or None
         Codes of the group and of the batch per sample, whose names `categories` gives. None if no
         column gives them.
     sample_weight : ndarray of float64 of shape (n,) or None
@@ -228,7 +228,7 @@ class Corpus(SampleRoles):
         """Class codes, real targets or label sets, one per sample."""
         kind = self.manifest.target
         if kind == "class":
-            return self._rows("obs/label/codes").astype(np.int64)
+            return self._rows("obs/label/codes").astype(np.int32, copy=False)
         if kind == "real":
             return self._rows("obs/label")
         if kind == "multilabel":
@@ -239,7 +239,7 @@ class Corpus(SampleRoles):
                 (data, indices, indptr), shape=(self.manifest.shape[0], len(self.class_names))
             )
             return sp.vstack([whole[s.start : s.stop] for s in self.segments], format="csr")
-        return np.full(self.X.shape[0], -1, dtype=np.int64)
+        return np.full(self.X.shape[0], -1, dtype=np.int32)
 
     @cached_property
     def class_names(self) -> list[str]:
@@ -279,7 +279,9 @@ class Corpus(SampleRoles):
         return self.store.read(f"obs/{role}/categories").tolist() if role in self.roles else []
 
     def _codes(self, role: str) -> AnyArray | None:
-        return self._rows(f"obs/{role}/codes").astype(np.int64) if role in self.roles else None
+        if role not in self.roles:
+            return None
+        return self._rows(f"obs/{role}/codes").astype(np.int32, copy=False)
 
     def _values(self, role: str) -> AnyArray | None:
         if role not in self.roles:
@@ -299,7 +301,8 @@ class Corpus(SampleRoles):
         return FeatureNames(self.store, self.manifest.shape[1], self.manifest.named[1])
 
     def _rows(self, path: str) -> AnyArray:
-        return np.concatenate([self.store.read(path, s.start, s.stop) for s in self.segments])
+        parts = [self.store.read(path, s.start, s.stop) for s in self.segments]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def obsp(self, name: str, file: str | None = None) -> sp.csr_array:
         """Read a graph of the samples from the AnnData file of this corpus.

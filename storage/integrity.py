@@ -10,6 +10,7 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import class_sizes
 from storage.corpus import Corpus
 from storage.format.documents import compare_documents
 from storage.opening import open as open_corpus
@@ -157,7 +158,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
     (n, d), manifest = corpus.X.shape, corpus.manifest
     classes, unlabeled = {}, 0 if manifest.target else n
     if manifest.target == "class":
-        counts = np.bincount(corpus.y[corpus.y >= 0], minlength=len(corpus.class_names))
+        counts = class_sizes(corpus.y, len(corpus.class_names))
         classes = dict(zip(corpus.class_names, counts.tolist(), strict=True))
         unlabeled = n - int(counts.sum())
     return {

@@ -71,8 +71,6 @@ class TiledColumns(Columns):
     ) -> None:
         super().__init__(X, len(response.shift), response.norm2, omega)
         rows = [slice(tile.start, tile.stop) for tile in X.tiles(0)]
-        if omega is None:
-            self.omega = np.broadcast_to(1.0, X.shape[0])  # one number, however many samples
         mean = np.zeros(self.r)  # ωᵀT/‖ω‖²: what `center` takes from T
         if response.C is None:
             mean = self.omega @ (response.Y - response.shift) / self.omega_norm2

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.embedding import spectral
 from bigfs.matrix import Centered, Matrix
+from bigfs.matrix.class_sums import class_sizes
 from bigfs.types import FloatArray, IntArray
 
 NEGLIGIBLE = 1e-8  # of the largest singular value
@@ -47,7 +48,7 @@ def lda_factor(codes: IntArray, c: int, weights: FloatArray | None = None) -> Fl
     With weights v of the classes, H = (I − 11ᵀ/n) Y diag(v)^½. Then T = HU, with U a basis of the
     complement of v^-½, has TTᵀ = HHᵀ. No weights stand for v = 1/n_c.
     """
-    sizes = np.bincount(codes, minlength=c).astype(float)
+    sizes = class_sizes(codes, c).astype(np.float64)
     if sizes.min() == 0:
         raise ValueError(f"class number {int(sizes.argmin())} has no sample: every class needs one")
     root = np.sqrt(sizes) if weights is None else 1 / np.sqrt(weights)

@@ -105,7 +105,8 @@ def testable_rows(y: Any, groups: IntArray | None) -> Index:
     codes = y[rows]
     if groups is not None:
         width = int(groups.max()) + 1
-        codes = np.unique(codes * width + groups[rows]) // width  # one per class and group
+        pairs = codes.astype(np.int64) * width + groups[rows]
+        codes = np.unique(pairs) // width  # one per class and group
     return rows[np.bincount(codes, minlength=int(y[rows].max()) + 1)[y[rows]] >= 2]
 
 

@@ -40,9 +40,7 @@ class Loss(ABC):
     """A loss of r targets T (n × r) on columns of X (n × d)."""
 
     def __init__(self, X: Matrix, T: FloatArray) -> None:
-        n, d = X.shape
-        r = T.shape[1]
-        engine.require_memory(8 * r * (8 * n + 3 * d), f"{r} sparse regressions on {n} × {d} data")
+        _require_memory(X, T.shape[1])
         self.X, self.T = hold_if_small(X), T
         self.columns = GatheredColumns(self.X, T)
         self.varies: BoolArray = X.deviations > 0  # (d,), up to rounding
@@ -70,6 +68,11 @@ class Loss(ABC):
         self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
     ) -> FloatArray:
         """Return weights of gathered features with a relative gap of at most `tol` over them."""
+
+
+def _require_memory(X: Matrix, r: int) -> None:
+    n, d = X.shape
+    engine.require_memory(8 * r * (8 * n + 3 * d), f"{r} sparse regressions on {n} × {d} data")
 
 
 class LeastSquares(Loss):
@@ -102,7 +105,11 @@ class LeastSquares(Loss):
 
 
 class SquaredHinge(Loss):
-    """½ Σ max(0, 1 − y f)², for targets Y of ±1."""
+    """½ Σ max(0, 1 − y f)², for targets Y of ±1: 1 for the samples of a class of `positive`."""
+
+    def __init__(self, X: Matrix, codes: IntArray, positive: IntArray) -> None:
+        _require_memory(X, len(positive))
+        super().__init__(X, np.where(codes[:, None] == positive, 1.0, -1.0))
 
     def residual(self, W: FloatArray, features: IntArray) -> Fit:
         """Return the residual V = Y ⊙ max(0, 1 − Y ⊙ F) at the best intercepts."""
@@ -119,7 +126,8 @@ class SquaredHinge(Loss):
         self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
     ) -> FloatArray:
         """Return the minimum by coordinate descent on the columns, for each group alone."""
-        Z = self.columns.Z[:, self.columns.positions(features)].tocsc().astype(np.float64)
+        Z = self.columns.Z[:, self.columns.positions(features)].tocsc()
+        Z.data = Z.data.astype(np.float64)
         W = W.copy()
         for _ in range(MAX_ROUNDS):
             V, F = self.slack(W, features)

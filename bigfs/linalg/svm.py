@@ -308,8 +308,7 @@ def fit_svm(
 ) -> Result[SVMState]:
     """Train a machine per class against the rest, one for two classes, or those of `positive`."""
     n, d = X.shape
-    if positive is None:
-        positive = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
+    positive = machines_of(n_classes) if positive is None else positive
     r = len(positive)
     engine.require_memory(
         8 * r * (VECTORS_OF_SAMPLES * n + VECTORS_OF_FEATURES * d),
@@ -328,6 +327,11 @@ def fit_svm(
         result = iterate(by_kernel.step, begin, measure=measure, **stop)
         machines = by_kernel.machines(result.value)
         return Result(machines, result.status, result.history, result.stats)
+
+
+def machines_of(n_classes: int) -> IntArray:
+    """Return the classes that have a machine each: all, or the second of two."""
+    return np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
 
 
 def _has_few_samples(X: Matrix, r: int, features: BoolArray | None) -> bool:

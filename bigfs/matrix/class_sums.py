@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix.matrix import Matrix
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_magnitude
 
 NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
@@ -26,6 +26,18 @@ def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) 
     indptr = np.concatenate([[0], np.cumsum(has_class)])
     values = np.ones(indptr[-1]) if weights is None else weights[has_class]
     return sp.csr_array((values, codes[has_class], indptr), shape=(len(codes), c))
+
+
+def class_sizes(codes: IntArray, c: int, weights: FloatArray | None = None) -> AnyArray:
+    """Return the number of samples of each class (c,), or the sum of their weights, without those
+    of code −1. It takes little memory beside the codes."""
+    sizes = np.zeros(c, dtype=np.int64 if weights is None else np.float64)
+    for first in range(0, len(codes), COUNTED_ROWS):
+        part = codes[first : first + COUNTED_ROWS]
+        has_class = part >= 0
+        of_part = None if weights is None else weights[first : first + COUNTED_ROWS][has_class]
+        sizes += np.bincount(part[has_class], of_part, minlength=c)
+    return sizes
 
 
 class ClassWeights:
@@ -47,21 +59,12 @@ class ClassWeights:
     @property
     def sizes(self) -> FloatArray:
         """The sum of the weights of each class (c,)."""
-        sizes = np.zeros(self.shape[1])
-        for first in range(0, len(self.codes), COUNTED_ROWS):
-            codes = self.codes[first : first + COUNTED_ROWS]
-            has_class = codes >= 0
-            weights = None
-            if self.weights is not None:
-                weights = self.weights[first : first + COUNTED_ROWS][has_class]
-            sizes += np.bincount(codes[has_class], weights, minlength=len(sizes))
-        return sizes
+        return class_sizes(self.codes, self.shape[1], self.weights).astype(np.float64)
 
     @property
     def total(self) -> float:
         """The sum of all weights."""
-        has_class = self.codes >= 0
-        return float((has_class if self.weights is None else self.weights * has_class).sum())
+        return float(self.sizes.sum())
 
     def factors(self) -> tuple[Any, Any]:
         """Return the weights of the values by class, and of their squares by class or of all."""

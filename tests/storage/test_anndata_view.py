@@ -83,7 +83,7 @@ def test_a_method_of_one_pass_chooses_as_from_the_staged_store(atlas, tmp_path, 
     staged = storage.open(storage.stage(atlas, tmp_path / "staged.zarr", label=label))
     assert len(here.X.row_tiles) > 4
     assert (here.class_names, here.target) == (staged.class_names, staged.spec["target"])
-    np.testing.assert_array_equal(here.y, staged.y)
+    np.testing.assert_array_equal(here.y, staged.y, strict=True)
     in_place, expected = (
         METHODS[name].make(n_features_to_select=7, **parameters).fit(corpus.X, corpus.y)
         for corpus in (here, staged)

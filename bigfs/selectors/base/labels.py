@@ -10,6 +10,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import COUNTED_ROWS
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 UNLABELED = -1
@@ -58,7 +59,7 @@ def labels_of(y: AnyArray) -> Labels:
 
     Where y holds −1 and 1 and nothing else, they are the two classes of LIBSVM's files.
     """
-    if y.dtype == np.int64 and y.flags.carray and _are_codes(y):
+    if y.dtype in (np.int32, np.int64) and y.flags.carray and _are_codes(y):
         return Labels(np.arange(int(y.max()) + 1), y)
     is_labeled = ~is_minus_one(y)
     if not is_labeled.all():
@@ -139,11 +140,17 @@ def real_target(y: Any) -> FloatArray:
 def _coded(y: AnyArray, is_labeled: BoolArray) -> Labels:
     labeled = y[is_labeled]
     classes = np.unique(labeled)
-    codes = np.full(len(y), UNLABELED, dtype=np.int64)
+    codes: AnyArray = np.full(len(y), UNLABELED, dtype=np.int32)
     codes[is_labeled] = np.searchsorted(classes, labeled)
     return Labels(classes, codes)
 
 
 def _are_codes(y: IntArray) -> bool:
     """Return whether y holds every number from 0 to its largest, so that nothing is to be coded."""
-    return y.min(initial=0) >= 0 and y.max(initial=0) < len(y) and bool(np.bincount(y).all())
+    largest = int(y.max(initial=0))
+    if y.min(initial=0) < 0 or largest >= len(y):
+        return False
+    is_used = np.zeros(largest + 1, dtype=bool)
+    for first in range(0, len(y), COUNTED_ROWS):
+        is_used[y[first : first + COUNTED_ROWS]] = True
+    return bool(is_used.all())

@@ -37,6 +37,7 @@ from bigfs.graph.edges import Metric
 from bigfs.lasso.losses import LeastSquares, Loss, SquaredHinge
 from bigfs.lasso.path import LassoPath, PathState, measure
 from bigfs.linalg.prox import row_norms
+from bigfs.linalg.svm import machines_of
 from bigfs.matrix import Matrix
 from bigfs.result import Result, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
@@ -231,12 +232,10 @@ class L1SVM(SparseRegression):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
-        Y = 2 * one_hot(codes, len(self.classes_)) - 1
-        if len(self.classes_) == 2:
-            Y = Y[:, 1:]
+        positive = machines_of(len(self.classes_))
         lam = None if isinstance(self.C, str) else 1 / (2 * self.C)
-        each = [slice(k, k + 1) for k in range(Y.shape[1])]
-        self.C_ = 1 / (2 * self._solve(SquaredHinge(X, Y), each, lam))
+        each = [slice(k, k + 1) for k in range(len(positive))]
+        self.C_ = 1 / (2 * self._solve(SquaredHinge(X, codes, positive), each, lam))
 
 
 class DLSR(SparseRegression):
@@ -307,7 +306,7 @@ class DLSR(SparseRegression):
         X, self.classes_, codes = labeled_part(X, y)
         c = len(self.classes_)
         lam = None if isinstance(self.gamma, str) else self.gamma
-        loss = SquaredHinge(X, 2 * one_hot(codes, c) - 1)
+        loss = SquaredHinge(X, codes, np.arange(c))
         self.gamma_ = self._solve(loss, [slice(0, c)], lam, scale=0.5)
 
 

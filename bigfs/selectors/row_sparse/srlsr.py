@@ -47,6 +47,7 @@ from bigfs.linalg.prox import norm_2p, row_norms
 from bigfs.linalg.ridge import centering
 from bigfs.linalg.ridge.cg import STRIP, subtract_product
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import class_sizes
 from bigfs.matrix.construction import readable
 from bigfs.matrix.kernels import gram_times
 from bigfs.selectors.base.estimator import Cost
@@ -110,7 +111,7 @@ class SRLSRProblem(RowSparseProblem):
     ) -> None:
         super().__init__(X, c, **options)
         self.codes, self.c, self.p, self.gamma = codes, c, p, gamma
-        self.class_sizes = np.bincount(codes[codes >= 0], minlength=c)  # of the labeled samples
+        self.class_sizes = class_sizes(codes, c)  # of the labeled samples
         self.n_labeled = int(self.class_sizes.sum())
         self.centering = centering(X.shape[0])
 

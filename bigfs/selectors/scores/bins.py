@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import class_sizes
 from bigfs.selectors.base.estimator import MANY, Cost, Selector, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.types import AnyArray, FloatArray, IntArray
@@ -138,7 +139,7 @@ class Gini(Selector):
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
-        sizes = np.bincount(codes[codes >= 0], minlength=len(classes))
+        sizes = class_sizes(codes, len(classes))
         self.scores_ = np.concatenate(map_all_columns(X, _gini, codes, sizes, label="scores"))
 
 
@@ -219,7 +220,7 @@ class Information:
 
     def with_class(self, Z: sp.csc_array) -> FloatArray:
         """Return I(x_j; y) of prepared columns."""
-        sizes = np.bincount(self.codes[self.codes >= 0], minlength=self.n_classes)
+        sizes = class_sizes(self.codes, self.n_classes)
         y = np.append(self.codes, sizes)[None].astype(np.int32)
         no_skip = np.zeros(Z.shape[1], dtype=np.int64)
         return self._fill(Z, y, no_skip, (1, self.n_classes))[:, 0]

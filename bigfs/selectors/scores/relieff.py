@@ -19,6 +19,7 @@ from numba import njit
 from bigfs.graph.class_neighbors import neighbors_by_class
 from bigfs.graph.edges import Metric
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import class_sizes
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
@@ -88,8 +89,8 @@ class ReliefF(Selector):
     _cost = Cost("pairs + 1", "n c k + d")
 
     def _fit(self, X: Matrix, y: Labels) -> None:
-        _, codes = at_least_two(y)
-        k = min(self.n_neighbors, int(np.bincount(codes[codes >= 0]).max()))
+        classes, codes = at_least_two(y)
+        k = min(self.n_neighbors, int(class_sizes(codes, len(classes)).max()))
         W = edge_weights(neighbors_by_class(self._allowed(X), codes, k, self.metric), codes)
         self.scores_ = np.concatenate(map_all_columns(X, _scores, W, codes, label="ReliefF"))
         self.result_ = Result(self.scores_, Status.EXACT, stats={"pairs": W.nnz // 2})
@@ -101,7 +102,7 @@ def edge_weights(index: IntArray, codes: IntArray) -> sp.csr_array:
     `index` (n × c × k) has the neighbors of each class, and −1 for a missing one.
     """
     n, c, _ = index.shape
-    sizes = np.bincount(codes[codes >= 0], minlength=c)
+    sizes = class_sizes(codes, c)
     share = sizes / sizes.sum()
     found = (index >= 0).sum(axis=2)  # n × c
     weight = share / (1 - share[codes])[:, None]  # unlabeled rows have no neighbors

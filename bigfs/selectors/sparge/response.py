@@ -17,7 +17,9 @@ from bigfs.embedding.spectral import default_width, hypergraph_embedding, hyperg
 from bigfs.engine import format_bytes
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
+from bigfs.linalg.svm import machines_of
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import class_sizes
 from bigfs.matrix.gathering import ENTRY_BYTES, hold_if_small
 from bigfs.matrix.kernels import SUMS_BYTES
 from bigfs.selectors.base.estimator import MatrixInput
@@ -148,7 +150,7 @@ class GraphEmbedding(MatrixInput):
                 X, codes = X.take_rows(y.is_labeled), codes[y.is_labeled]
             c = len(classes)
             C = responses.lda_factor(codes, c, self._class_weights(classes, codes))
-            norm2 = float(np.bincount(codes, minlength=c) @ row_norms(C) ** 2)
+            norm2 = float(class_sizes(codes, c) @ row_norms(C) ** 2)
             codes = codes.astype(np.min_scalar_type(c - 1))  # they travel with every pass
             return Response(X, FactoredResponse(codes, C, np.zeros(c - 1), norm2))
         is_sparse = self.embedding == "cca" and sp.issparse(y)
@@ -198,8 +200,7 @@ class GraphEmbedding(MatrixInput):
         """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""
         classes, codes = at_least_two(y)
         codes = codes[y.is_labeled]
-        positive = np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
-        Y = np.where(codes[:, None] == positive, 1.0, -1.0)
+        Y = np.where(codes[:, None] == machines_of(len(classes)), 1.0, -1.0)
         labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
         weights = self._sample_weights(y)
         if weights is None:
@@ -222,7 +223,7 @@ class GraphEmbedding(MatrixInput):
     def _weigh(self, classes: AnyArray, codes: IntArray) -> FloatArray:
         """Return the weight v_c of a sample of each class, in its mean over the samples 1."""
         if self.class_weight == "root":
-            sizes = np.maximum(np.bincount(codes, minlength=len(classes)), 1)
+            sizes = np.maximum(class_sizes(codes, len(classes)), 1)
             return np.asarray(sizes**-0.5 * (len(codes) / np.sqrt(sizes).sum()))
         weights = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
         if not (weights > 0).all() or not np.isfinite(weights).all():

@@ -23,9 +23,9 @@ from bigfs.graph import row_blocks
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.linalg import sparse_gram as kernels
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
-from bigfs.matrix import gathering
+from bigfs.matrix import class_sums, gathering
 from bigfs.matrix.gathering import hold_if_small
-from bigfs.selectors.base.labels import labels_of
+from bigfs.selectors.base.labels import Labels, labels_of
 from bigfs.selectors.sparge import response
 
 
@@ -371,6 +371,24 @@ def test_products_too_large_for_a_pass_come_from_several_with_the_same_bits(text
     assert max(sizes) <= tiled_columns.PART_BYTES
     for name in ("mu", "G", "B", "constant"):
         np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", "root"])
+def test_a_response_by_classes_takes_two_bytes_a_sample(monkeypatch, class_weight):
+    monkeypatch.setattr(class_sums, "COUNTED_ROWS", 10_000)
+    n, selector = 300_000, SparGE(class_weight=class_weight)
+    X, codes = Matrix.from_array(sp.csr_array((n, 2))), (np.arange(n) % 3).astype(np.int32)
+    labels = Labels(np.arange(3), codes)
+
+    def step():
+        TiledColumns(X, selector._response(X, labels).T)
+
+    step()  # with what it imports
+    tracemalloc.start()
+    step()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2.5 * n
 
 
 def test_large_sums_are_projected_and_get_room_in_a_worker(text, monkeypatch):

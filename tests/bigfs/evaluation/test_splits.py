@@ -44,6 +44,13 @@ def test_folds_test_whole_groups(kind, n_splits):
     assert len(made) == n_splits
 
 
+def test_pairs_of_many_classes_and_many_groups_are_counted():
+    many = 60_000  # classes times groups is above 2³¹
+    y = np.array([0, 0, many, many, many - 1, many - 1], dtype=np.int32)
+    groups = np.array([0, many, 1, 1, 2, 3], dtype=np.int32)
+    np.testing.assert_array_equal(splits.testable_rows(y, groups), [0, 1, 4, 5])
+
+
 def test_folds_by_group_keep_the_shares_of_the_classes():
     groups = np.arange(N) // 2
     y = (groups % 5 == 0).astype(int)  # one of five

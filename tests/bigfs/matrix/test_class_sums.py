@@ -40,10 +40,11 @@ def test_the_sizes_of_the_classes_take_little_beside_their_codes(rng):
     codes, weights = rng.integers(-1, 3, n), rng.random(n)
     whole, weighted = ClassWeights(codes, 3), ClassWeights(codes, 3, weights)
     tracemalloc.start()
-    sizes = whole.sizes
+    sizes, total = whole.sizes, whole.total
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5 * n
+    assert total == sizes.sum()
     np.testing.assert_array_equal(sizes, np.bincount(codes[codes >= 0]))
     expected = np.bincount(codes[codes >= 0], weights[codes >= 0])
     np.testing.assert_allclose(weighted.sizes, expected, rtol=1e-12)

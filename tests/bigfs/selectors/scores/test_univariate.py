@@ -9,6 +9,7 @@ from sklearn.feature_selection import chi2, f_classif
 from bigfs import ANOVA, LSDF, Chi2, Fisher, FRegression, Matrix, TScore
 from bigfs.matrix import ClassStats
 from bigfs.result import Status
+from bigfs.selectors.base import labels
 from bigfs.selectors.scores import classes
 
 
@@ -87,9 +88,11 @@ def test_memory_does_not_grow_with_samples_times_classes(method, rng):
     assert peak < 8 * n * c / 4
 
 
-def test_whole_numbers_are_checked_without_a_copy():
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_whole_numbers_are_checked_without_a_copy(monkeypatch, dtype):
+    monkeypatch.setattr(labels, "COUNTED_ROWS", 10_000)
     n = 300_000
-    X, y = Matrix.from_array(sp.csr_array((n, 2))), np.arange(n) % 3
+    X, y = Matrix.from_array(sp.csr_array((n, 2))), (np.arange(n) % 3).astype(dtype)
     ANOVA()._as_matrix(X, y)  # with what it imports
     tracemalloc.start()
     ANOVA()._as_matrix(X, y)
