@@ -281,7 +281,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         """Say in the result how y was taken, and how many samples had no label."""
         stats = self.result_.stats
         is_class = isinstance(y, Labels)
-        if is_class and not y.is_labeled.all():
+        if is_class and not y.all_labeled:
             stats["unlabeled"] = int(np.sum(~y.is_labeled))
         if self._takes_real and (is_class or (y is not None and y.shape[1:] in ((), (1,)))):
             stats["target"] = "classes" if is_class else "real"

@@ -33,6 +33,11 @@ class Labels(NamedTuple):
         """The mask of the labeled samples."""
         return self.codes >= 0
 
+    @property
+    def all_labeled(self) -> bool:
+        """Whether every sample has a label. It takes no mask."""
+        return int(self.codes.min(initial=0)) >= 0
+
 
 def require_no_missing(y: Any) -> None:
     """Refuse a target with missing values, and say how a sample is marked as unlabeled."""
@@ -86,7 +91,7 @@ def is_minus_one(y: AnyArray) -> BoolArray:
 def at_least_two(labels: Labels) -> Labels:
     """Return the labels, or refuse them if they hold fewer than two classes."""
     if len(labels.classes) < 2:
-        advice = "" if labels.is_labeled.all() else " beside -1, which means unlabeled"
+        advice = "" if labels.all_labeled else " beside -1, which means unlabeled"
         found = "1 class" if len(labels.classes) else "0 classes"
         raise ValueError(f"y must hold at least two classes; got {found}{advice}")
     return labels
@@ -98,7 +103,7 @@ def labeled_part(X: Matrix, y: Labels) -> tuple[Matrix, AnyArray, IntArray]:
     Passes over these samples count as passes over X.
     """
     classes, codes = at_least_two(y)
-    if y.is_labeled.all():
+    if y.all_labeled:
         return X, classes, codes
     part = X.take_rows(y.is_labeled)
     part._passes = X._passes

@@ -106,7 +106,7 @@ class LSDF(GraphSelector):
         between, within = _pair_sums(sums, squares, np.asarray(Y.sum(axis=0)).ravel())
         neighbors = np.zeros(X.shape[1])
         status, stats = Status.EXACT, {}
-        if not y.is_labeled.all():
+        if not y.all_labeled:
             graph = self._graph(X, "binary")
             status, stats = graph.status, graph.stats
             A = _edges_with_an_unlabeled_end(graph.A, y)

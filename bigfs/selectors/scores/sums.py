@@ -200,7 +200,7 @@ def _as_before(labels: Labels, seen: Any) -> Labels:
             "y holds other classes than -1 and 1, which were those of the samples before, so -1 "
             "would be unlabeled: give the class -1 another name"
         )
-    has_minus_one = "-1" in names | before or not labels.is_labeled.all()
+    has_minus_one = "-1" in names | before or not labels.all_labeled
     return with_minus_one(labels, is_class) if has_minus_one else labels
 
 

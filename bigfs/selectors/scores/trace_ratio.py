@@ -268,7 +268,7 @@ class TRCFS(GraphSelector):
     def _fit(self, X: Matrix, y: Labels) -> None:
         self.classes_, codes = at_least_two(y)
         F, status, stats = one_hot(codes, len(self.classes_)), Status.EXACT, {"residual": 0.0}
-        if not y.is_labeled.all():
+        if not y.all_labeled:
             graph = self._graph(X, self.weights)
             F, residual = propagated(graph.A, F, y, self.alpha)
             too_large = residual > 10 * PROPAGATION_TOLERANCE

@@ -339,7 +339,7 @@ class SparGECV(SparGE):
             grid = [{**grid[0], **one} for one in SHORT_LIST]
         candidates = [self._candidate(parameters) for parameters in grid]
         if self.embedding == "lda":  # the passes need one matrix for all candidates
-            X = hold_if_small(X if y.is_labeled.all() else X.take_rows(y.is_labeled))
+            X = hold_if_small(X if y.all_labeled else X.take_rows(y.is_labeled))
             labeled = Labels(y.classes, y.codes[y.is_labeled])
         else:
             labeled = y

@@ -146,7 +146,7 @@ class GraphEmbedding(MatrixInput):
             return self._hinge_response(X, y)
         if self.embedding == "lda":
             classes, codes = at_least_two(y)
-            if not y.is_labeled.all():  # else they are not copied
+            if not y.all_labeled:  # else they are not copied
                 X, codes = X.take_rows(y.is_labeled), codes[y.is_labeled]
             c = len(classes)
             C = responses.lda_factor(codes, c, self._class_weights(classes, codes))
@@ -160,7 +160,7 @@ class GraphEmbedding(MatrixInput):
         if self._takes_real and y is not None:
             if isinstance(y, Labels):
                 codes = y.codes[y.is_labeled]
-                X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
+                X = X if y.all_labeled else X.take_rows(y.is_labeled)
                 y = responses.one_hot(codes, len(y.classes))
             Y = y.toarray() if sp.issparse(y) else y
             T = responses.cca(Y) if self.embedding == "cca" else responses.hsl_labels(Y)
@@ -201,7 +201,7 @@ class GraphEmbedding(MatrixInput):
         classes, codes = at_least_two(y)
         codes = codes[y.is_labeled]
         Y = np.where(codes[:, None] == machines_of(len(classes)), 1.0, -1.0)
-        labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
+        labeled_X = X if y.all_labeled else X.take_rows(y.is_labeled)
         weights = self._sample_weights(y)
         if weights is None:
             return Response(labeled_X, FactoredResponse.of(Y))
