@@ -53,6 +53,7 @@ def write_store_with_shards():
     storage.stage("rows.svm", "s.zarr", tile_rows=40)
 
 
+@pytest.mark.slow
 def test_an_interrupted_append_to_shards_leaves_the_old_or_the_new_store(monkeypatch):
     monkeypatch.setattr(shards, "FILES", 2)
     monkeypatch.setattr(shards, "MOST_CHUNKS", 4)

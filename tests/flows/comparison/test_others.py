@@ -98,6 +98,7 @@ def test_anova_in_disguise_gets_anovas_row_to_the_digit(store):
     assert other.figures["peak_memory"] > 1e7
 
 
+@pytest.mark.slow
 def test_in_folds_a_selector_sees_the_training_samples_only(home):
     store = stages.stage(str(write_svmlight(home / "c.svm", 60)))["store"]
     own = bench_of(store, selectors=[KBEST], sizes=[4])
@@ -108,6 +109,7 @@ def test_in_folds_a_selector_sees_the_training_samples_only(home):
         assert sets[4].tolist() == expected.tolist()
 
 
+@pytest.mark.slow
 def test_other_shapes_of_selectors(store):
     names = ["tree", "Scores", "Dense"]
     own = bench_of(store, selectors=[f"own.py:{name}" for name in names])
@@ -256,6 +258,7 @@ def test_a_column_of_var_and_a_selector_of_scikit_learn(home):
         read("dict.skops")
 
 
+@pytest.mark.slow
 def test_the_command_compares_them_all(bigfs, store, home):
     (home / "mine.txt").write_text("\n".join(map(str, range(8))))
     words = ("--methods", "anova", "--sizes", "3,6", "--workers", 0, "--no-prefect", "--json")

@@ -40,6 +40,7 @@ def run_of(answer):
     return Run.open(json.loads(out)["run"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "sparge-lda-cv"])
 def test_the_first_metric_of_a_run_decides(bigfs, store, method):
     corpus, chosen = storage.open(store), {}
@@ -91,6 +92,7 @@ def test_a_corpus_without_labels_has_one_candidate(bigfs, tmp_path):
     assert "sparge-lpp, the only candidate" in (Run.open("r").path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_comparison_has_it_as_a_row(bigfs, store):
     sizes = "--methods", "anova,auto,sparge-lda-cv", "--sizes", "2,4", "--cv", 2, *SERIAL
     status, out, err = bigfs("compare", store, "c", *sizes, "--metric", "balanced_accuracy")

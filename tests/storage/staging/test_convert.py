@@ -106,6 +106,7 @@ def documents_of(corpus):
     return manifest.checksums_of(corpus.uri, corpus.manifest.content).documents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_new_store_is_that_of_its_source_and_grows_as_the_old_one(tmp_path, earlier, case):
     first, later, settings = CASES[case](tmp_path)
@@ -151,6 +152,7 @@ def test_stores_of_earlier_versions_are_converted(tmp_path, name):
             storage.staged(STORES / name, new)  # which has grown since
 
 
+@pytest.mark.slow
 def test_the_command_converts_and_predictions_stay(tmp_path, bigfs, earlier):
     first, later, settings = texts(tmp_path)
     patch = earlier()

@@ -202,6 +202,7 @@ def test_auto_leaves_the_covariance_when_memory_is_short(images, allow_memory):
         fit(X, y, gram="covariance")
 
 
+@pytest.mark.slow
 def test_few_samples_of_many_features_need_no_square_of_the_features(rng, allow_memory):
     y = np.arange(30) % 3
     X = rng.normal(size=(30, 1500))
