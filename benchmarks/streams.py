@@ -3,7 +3,7 @@
 python benchmarks/streams.py readers --rows 100000
 python benchmarks/streams.py files --rows 20000
 python benchmarks/streams.py scale --rows 1000000 --workers 2 --memory-limit 512MB
-python benchmarks/streams.py many --rows 100000000 --memory-limit 2GB
+python benchmarks/streams.py many --rows 100000000 --memory-limit 1GB
 
 Rows have 100 entries in 100,000 columns, and one of three labels. Those of `many` have ten in
 30,000.
@@ -39,7 +39,8 @@ from storage.sources import find
 
 app = typer.Typer(add_completion=False)
 PER_ROW, COLUMNS, BLOCK = 100, 100_000, 5_000
-SHORT, TELLING = 10, 300  # entries of a row, and columns that tell the label, of many rows
+SHORT = 10  # entries of a row where there are many
+TELLING = 300  # columns that tell the label of such a row
 Rows = Annotated[int, typer.Option(help="rows of the matrix")]
 
 
@@ -209,7 +210,7 @@ def many(
         size = sum(file.stat().st_size for file in files)
         print(f"{len(files):,} files, {size / 1e9:.1f} GB", flush=True)
         for method in methods.split(","):
-            gc.collect()  # what the one before has left in cycles
+            gc.collect()  # what the method before has left in cycles
             with engine.cluster(**cluster):
                 engine.reset_peak_memory()
                 run = timed(partial(choose, store, method))

@@ -88,9 +88,9 @@ class Columns(ABC):
     def __init__(self, X: Matrix, r: int, T_norm2: float, omega: FloatArray | None) -> None:
         self.X, self.r, self.T_norm2 = X, r, T_norm2
         self.uniform = omega is None
-        n = X.shape[0]  # without weights one number, however many samples
-        self.omega = np.broadcast_to(1.0, n) if omega is None else omega
-        self.omega_norm2 = float(n) if omega is None else float(omega @ omega)
+        # without weights one number in memory, however many samples
+        self.omega = np.broadcast_to(1.0, X.shape[0]) if omega is None else omega
+        self.omega_norm2 = float(X.shape[0] if omega is None else omega @ omega)
         self._passes_before = X.passes
         self.features: IntArray = np.empty(0, dtype=np.int64)
         self.mu: FloatArray = np.empty(0)
@@ -224,7 +224,7 @@ class GatheredColumns(Columns):
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
         super().__init__(X, T.shape[1], float(np.vdot(T, T)), omega)
         self.T = T
-        self.omega = np.array(self.omega)  # contiguous, for compiled loops
+        self.omega = np.ascontiguousarray(self.omega)  # for compiled loops
         # n × u: the gathered columns by rows, not centered but where they are far from zero
         self.Z = sp.csr_array((X.shape[0], 0), dtype=np.float32)
 
@@ -274,4 +274,4 @@ def _joined(Z: Any, Z_new: Any, old_positions: IntArray, new_positions: IntArray
     for part, positions in ((Z, old_positions), (Z_new, new_positions)):
         part.indices[:] = positions[part.indices]
         part.resize(shape)
-    return Z + Z_new if Z.nnz else Z_new
+    return Z + Z_new if Z.nnz else Z_new  # the sum is a copy

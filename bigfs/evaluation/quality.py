@@ -86,8 +86,8 @@ def mean_of_pairs(C: FloatArray) -> float:
 
 def absolute_correlations(X: Any, index: IntArray | None = None) -> FloatArray:
     """Return the |correlations| of columns (m × m), 0 for a constant one, in a pass over the rows.
-    Columns far from zero are centered as they are read, the others afterwards. Of a matrix that has
-    only the layout by columns, these are gathered."""
+    Columns far from zero are centered as they are read, the others afterwards. The columns of a
+    matrix without tiles of rows are gathered."""
     X = X if isinstance(X, Matrix) else Matrix.from_array(X)
     index = np.arange(X.shape[1]) if index is None else index
     if not X.row_tiles:

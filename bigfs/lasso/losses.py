@@ -71,6 +71,7 @@ class Loss(ABC):
 
 
 def _require_memory(X: Matrix, r: int) -> None:
+    """Refuse r regressions on X that do not fit in this process."""
     n, d = X.shape
     engine.require_memory(8 * r * (8 * n + 3 * d), f"{r} sparse regressions on {n} × {d} data")
 
@@ -108,7 +109,7 @@ class SquaredHinge(Loss):
     """½ Σ max(0, 1 − y f)², for targets Y of ±1: 1 for the samples of a class of `positive`."""
 
     def __init__(self, X: Matrix, codes: IntArray, positive: IntArray) -> None:
-        _require_memory(X, len(positive))
+        _require_memory(X, len(positive))  # before the targets are made
         super().__init__(X, np.where(codes[:, None] == positive, 1.0, -1.0))
 
     def residual(self, W: FloatArray, features: IntArray) -> Fit:

@@ -195,7 +195,8 @@ class MatrixInput:
                 f"and several real targets are fitted one at a time"
             )
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
-        # few whole numbers are classes, and scikit-learn would sort a copy. It warns of many
+        # Whole numbers of few values are classes. scikit-learn would sort a copy to find that out,
+        # and it warns where the values are many.
         if y.dtype.kind in "iu" and int(y.max()) - int(y.min()) < len(y) // 2:
             return labels_of(y)
         try:

@@ -10,7 +10,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
 from bigfs.matrix import Matrix
-from bigfs.matrix.class_sums import COUNTED_ROWS
+from bigfs.matrix.class_sums import class_sizes
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 UNLABELED = -1
@@ -155,7 +155,4 @@ def _are_codes(y: IntArray) -> bool:
     largest = int(y.max(initial=0))
     if y.min(initial=0) < 0 or largest >= len(y):
         return False
-    is_used = np.zeros(largest + 1, dtype=bool)
-    for first in range(0, len(y), COUNTED_ROWS):
-        is_used[y[first : first + COUNTED_ROWS]] = True
-    return bool(is_used.all())
+    return bool(class_sizes(y, largest + 1).all())

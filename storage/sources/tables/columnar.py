@@ -205,7 +205,7 @@ class ArrowFile(ColumnFile):
         with self._bytes(file) as source, self._reader(file) as reader:
             count, columns = reader.num_record_batches, len(reader.schema.names)
             size = source.size()
-            if not remote.is_remote(file):  # to count the rows reads all bytes
+            if not remote.is_remote(file):  # counting the rows reads all bytes
                 rows = dataset.IpcFileFormat().make_fragment(source).count_rows()
                 size = max(size, tables.VALUE_BYTES * rows * columns)
             return [Part(file, i, size // max(count, 1)) for i in range(count)]

@@ -7,9 +7,8 @@ import scipy.sparse as sp
 from sklearn.feature_selection import chi2, f_classif
 
 from bigfs import ANOVA, LSDF, Chi2, Fisher, FRegression, Matrix, TScore
-from bigfs.matrix import ClassStats
+from bigfs.matrix import ClassStats, class_sums
 from bigfs.result import Status
-from bigfs.selectors.base import labels
 from bigfs.selectors.scores import classes
 
 
@@ -90,7 +89,7 @@ def test_memory_does_not_grow_with_samples_times_classes(method, rng):
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_whole_numbers_are_checked_without_a_copy(monkeypatch, dtype):
-    monkeypatch.setattr(labels, "COUNTED_ROWS", 10_000)
+    monkeypatch.setattr(class_sums, "COUNTED_ROWS", 10_000)
     n = 300_000
     X, y = Matrix.from_array(sp.csr_array((n, 2))), (np.arange(n) % 3).astype(dtype)
     ANOVA()._as_matrix(X, y)  # with what it imports
@@ -101,7 +100,7 @@ def test_whole_numbers_are_checked_without_a_copy(monkeypatch, dtype):
     assert peak < n
 
 
-def test_whole_numbers_of_many_values_are_told_of_as_scikit_learn_does():
+def test_scikit_learn_warns_of_whole_numbers_of_many_values():
     n = 40
     X = Matrix.from_array(sp.csr_array(np.eye(n)))
     with pytest.warns(UserWarning, match="unique classes is greater than 50%"):

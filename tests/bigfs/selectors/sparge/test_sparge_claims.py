@@ -54,7 +54,7 @@ def test_explained_variance_is_that_of_the_regression(rng):
 def test_explained_variance_takes_what_is_projected(rng, monkeypatch, shape):
     X, index = Matrix.from_array(rng.normal(size=shape)), np.arange(shape[1])
     projected, peak = projected_and_peak(monkeypatch, lambda: explained_variance(X, index))
-    assert LEAST_SEEN * projected < peak < projected
+    assert 0.8 * LEAST_SEEN * projected < peak < projected
 
 
 def test_explained_variance_of_nothing(rng):
