@@ -176,18 +176,10 @@ def scale(
     workers: int = 2,
     memory_limit: str = "512MB",
     scratch: Path | None = None,
+    methods: str = "",
 ) -> None:
-    """Stage csr blocks of a generator on a cluster, and show the peak memory of each process."""
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        with engine.cluster(workers=workers, memory_limit=memory_limit):
-            engine.reset_peak_memory()
-            run = timed(
-                lambda: storage.stage(
-                    blocks(rows), Path(folder) / "a.zarr", memory_limit=memory_limit
-                )
-            )
-            print(peaks())
-        print(f"{rows:,} rows, {rows * PER_ROW:,} entries: {run.seconds:.0f} s")
+    """Stage csr blocks of a generator on a cluster, and select. The labels tell nothing."""
+    stage_and_choose(blocks(rows), workers, memory_limit, scratch, methods)
 
 
 @app.command()
@@ -198,18 +190,29 @@ def many(
     scratch: Path | None = None,
     methods: str = "anova,sparge-lda,srlsr",
 ) -> None:
-    """Stage many short rows and select from them. SRLSR gets the label of one in a hundred."""
+    """The same of many short rows. SRLSR gets the label of one in a hundred."""
+    stage_and_choose(short_rows(rows), workers, memory_limit, scratch, methods)
+
+
+def stage_and_choose(
+    parts: Iterator[tuple[sp.csr_array, np.ndarray]],
+    workers: int,
+    memory_limit: str,
+    scratch: Path | None,
+    methods: str,
+) -> None:
+    """Stage the blocks, run the methods, and show the peak memory of each process."""
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         store = Path(folder) / "a.zarr"
         cluster = {"workers": workers, "memory_limit": memory_limit}
         with engine.cluster(**cluster):
             engine.reset_peak_memory()
-            run = timed(lambda: storage.stage(short_rows(rows), store, memory_limit=memory_limit))
-            print(f"{rows:,} rows, {rows * SHORT:,} entries: {run.seconds:.0f} s", peaks())
+            run = timed(lambda: storage.stage(parts, store, memory_limit=memory_limit))
+            print(f"{storage.open(store)!r}: {run.seconds:.0f} s", peaks())
         files = [file for file in store.rglob("*") if file.is_file()]
         size = sum(file.stat().st_size for file in files)
         print(f"{len(files):,} files, {size / 1e9:.1f} GB", flush=True)
-        for method in methods.split(","):
+        for method in filter(None, methods.split(",")):
             gc.collect()  # what the method before has left in cycles
             with engine.cluster(**cluster):
                 engine.reset_peak_memory()

@@ -227,7 +227,7 @@ def judged(columns: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> 
     return np.asarray(model.predict(columns[test]) == y[test])
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=None)
 def large_correct(folder: Path, name: str, method: str) -> np.ndarray:
     """Return which test documents are told well, shares × documents.
 
