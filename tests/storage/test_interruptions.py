@@ -15,7 +15,7 @@ STAGE, APPEND, SELECT, RUN, EVALUATE = CASES
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_interrupted_append_leaves_the_old_or_the_new_store(way):
-    left = interrupted(APPEND, every=50, ways=(way,))[way]
+    left = interrupted(APPEND, every=80, ways=(way,))[way]
     assert sum(left.values()) > 4
     assert left.keys() <= {"old", "new"}
 
@@ -29,7 +29,7 @@ def check(case, every):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "every"),
-    [(STAGE, 25), (SELECT, 8), (EVALUATE, 6)],
+    [(STAGE, 40), (SELECT, 16), (EVALUATE, 12)],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_an_interrupted_command_leaves_the_old_or_the_new_files(case, every):
@@ -58,6 +58,6 @@ def test_an_interrupted_append_to_shards_leaves_the_old_or_the_new_store(monkeyp
     monkeypatch.setattr(shards, "FILES", 2)
     monkeypatch.setattr(shards, "MOST_CHUNKS", 4)
     case = APPEND._replace(name="append to shards", prepare=write_store_with_shards)
-    for left in interrupted(case, every=40).values():
+    for left in interrupted(case, every=80).values():
         assert sum(left.values()) > 4
         assert left.keys() <= {"old", "new"}
