@@ -117,8 +117,8 @@ def ranks(found: dict[str, dict[str, Any]]) -> str:
 
 
 def days(found: dict[str, dict[str, Any]]) -> str:
-    """Return when the comparisons were made."""
-    return " and ".join(sorted({about["run"]["date"] for about in found.values()}))
+    """Return by which commits the comparisons were made, and when."""
+    return " and ".join(sorted({about["run"]["made"] for about in found.values()}))
 
 
 def write(page: Path = PAGE) -> None:

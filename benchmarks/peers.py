@@ -1,8 +1,8 @@
 """The methods side by side on real data: `bigfs compare` on each set, and tables and pictures for
 the documentation.
 
-python benchmarks/peers.py run FOLDER           # the folder of the data; resumes when cut off
-python benchmarks/peers.py pages                # tables and pictures from benchmarks/peers/*.json
+python -m benchmarks.peers run FOLDER           # the folder of the data; resumes when cut off
+python -m benchmarks.peers pages                # tables and pictures from benchmarks/peers/*.json
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import typer
 from scipy.stats import rankdata, sem
 
+from benchmarks.papers.origin import now
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
 from flows.comparison.compare import compare, run_method
@@ -128,7 +129,7 @@ def run(
         load = os.getloadavg()[0]
         compare(request, call_in_processor_time)
         about = read_comparison(work / name)
-        measured = {"date": date.today().isoformat(), "load": round(load, 1), "limit": seconds}
+        measured = {"made": now(), "load": round(load, 1), "limit": seconds}
         figures = trimmed(about) | {"run": measured}
         file.write_text(json.dumps(figures, separators=(",", ":")) + "\n")
         print(name, "done", flush=True)
@@ -226,7 +227,7 @@ def section(name: str, about: dict[str, Any]) -> list[str]:
         f"## {name}",
         "",
         f"{DATA[name].about}: {corpus['n']:,} × {corpus['d']:,}, {corpus['nnz']:,} non-zeros. "
-        f"{about['evaluation']} At most {ran['limit']:g} s per method, {ran['date']}, load "
+        f"{about['evaluation']} At most {ran['limit']:g} s per method, commit {ran['made']}, load "
         f"{ran['load']:g} when it began.",
         "",
         f"![The {DRAWN} best methods on {name}](../pictures/peers-{name}.svg)",

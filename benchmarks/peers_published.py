@@ -2,8 +2,8 @@
 they fail.
 
 python -m venv PEERS && PEERS/bin/pip install -r benchmarks/published_requirements.txt
-python benchmarks/peers_published.py run PEERS/bin/python FOLDER   # resumes when cut off
-python benchmarks/peers_published.py table
+python -m benchmarks.peers_published run PEERS/bin/python FOLDER   # resumes when cut off
+python -m benchmarks.peers_published table
 
 They are scikit-feature (as skfeature-chappers), mrmr-selection for `mrmr-f` and scikit-rebate for
 `relieff`, each with its defaults, on dense arrays and in one process. The three methods on mutual
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import peers
 import typer
-from data import load
-from shared import timed
 
+from benchmarks import peers
+from benchmarks.data import load
+from benchmarks.shared import timed
 from bigfs import engine
 from bigfs.evaluation.significance import jaccard
 from bigfs.result import NotConverged

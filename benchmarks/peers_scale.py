@@ -1,8 +1,8 @@
 """Every method at the scale of News20, RCV1 and Real-Sim: time and memory for 500 features on two
 workers of 1 GB, or why it does not choose them.
 
-python benchmarks/peers_scale.py run --corpora news20,rcv1.binary,real-sim   # resumes when cut off
-python benchmarks/peers_scale.py table
+python -m benchmarks.peers_scale run --corpora news20,rcv1.binary,real-sim   # resumes when cut off
+python -m benchmarks.peers_scale table
 
 The neighbor graph is made beforehand and counts in no method's time. A method has its defaults. The
 limit is in processor seconds of all processes together, so that other work does not count.
@@ -22,10 +22,10 @@ from typing import Annotated, Any
 
 import psutil
 import typer
-from peers import KEPT, MEASURED, all_methods, measure_missing, read_measured
-from shared import STORES, table, timed
 
 import storage
+from benchmarks.peers import KEPT, MEASURED, all_methods, measure_missing, read_measured
+from benchmarks.shared import STORES, table, timed
 from bigfs import engine
 from bigfs.result import NotConverged
 from flows.evaluation import selection
@@ -67,7 +67,7 @@ def one(store: str, method: str) -> None:
 
 def measure(store: Path, method: str, limit: float) -> dict[str, Any]:
     """Run `one` in a process of its own, and kill it with its workers when it worked too long."""
-    command = [sys.executable, __file__, "one", str(store), method]
+    command = [sys.executable, "-m", "benchmarks.peers_scale", "one", str(store), method]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
     while True:

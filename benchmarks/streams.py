@@ -6,7 +6,7 @@ python benchmarks/streams.py scale --rows 1000000 --workers 2 --memory-limit 512
 python benchmarks/streams.py many --rows 100000000 --memory-limit 1GB
 
 Rows have 100 entries in 100,000 columns, and one of three labels. Those of `many` have ten in
-30,000.
+30,000. A command imports what it compares with, as the others show their own memory.
 """
 
 from __future__ import annotations
@@ -19,23 +19,20 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import duckdb
 import numpy as np
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import scipy.sparse as sp
 import typer
 from shared import by_turns, peaks, show_turns, timed
-from sklearn.datasets import dump_svmlight_file, load_svmlight_file
-from sklearn.feature_extraction import DictVectorizer
 
 import storage
 from bigfs import engine
 from bigfs.selectors.registry import METHODS
 from storage.sources import find
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 app = typer.Typer(add_completion=False)
 PER_ROW, COLUMNS, BLOCK = 100, 100_000, 5_000
@@ -58,6 +55,8 @@ def blocks(rows: int, size: int = BLOCK) -> Iterator[tuple[sp.csr_array, np.ndar
 
 def lists(rows: int) -> pa.Table:
     """The same rows as a table of lists."""
+    import pyarrow as pa
+
     return pa.Table.from_batches(
         [
             pa.RecordBatch.from_pydict(
@@ -85,6 +84,9 @@ def by_hand(table: pa.Table) -> sp.csr_array:
 @app.command()
 def readers(rows: Rows = 100_000, turns: int = 3) -> None:
     """Stage a table of lists by several libraries, and make the matrix of it in memory by hand."""
+    import duckdb
+    import polars as pl
+
     table = lists(rows)
     frame = pl.from_arrow(table)
     with tempfile.TemporaryDirectory() as folder:
@@ -123,6 +125,10 @@ def files(
     vw: Annotated[Path | None, typer.Option(help="a Python that has vowpalwabbit")] = None,
 ) -> None:
     """Read the same rows from files of several formats in one process, and by what people use."""
+    import pyarrow.parquet as pq
+    from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+    from sklearn.feature_extraction import DictVectorizer
+
     table, peers = lists(rows), {}
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)

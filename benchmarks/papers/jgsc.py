@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +227,7 @@ def judged(columns: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> 
     return np.asarray(model.predict(columns[test]) == y[test])
 
 
-@lru_cache(maxsize=None)
+@cache
 def large_correct(folder: Path, name: str, method: str) -> np.ndarray:
     """Return which test documents are told well, shares × documents.
 
