@@ -27,7 +27,7 @@ def unknown_command(command: str) -> str:
         return ""
     places = {
         "python": [
-            stem / "__main__.py" if stem.is_dir() else stem.with_suffix(".py")
+            package if (package := stem / "__main__.py").exists() else stem.with_suffix(".py")
             for module in others[1:2]
             for stem in [ROOT.joinpath(*module.split("."))]
         ],

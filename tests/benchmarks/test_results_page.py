@@ -27,6 +27,7 @@ def test_the_page_has_nothing_to_complain_about():
         (ROW.replace("knn.py exact", "pytest tests/gone.py"), "gone.py is not there"),
         (ROW.replace("knn.py exact", "python -m benchmarks.papers DATA"), None),
         (ROW.replace("knn.py exact", "python -m benchmarks.choosing DATA"), None),
+        (ROW.replace("knn.py exact", "python -m benchmarks.peers run DATA"), None),
         (ROW.replace("knn.py exact", "python -m benchmarks.gone DATA"), "gone.py is not there"),
     ],
 )
