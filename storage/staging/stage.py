@@ -206,6 +206,7 @@ def stage(
         with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, folder):
             if not is_staged(plan):
                 made = build(plan, target, folder, memory_limit)
+                engine.trim_memory()  # what the blocks have left
                 log.info("%s: %d × %d, %d non-zeros", plan.uri, *made.shape, made.nnz)
         return plan.uri
 
