@@ -149,7 +149,12 @@ class Relaxation:
         return CuttingPlaneState((), np.empty(0), empty, W, empty, self.likely, upper, 0.0)
 
     def restore(self, state: CuttingPlaneState) -> CuttingPlaneState:
-        """Gather the features of a final state, which a resumed run has not done yet."""
+        """Gather the features of a final state, which a resumed run has not done yet.
+
+        No master follows, so the kept factor leaves its memory to the elimination.
+        """
+        self.last_factor = None
+        engine.trim_memory()
         self.data.add(state.features)
         return state
 

@@ -224,6 +224,13 @@ def test_folds_hold_one_factor_at_a_time(text, monkeypatch):
     assert set(held) == {1}
 
 
+def test_no_factor_is_held_beside_the_elimination(text):
+    X, y = text
+    problem = Relaxation(GatheredColumns(Matrix.from_array(X), lda(y, 4)), 6, 0.5)
+    cutting_plane(problem, tol=1e-6, max_iter=50)
+    assert problem.last_factor is None
+
+
 @pytest.mark.parametrize("embedding", ["cca", "sda", "lpp", "pca"])
 def test_gamma_is_chosen_for_every_embedding(text, embedding):
     X, y = text
