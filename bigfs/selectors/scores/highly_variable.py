@@ -31,7 +31,7 @@ from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import MANY, Cost, Selector
 from bigfs.selectors.base.parameters import SHARE
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
-from bigfs.validation import require_magnitude
+from bigfs.validation import LARGEST, require_magnitude
 
 V3 = ("seurat_v3", "seurat_v3_paper")
 MAD = 0.6744897501960817  # median absolute deviation of a normal variable
@@ -374,7 +374,7 @@ def _moments(
         sums = np.concatenate(parts)
     else:
         sums = X.sum(_batch_sums_of_rows, 0, b, exponential, clip, split=[codes], label="sum genes")
-    if exponential and not np.isfinite(sums).all():
+    if exponential and not (sums <= LARGEST**2).all():  # nor NaN
         raise ValueError(
             "the values of X are too large for exp(x) − 1, as flavor='seurat' takes the logarithms "
             "of normalized counts: scale X to values near 1, as weight='lognorm' does to counts, "

@@ -334,6 +334,7 @@ def test_constant_and_forbidden_genes_come_last():
         ("seurat", COUNTS - 3, None, "Negative values in data"),
         ("seurat", sp.csr_array(COUNTS - 3), None, "Negative values in data"),
         ("seurat", COUNTS * 1e3, None, "takes the logarithms of normalized counts"),
+        ("seurat", COUNTS * (150 / COUNTS.max()), None, "takes the logarithms of normalized"),
         ("seurat", COUNTS, ["a"] * 59, "X has 60 samples but batch has 59"),
         ("seurat", COUNTS, ["a"] * 59 + ["b"], "batch b has one sample"),
         ("seurat", COUNTS, ["a"] * 59 + [None], "batch is missing for some samples"),
