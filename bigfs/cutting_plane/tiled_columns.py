@@ -51,6 +51,13 @@ class FactoredResponse:
         """Return the response T as it is."""
         return cls(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
 
+    def rows(self, rows: slice) -> Any:
+        """Return these rows of Y, class numbers in as few bytes as the classes need."""
+        part = self.Y[rows]
+        if self.C is None or part.ndim > 1:
+            return part
+        return part.astype(np.min_scalar_type(len(self.C) - 1))
+
     def whole(self) -> FloatArray:
         """Return T, if it is given as it is or by the classes without a shift."""
         return self.Y if self.C is None else self.C[self.Y]
@@ -76,7 +83,7 @@ class TiledColumns(Columns):
             mean = self.omega @ (response.Y - response.shift) / self.omega_norm2
         # they stay with the workers, because every pass needs them
         self._T = engine.KeptOperands(
-            [(response.Y[r], self.omega[r] if omega is not None else None) for r in rows], X.local
+            rows, X.local, lambda r: (response.rows(r), None if omega is None else omega[r])
         )
         self._shared = (response.C, response.shift, mean)
 

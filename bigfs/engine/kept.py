@@ -13,10 +13,18 @@ ATTEMPTS = 4  # at a pass whose operands are lost with a worker
 
 
 class KeptOperands:
-    """Operands with one value per tile that travel to the workers once, not with every pass."""
+    """Operands with one value per tile that travel to the workers once, not with every pass.
 
-    def __init__(self, values: Sequence[Any], local: bool = False) -> None:
-        self.values, self.local = list(values), local
+    Where `make` is given, a value is what it returns, and is held here only while it travels.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[Any],
+        local: bool = False,
+        make: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
+        self.values, self.local, self._make = list(values), local, make
         self._client: Any = None
         self._futures: list[Any] = []
 
@@ -24,7 +32,7 @@ class KeptOperands:
         """Return the keys of the values, after those that no worker holds were sent."""
         current = client()
         if self.local or current is None:
-            return self.values
+            return [self._make(value) for value in self.values]
         if current is not self._client:
             self._client, self._futures = current, [None] * len(self.values)
         missing = [i for i in range(len(self.values)) if self._is_missing(i)]
@@ -37,7 +45,7 @@ class KeptOperands:
                 for first in range(0, len(of_worker), BATCH):
                     batch = of_worker[first : first + BATCH]
                     futures = current.scatter(
-                        [self.values[i] for i in batch],
+                        [self._make(self.values[i]) for i in batch],
                         workers=None if worker is None else [worker],
                         hash=False,
                     )

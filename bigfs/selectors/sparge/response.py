@@ -151,7 +151,6 @@ class GraphEmbedding(MatrixInput):
             c = len(classes)
             C = responses.lda_factor(codes, c, self._class_weights(classes, codes))
             norm2 = float(class_sizes(codes, c) @ row_norms(C) ** 2)
-            codes = codes.astype(np.min_scalar_type(c - 1))  # they travel with every pass
             return Response(X, FactoredResponse(codes, C, np.zeros(c - 1), norm2))
         is_sparse = self.embedding == "cca" and sp.issparse(y)
         if is_sparse and self._columns_for(X, y.shape[1]) == "tiled":

@@ -58,6 +58,21 @@ def test_kept_operands_are_the_values_themselves_without_a_cluster():
         assert all(a is b for a, b in zip(kept.at_workers(), values, strict=True))
 
 
+def test_kept_operands_are_made_where_they_are_asked_for():
+    made = []
+
+    def make(rows):
+        made.append(rows)
+        return np.arange(rows.start, rows.stop, dtype=float) ** 2
+
+    kept = engine.KeptOperands([slice(a, a + 20) for a in range(0, 60, 20)], make=make)
+    assert not made
+    np.testing.assert_array_equal(
+        matrix().sum(AddProducts(), 0, split=[kept], max_parts=2), EXPECTED
+    )
+    assert len(made) == 3
+
+
 @pytest.mark.process
 def test_kept_operands_travel_once_and_survive_a_worker(tmp_path):
     X, kept = matrix(), engine.KeptOperands(kept_values())
