@@ -27,7 +27,6 @@ from bigfs.validation import explain_singular
 MASTER_TOL = 1e-9
 # columns from which a factor in single precision saves more than its refinement costs
 MIN_SIZE_FLOAT32 = 512
-MIN_SIZE_TRIM = 1500  # columns from which a factor takes far longer than a trim of the heap
 SMALL_BYTES = 64 << 20  # of K up to which both its triangles may take memory
 # condition of K up to which each refinement of such a factor gains a digit or more
 MAX_COND_FLOAT32 = 1e5
@@ -109,7 +108,7 @@ def ridge_at(
 def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> Factor:
     """Factorize K, in single precision where that pays and K's condition allows a refinement."""
     root = np.sqrt(d[active] / gamma)
-    if G.dtype == np.float32 or len(active) >= MIN_SIZE_TRIM:
+    if G.dtype == np.float32:
         engine.trim_memory()  # K comes on top of what earlier arrays have left
     K, norm = _system(
         G, active, root, np.float32 if len(active) >= MIN_SIZE_FLOAT32 else np.float64
