@@ -152,7 +152,8 @@ def hyperedges(source: str, stores: Path = KEPT, documents: int = 2000, samples:
     held, members = np.zeros((len(counts), len(penalties))), np.zeros(len(penalties))
     for i in rng.permutation(documents)[:samples]:
         others = np.delete(np.arange(documents), i)
-        supports = lasso_supports(G[np.ix_(others, others)], G[others, i], penalties)
+        samples = np.append(others, i)
+        supports = lasso_supports(G[np.ix_(samples, samples)], penalties)
         for p, support in enumerate(supports):
             members[p] += len(support)
             for c, count in enumerate(counts):

@@ -17,7 +17,7 @@ import numpy as np
 from bigfs import engine
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import best_slack
-from bigfs.lasso.descent import descend, descend_hinge, duality_gap
+from bigfs.linalg.descent import descend, descend_hinge, duality_gap
 from bigfs.linalg.prox import column_dots, row_norms
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import hold_if_small
@@ -94,11 +94,11 @@ class LeastSquares(Loss):
             descend(
                 G,
                 np.ascontiguousarray(B[:, g]),
-                W[:, g],
+                np.ascontiguousarray(W[:, g]),
                 float(np.vdot(self.T[:, g], self.T[:, g])),
                 lam,
-                tol=tol,
-                max_sweeps=MAX_SWEEPS,
+                tol,
+                MAX_SWEEPS,
             )
             for g in groups
         ]

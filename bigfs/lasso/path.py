@@ -6,7 +6,7 @@ over W and b. The groups g cut the r targets: all in one (row-sparse weights), o
 per target). λ_max is the least λ at which W = 0. L is a loss of `bigfs.lasso.losses`, whose
 residual V = −∇L has 1ᵀV = 0 at the best b. W is optimal where ‖x_jᵀV_g‖ ≤ λ for all j, with
 equality along w_jg at the features that have a weight. Any multiple of V that keeps the first
-condition bounds the optimum from below (`bigfs.lasso.descent.duality_gap`).
+condition bounds the optimum from below (`bigfs.linalg.descent.duality_gap`).
 
 A step solves the problem on a few gathered columns and reads X once, for x_jᵀV of all features.
 They give the duality gap over all features, the features that are missing in the working set, and
@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfs.lasso.descent import duality_gap
 from bigfs.lasso.losses import Loss
+from bigfs.linalg.descent import duality_gap
 from bigfs.linalg.prox import row_norms
 from bigfs.result import Record, Status
 from bigfs.types import FloatArray, IntArray

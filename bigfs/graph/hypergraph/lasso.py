@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import lars_path_gram, lasso_path
 
 from bigfs import engine
 from bigfs.graph.edges import Neighbors
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.row_blocks import RowBlock, gather_rows, neighborhood_blocks
+from bigfs.linalg.descent import descend
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, FloatArray
 
 # Lasso penalties, as shares of the smallest penalty that empties the model (JHLSR, section 3.2).
 PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-ZERO = 1e-10  # share of the largest coefficient of a path, below which one is zero
-END = 1e-6  # how far the last knot of a path may be above the smallest penalty, relative
-GAP = 1e-10  # of a lasso by coordinate descent, relative
+GAP = 1e-12  # of a lasso, relative to its optimum
+MAX_SWEEPS = 10_000  # of coordinate descent, at each penalty
 DENSE_SHARE = 0.5  # of non-zeros, above which rows are multiplied as a dense array
 
 
@@ -32,9 +29,9 @@ def lasso_hyperedges(
 
         min_β ½‖x_i − Σ_j β_j x_j‖² + ρ λ_i ‖β‖₁,   λ_i = max_j |x_jᵀx_i|, which empties the model
 
-    One LARS path per sample gives all penalties ρ. A hyperedge is the sample and the candidates
-    with non-zero coefficients, and weighs Σ_{j∈e} exp(−‖x_i − x_j‖²/σ²), where σ is the mean
-    distance to a member. The weights are scaled to sum to 1.
+    Coordinate descent at a penalty ρ begins at the coefficients of the one before. A hyperedge is
+    the sample and the candidates with non-zero coefficients, and weighs Σ_{j∈e} exp(−‖x_i −
+    x_j‖²/σ²), where σ is the mean distance to a member. The weights are scaled to sum to 1.
     """
     n = X.shape[0]
     if not penalties or not all(0 < rho < 1 for rho in penalties):
@@ -100,12 +97,11 @@ def _hyperedges(
     members = [np.empty(0, dtype=np.int32)]
     squares = [np.empty(0)]
     for i, others, K in problems:
-        G, b, norm = K[:-1, :-1], K[:-1, -1], K[-1, -1]
-        for support in lasso_supports(G, b, penalties):
+        distances = np.maximum(K.diagonal() + K[-1, -1] - 2 * K[-1], 0)
+        for support in lasso_supports(K, penalties):
             sizes.append(len(support) + 1)
             members.append(np.append(others[support], i).astype(np.int32))
-            distances = np.maximum(G[support, support] + norm - 2 * b[support], 0)
-            squares.append(np.append(distances, -1.0))
+            squares.append(np.append(distances[support], -1.0))
     return np.array(sizes[1:], dtype=np.int64), np.concatenate(members), np.concatenate(squares)
 
 
@@ -142,42 +138,16 @@ def _problems_with_all(numbers: AnyArray, all_blocks: list[RowBlock]) -> Iterato
         yield i, others, K[np.ix_(samples, samples)]
 
 
-def lasso_supports(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[AnyArray]:
-    """Return the support of the lasso at each relative penalty (decreasing), from one LARS path."""
-    largest = np.abs(b).max(initial=0.0)
+def lasso_supports(K: AnyArray, penalties: list[float]) -> list[AnyArray]:
+    """Return the support of the lasso at each relative penalty (decreasing). K is the Gram matrix
+    of the candidates and of the sample, which is last."""
+    largest = np.abs(K[:-1, -1]).max(initial=0.0)
     if largest == 0:
         return []
-    # LARS compares with absolute numbers, and the supports do not depend on the scale
-    unit = 2.0 ** -np.round(np.log2(largest))
-    G, b, largest = G * unit, b * unit, largest * unit
-    with warnings.catch_warnings():
-        # LARS keeps one of several equal candidates and warns. That still solves the lasso. It also
-        # warns where rounding ends the path too early, which the last knot shows.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        knots, _, path = lars_path_gram(
-            Xy=b, Gram=G, n_samples=1, method="lasso", alpha_min=penalties[-1] * largest
-        )
-    if knots[-1] > penalties[-1] * largest * (1 + END):
-        return _supports_by_descent(G, b, [rho * largest for rho in penalties])
-    # LARS leaves a rounding error in place of the zero of some coefficients that it drops
-    is_in = np.abs(path) > ZERO * np.abs(path).max()
-    supports = []
+    K = K / largest  # the supports do not depend on the scale
+    G, b = np.ascontiguousarray(K[:-1, :-1]), K[:-1, -1:].copy()
+    supports, beta = [], np.zeros_like(b)
     for rho in penalties:
-        # the first knot at or below the penalty
-        knot = min(np.searchsorted(-knots, -rho * largest), len(knots) - 1)
-        # between two knots the coefficients are linear, so their support is that of either end
-        crossed = is_in[:, knot] | is_in[:, knot - 1]
-        supports.append(np.flatnonzero(crossed if knots[knot] < rho * largest else is_in[:, knot]))
+        beta = descend(G, b, beta, K[-1, -1], rho, GAP, MAX_SWEEPS)
+        supports.append(np.flatnonzero(beta))
     return supports
-
-
-def _supports_by_descent(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[AnyArray]:
-    """Return the support of the lasso at each penalty, by coordinate descent. It works on X and y
-    with XᵀX = G and Xᵀy = b."""
-    squares, V = np.linalg.eigh(G)
-    kept = squares > ZERO * squares[-1]
-    roots = np.sqrt(squares[kept])
-    X, y = roots[:, None] * V[:, kept].T, (V[:, kept].T @ b) / roots
-    _, path, _ = lasso_path(X, y, alphas=np.divide(penalties, len(y)), tol=GAP, max_iter=100_000)
-    is_in = np.abs(path) > ZERO * np.abs(path).max()
-    return [np.flatnonzero(column) for column in is_in.T]

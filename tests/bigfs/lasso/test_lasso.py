@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 from bigfs import L1SVM, Matrix, MultiTaskLasso
 from bigfs.cutting_plane.hinge import best_slack
 from bigfs.engine import NotEnoughMemory, limit_memory
-from bigfs.lasso.descent import descend
+from bigfs.linalg.descent import descend
 from bigfs.result import NotConverged
 from tests.helpers.fitting import fit_and_resume, fit_few_steps
 
@@ -143,9 +143,7 @@ def test_path_ends_where_no_more_features_come(noisy):
 def test_descent_is_the_lasso_of_scikit_learn(rng):
     Z, t = rng.normal(size=(40, 12)), rng.normal(size=40)
     expected = linear_model.Lasso(alpha=0.1, fit_intercept=False, tol=1e-12).fit(Z, t).coef_
-    W = descend(
-        Z.T @ Z, Z.T @ t[:, None], np.zeros((12, 1)), t @ t, 4.0, tol=1e-12, max_sweeps=1000
-    )
+    W = descend(Z.T @ Z, Z.T @ t[:, None], np.zeros((12, 1)), t @ t, 4.0, 1e-12, 1000)
     np.testing.assert_allclose(W[:, 0], expected, atol=1e-8)
     assert np.count_nonzero(W) < 12
 

@@ -24,6 +24,7 @@ SUFFICIENT = 0.01  # share of the predicted decrease that a step of the squared 
 HALVINGS = 30  # of such a step
 
 
+@njit(nogil=True, cache=True)
 def duality_gap(
     norm2: float, a: float, penalty: float, lam: float, largest_correlation: float
 ) -> float:
@@ -40,38 +41,7 @@ def duality_gap(
     if largest_correlation > 0:
         s = min(s, lam / largest_correlation)
     s = max(s, 0.0)
-    return float((primal - s * a + s**2 * norm2 / 2) / primal)
-
-
-def descend(
-    G: FloatArray,
-    B: FloatArray,
-    W: FloatArray,
-    T_norm2: float,
-    lam: float,
-    *,
-    tol: float,
-    max_sweeps: int,
-) -> FloatArray:
-    """Return weights whose relative duality gap over these columns is at most `tol`.
-
-    They start at W. A column with a zero diagonal in G gets no weight. After `max_sweeps` sweeps
-    over all rows the weights are returned as they are.
-    """
-    W = W.copy()
-    R = B - G @ W
-    for _ in range(max_sweeps):
-        _sweep(G, R, W, lam, False)
-        for _ in range(ACTIVE_SWEEPS):
-            if _sweep(G, R, W, lam, True) <= tol * 1e-3:
-                break
-        a = T_norm2 - float(np.vdot(B, W))
-        norm2 = a - float(np.vdot(W, R))
-        row_norms = np.sqrt(np.einsum("jr,jr->j", W, W))
-        largest = np.sqrt(np.einsum("jr,jr->j", R, R).max(initial=0.0))
-        if duality_gap(norm2, a, row_norms.sum(), lam, largest) <= tol:
-            break
-    return W
+    return (primal - s * a + s**2 * norm2 / 2) / primal
 
 
 @njit(nogil=True, cache=True)
@@ -109,6 +79,37 @@ def _sweep(G: FloatArray, R: FloatArray, W: FloatArray, lam: float, active: bool
                 for k in range(r):
                     R[i, k] -= G[j, i] * z[k]  # G is symmetric: one row of it
     return most / largest if largest > 0 else 0.0
+
+
+@njit(nogil=True, cache=True)
+def descend(
+    G: FloatArray,
+    B: FloatArray,
+    W: FloatArray,
+    T_norm2: float,
+    lam: float,
+    tol: float,
+    max_sweeps: int,
+) -> FloatArray:
+    """Return weights whose relative duality gap over these columns is at most `tol`.
+
+    They start at W. A column with a zero diagonal in G gets no weight. After `max_sweeps` sweeps
+    over all rows the weights are returned as they are.
+    """
+    W = W.copy()
+    R = B - G @ W
+    for _ in range(max_sweeps):
+        _sweep(G, R, W, lam, False)
+        for _ in range(ACTIVE_SWEEPS):
+            if _sweep(G, R, W, lam, True) <= tol * 1e-3:
+                break
+        a = T_norm2 - np.sum(B * W)
+        norm2 = a - np.sum(W * R)
+        penalty = np.sqrt(np.sum(W**2, axis=1)).sum()
+        largest = np.sqrt(np.sum(R**2, axis=1).max())
+        if duality_gap(norm2, a, penalty, lam, largest) <= tol:
+            break
+    return W
 
 
 @njit(nogil=True, cache=True)
