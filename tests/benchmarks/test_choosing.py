@@ -55,6 +55,7 @@ def test_anova_is_judged_as_scikit_learn_would(folder, name):
     assert len(found["accuracy"]) == 2
 
 
+@pytest.mark.nightly
 def test_a_second_start_goes_on(folder, capsys):
     choosing.run(folder, "colon,PCMAC", "chi2")
     assert len(Results(folder / "choosing.tsv")) == 5  # three splits of values, two of words

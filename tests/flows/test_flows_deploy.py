@@ -128,6 +128,7 @@ def test_the_image_is_built_from_what_is_tested():
         assert (ROOT / name).exists() or name == "README.md", name
 
 
+@pytest.mark.nightly
 def test_the_slurm_script_runs_where_srun_just_runs_its_command(prefect_server, tmp_path):
     """One node, no SLURM: `srun` without its own option, and a host name that is this machine's
     own.
@@ -484,6 +485,7 @@ def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_
 
 
 @pytest.mark.process
+@pytest.mark.nightly
 def test_a_killed_serve_takes_its_run_with_it_and_the_next_one_calls_it_crashed(tmp_path):
     home, port = tmp_path / "served", free_port()
     home.mkdir()

@@ -13,6 +13,7 @@ from bigfs import ANOVA
 from storage import atomic, sources
 from storage.runs.runs import Run
 from tests.helpers import cells
+from tests.helpers.daily import daily
 from tests.helpers.sources import SIZES, refused, rows_of
 
 # anndata 0.13 asks pandas for an option that pandas 4 will not have
@@ -60,7 +61,7 @@ def test_what_anndata_writes_is_read_as_it_was(folder, file):
         np.testing.assert_array_equal(X, factor * cells.X)
 
 
-@pytest.mark.parametrize("file", cells.FILES)
+@pytest.mark.parametrize("file", daily(cells.FILES, "cells.zarr"))
 @pytest.mark.parametrize(
     ("column", "target"),
     [("note", "class"), ("donor", "class"), ("healthy", "class"), ("age", "real")],
@@ -133,7 +134,7 @@ def arrays_of(path):
     return {name: np.asarray(values).tolist() for name, values in found.items()}
 
 
-@pytest.mark.parametrize("file", cells.FILES)
+@pytest.mark.parametrize("file", daily(cells.FILES, "cells.h5ad", "cells.zarr"))
 def test_a_selection_is_written_into_what_anndata_wrote(bigfs, folder, file):
     path = folder / file
     before = arrays_of(path)
@@ -215,7 +216,7 @@ def test_a_corpus_that_is_used_where_it_lies_takes_its_selection(tmp_path):
         corpus.write_var(ANOVA().fit(cells.X[:, :5], corpus.y))
 
 
-@pytest.mark.parametrize("operation", ["rename", "write", "sync"])
+@pytest.mark.parametrize("operation", daily(["rename", "write", "sync"], "rename"))
 def test_a_folder_is_whole_whatever_fails_while_it_is_written(tmp_path, monkeypatch, operation):
     """Operations on the disk fail in turn: the first, the last and some between."""
     cells.unpack_cells(tmp_path)

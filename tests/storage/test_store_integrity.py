@@ -22,6 +22,7 @@ from bigfs.matrix import Matrix
 from storage import integrity
 from storage.errors import Damaged, StoreError
 from storage.format import manifest, verified, writer
+from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.stores import write_svmlight
 
@@ -148,7 +149,9 @@ def test_no_byte_can_change_unseen(store):
 @pytest.mark.parametrize(
     "array", ["X/data", "X/indices", "X/indptr", "uns/columns/0/data", "uns/columns/0/indices"]
 )
-@pytest.mark.parametrize("how", ["missing", "truncated", "empty", "swapped"])
+@pytest.mark.parametrize(
+    "how", daily(["missing", "truncated", "empty", "swapped"], "missing", "swapped")
+)
 def test_a_bad_chunk_is_named_when_it_is_read(tmp_path, array, how):
     write_svmlight(tmp_path / "a.svm", 3000)
     uri = storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", tile_rows=40)

@@ -31,6 +31,7 @@ from storage.errors import Damaged, SourceError, StoreError
 from storage.format import documents
 from storage.format import manifest as manifests
 from tests.helpers.anndata import write_anndata, zarr_text
+from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.processes import free_port, start, stop, until
 from tests.helpers.stores import write_svmlight
@@ -130,7 +131,7 @@ def close_clients():
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", daily([0, 1], 1))
 def test_staged_opened_checked_and_selected_from(bucket, tmp_path, workers):
     source, uri = write_svmlight(tmp_path / "a.svm", 300), f"{bucket}/deep/a.zarr"
     local = storage.open(storage.stage(source, tmp_path / "a.zarr", tile_rows=100))
@@ -232,7 +233,7 @@ def test_of_two_machines_that_stage_to_one_name_one_is_refused(bucket, tmp_path,
         assert len(looks) == 2
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", daily([0, 1], 1))
 def test_columns_of_parquet_in_a_bucket_are_read_in_place(bucket, tmp_path, monkeypatch, workers):
     monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))
     table = pa.table({f"c{i}": np.random.default_rng(i).random(20_000) for i in range(20)})
@@ -260,7 +261,7 @@ def test_columns_of_parquet_in_a_bucket_are_read_in_place(bucket, tmp_path, monk
         assert 0 < sum(map(len, fetched)) < 2 * 0.35 * size
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", daily([0, 1], 1))
 @pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
 def test_anndata_in_a_bucket_is_read_in_place(bucket, tmp_path, monkeypatch, workers):
     monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))

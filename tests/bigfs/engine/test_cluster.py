@@ -23,6 +23,7 @@ from flows.tls import environment as tls_environment
 from flows.tls import make_certificates
 from storage.runs.runs import Run
 from tests.helpers import stages
+from tests.helpers.daily import daily
 from tests.helpers.processes import PREFECT_WARNS, dask_cluster, environment, until, write_corpus
 
 pytestmark = PREFECT_WARNS
@@ -68,14 +69,7 @@ def pipeline(source, cluster):
 
 @pytest.mark.parametrize(
     "stage",
-    [
-        "none",
-        "select",
-        *(
-            pytest.param(stage, marks=pytest.mark.nightly)
-            for stage in ("stage", "graph", "evaluate")
-        ),
-    ],
+    daily(["none", "stage", "graph", "select", "evaluate"], "none", "select"),
 )
 def test_the_answer_is_the_serial_one_whoever_dies(
     prefect, tls_cluster, corpus, serial, monkeypatch, stage

@@ -18,6 +18,7 @@ from bigfs.graph.hypergraph.lasso import lasso_hyperedges
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.sparge.cross_validation import EndOfGrid
+from tests.helpers.daily import daily
 
 N, D, BLOCKS = 128, 12, 64
 
@@ -82,9 +83,10 @@ def fitted(name, X, target):
 
 
 ARGUMENTS = {"smr": {"sample_shape": (3, 4)}}
+DAILY = ("anova", "mrmr", "sparge-lda", "srlsr", "smr", "mcfs", "l2-svm")
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", daily(METHODS, *DAILY))
 def test_a_method_has_one_block_of_a_dask_array_at_a_time(name, alive):
     X, y = dense_rows()
     (kind, *_) = METHODS[name].targets or ("class",)
@@ -181,7 +183,9 @@ def test_a_task_of_a_sum_waits_for_one_held_block(held, inputs):
     assert max(inputs) == 1
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
+@pytest.mark.parametrize(
+    "graph", daily(GRAPHS, exact, hyperedges), ids=lambda graph: graph.__name__
+)
 def test_a_task_of_a_graph_waits_for_the_held_blocks_of_a_pair(graph, held, inputs):
     client, persisted = held
     with engine.cluster(client):

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.selectors.registry import METHODS
+from tests.helpers.daily import daily
 from tests.helpers.fitting import fit_few_steps
 
 
@@ -44,7 +45,9 @@ def test_every_task_runs_with_one_thread():
     assert blas_threads() == {2}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name", daily(METHODS, "anova", "sparge-lda", "srlsr", "jgsc", "smr", "mcfs")
+)
 def test_every_fit_runs_with_one_thread(name, monkeypatch):
     seen = set()
     passes = Matrix.passes

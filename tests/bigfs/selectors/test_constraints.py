@@ -24,6 +24,7 @@ from bigfs.cutting_plane.loop import cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.responses import lda
 from bigfs.selectors.registry import METHODS
+from tests.helpers.daily import daily
 
 KEEP, FORBID = [11, 4], [0, 7]
 CONSTRAINTS = Constraints(np.array([4, 11]), np.array([0, 7]))
@@ -220,6 +221,7 @@ OPTIONS = {
     "llfs": {"lam": 0.1, "sigma": 20.0},
 }
 COLUMN_METHODS = [name for name, entry in METHODS.items() if entry.scores == "scores_"]
+DAILY = ("anova", "mrmr", "sparge-lda", "srlsr", "jhlsr", "mcfs", "l2-svm")
 
 
 def registered(name, **parameters):
@@ -238,7 +240,7 @@ def target_of(name, y):
     return None if not METHODS[name].targets else y + 0.5 * np.arange(len(y)) / len(y)
 
 
-@pytest.mark.parametrize("name", COLUMN_METHODS)
+@pytest.mark.parametrize("name", daily(COLUMN_METHODS, *DAILY))
 def test_forbidding_a_column_gives_what_dropping_it_gives(data, name):
     """The forbidden feature is the best one, and another one follows it."""
     X, y = data
@@ -258,7 +260,7 @@ def test_forbidding_a_column_gives_what_dropping_it_gives(data, name):
     assert found.result_.status == dropped.result_.status
 
 
-@pytest.mark.parametrize("name", COLUMN_METHODS)
+@pytest.mark.parametrize("name", daily(COLUMN_METHODS, *DAILY))
 def test_a_kept_feature_is_always_among_the_selected(data, name):
     X, y = data
     X, target = np.abs(X), target_of(name, y)

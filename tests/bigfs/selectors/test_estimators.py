@@ -64,6 +64,7 @@ from bigfs import (
 from bigfs.matrix.statistics import scale_hint
 from bigfs.result import NotConverged
 from bigfs.selectors.base.labels import labels_of
+from tests.helpers.daily import daily
 
 VARIANTS = (
     "embedding",
@@ -393,7 +394,7 @@ FORMS = {
 @pytest.mark.parametrize(
     "selector", SUPERVISED, ids=lambda s: f"{type(s).__name__} {getattr(s, 'embedding', '')}"
 )
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", daily(FORMS, "dask", "csr"))
 def test_a_supervised_method_leaves_minus_one_out_of_every_input(selector, form, sample):
     X, y = sample
     partly = np.where(np.arange(24) < 18, y, -1)
@@ -411,7 +412,7 @@ def test_a_supervised_method_leaves_minus_one_out_of_every_input(selector, form,
     [*SUPERVISED, *SEMI],
     ids=lambda s: f"{type(s).__name__} {getattr(s, 'embedding', '')}",
 )
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", daily(FORMS, "dask", "csr"))
 def test_minus_one_and_one_alone_are_two_classes_in_every_input(selector, form, sample):
     X, y = sample
     expected = clone(selector).fit(FORMS[form](X), np.where(y > 0, 1, 0))

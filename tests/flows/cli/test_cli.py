@@ -15,6 +15,7 @@ import pytest
 import typer
 
 from bigfs import __version__ as bigfs_version
+from bigfs.engine import clusters
 from flows import options
 from flows.cli.app import app
 from flows.serving import run_server
@@ -194,7 +195,11 @@ def test_a_bad_line_on_a_cluster_is_one_line_on_stderr(tmp_path):
 
 
 @pytest.mark.slow
-def test_bad_requests_are_one_line(bigfs, corpus):
+def test_bad_requests_are_one_line(bigfs, corpus, monkeypatch):
+    connect = clusters._connect
+    monkeypatch.setattr(  # it waits for 20 seconds otherwise
+        clusters, "_connect", lambda at, **given: connect(at, **given | {"timeout": "1s"})
+    )
     fails(bigfs("frobnicate"), "frobnicate")
     fails(bigfs("select", "nothing.zarr", "--out", "r"), "nothing.zarr")
     bigfs("stage", corpus, "c.zarr", "--workers", 0)
@@ -352,12 +357,15 @@ def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatc
 
 
 ASK = "from flows.cli.servers import uses_prefect; print(uses_prefect(None))"
-PROFILE = """
+API = "http://127.0.0.1:9/api"
+PROFILE = f"""
 active = "mine"
 
 [profiles.mine]
-PREFECT_API_URL = "http://127.0.0.1:9/api"
+PREFECT_API_URL = "{API}"
 """
+OTHER_PROFILE = PROFILE.replace('active = "mine"', 'active = "other"')
+TOML = f'[api]\nurl = "{API}"\n'
 
 
 @pytest.mark.parametrize(
@@ -365,9 +373,9 @@ PREFECT_API_URL = "http://127.0.0.1:9/api"
     [
         (None, None, "False"),
         ("home/profiles.toml", PROFILE, "True"),
-        ("home/profiles.toml", PROFILE.replace('active = "mine"', 'active = "other"'), "False"),
-        ("prefect.toml", '[api]\nurl = "http://127.0.0.1:9/api"\n', "True"),
-        (".env", "PREFECT_API_URL=http://127.0.0.1:9/api\n", "True"),
+        pytest.param("home/profiles.toml", OTHER_PROFILE, "False", marks=pytest.mark.nightly),
+        pytest.param("prefect.toml", TOML, "True", marks=pytest.mark.nightly),
+        pytest.param(".env", f"PREFECT_API_URL={API}\n", "True", marks=pytest.mark.nightly),
     ],
 )
 def test_a_profile_or_a_file_of_prefect_says_whether_a_run_is_a_flow(tmp_path, name, text, answer):

@@ -14,6 +14,7 @@ from flows.comparison.lists import read_lists
 from flows.comparison.request import Comparison
 from storage.errors import SourceError
 from tests.helpers import stages
+from tests.helpers.daily import daily
 from tests.helpers.processes import write_corpus
 from tests.helpers.stores import write_svmlight
 
@@ -109,7 +110,7 @@ def test_in_folds_a_selector_sees_the_training_samples_only(home):
         assert sets[4].tolist() == expected.tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_other_shapes_of_selectors(store):
     names = ["tree", "Scores", "Dense"]
     own = bench_of(store, selectors=[f"own.py:{name}" for name in names])
@@ -123,14 +124,18 @@ def test_other_shapes_of_selectors(store):
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [
-        ("Hungry", "MemoryError"),
+    daily(
+        [
+            ("Killed", "its process ended with status -9"),
+            ("Fewer", "it kept 0 features with k=3"),
+            ("Hungry", "MemoryError"),
+            ("Numberless", "it has no parameter for the number of features"),
+            ("Fixed", "made Fixed, which is no selector"),
+            ("Missing", "has no attribute 'Missing'"),
+        ],
         ("Killed", "its process ended with status -9"),
-        ("Numberless", "it has no parameter for the number of features"),
         ("Fewer", "it kept 0 features with k=3"),
-        ("Fixed", "made Fixed, which is no selector"),
-        ("Missing", "has no attribute 'Missing'"),
-    ],
+    ),
 )
 def test_what_a_selector_does_wrong_is_its_row(store, name, reason):
     with pytest.raises(ValueError, match=reason):

@@ -10,6 +10,7 @@ from bigfs import AutoSelector, SparGECV
 from flows.job import Job
 from storage.runs.runs import Run
 from tests.helpers.commands import fails
+from tests.helpers.daily import daily
 from tests.helpers.fitting import unbalanced
 
 SERIAL = ("--workers", 0)
@@ -41,7 +42,7 @@ def run_of(answer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["auto", "sparge-lda-cv"])
+@pytest.mark.parametrize("method", daily(["auto", "sparge-lda-cv"], "auto"))
 def test_the_first_metric_of_a_run_decides(bigfs, store, method):
     corpus, chosen = storage.open(store), {}
     for metric in ("accuracy", "balanced_accuracy"):

@@ -24,6 +24,7 @@ from flows.evaluation import plan as evaluation
 from flows.evaluation import selection
 from storage.runs.runs import Run
 from tests.helpers import stages
+from tests.helpers.daily import daily
 from tests.helpers.processes import write_corpus
 
 pytestmark = pytest.mark.slow
@@ -255,13 +256,7 @@ def test_every_selection_sees_its_folds_training_rows_only(home, monkeypatch):
 
 @pytest.mark.parametrize(
     "method",
-    [
-        "sparge-sda",
-        *(
-            pytest.param(method, marks=pytest.mark.nightly)
-            for method in ("srlsr", "jhlsr", "laplacian", "lsdf")
-        ),
-    ],
+    daily(["sparge-sda", "srlsr", "jhlsr", "laplacian", "lsdf"], "sparge-sda"),
 )
 def test_methods_on_graphs_are_measured_in_folds(home, method):
     rng = np.random.default_rng(0)
@@ -461,11 +456,16 @@ def test_micro_and_macro_f1_are_those_of_scikit_learn(home):
 
 @pytest.mark.parametrize(
     "method",
-    [
-        name
-        for name, method in METHODS.items()
-        if method.targets and "multilabel" not in method.targets
-    ],
+    daily(
+        [
+            name
+            for name, method in METHODS.items()
+            if method.targets and "multilabel" not in method.targets
+        ],
+        "sparge-lda",
+        "mrmr",
+        "l2-svm",
+    ),
 )
 def test_a_single_label_method_refuses_label_sets_before_any_work(home, method):
     store = stages.stage(write_label_sets(home / "d.jsonl"), None, {"label": "topics"})["store"]

@@ -71,6 +71,7 @@ def test_cells(done):
     assert record(home / "hvg")["stats"]["passes"] == 1
 
 
+@pytest.mark.nightly
 def test_texts(done):
     home = done("texts")
     differ, together = selected(home / "differ"), selected(home / "together")
@@ -85,6 +86,7 @@ def test_texts(done):
     assert record(home / "together")["stats"]["passes"] <= 25
 
 
+@pytest.mark.nightly
 def test_vectors(done):
     # as many features as the page says would take most of the time of all jobs
     home = done("vectors", **{"4000": "500"})
@@ -95,6 +97,7 @@ def test_vectors(done):
     assert sp.load_npz(home / "smaller.npz").shape == (8800, 500)
 
 
+@pytest.mark.nightly
 def test_clicks(done):
     home = done("clicks")
     telling = {f"C{j}=v20000{click}" for j in range(1, 6) for click in (0, 1)}

@@ -137,6 +137,7 @@ CONTAINERS = {
 NUMBERS = {"columns": "a,b,is_c,color", "categories": "color"}
 
 
+@pytest.mark.nightly
 def test_the_same_table_in_all_containers_gives_equal_stores(tmp_path):
     table = pa.Table.from_pandas(frame_of(40), preserve_index=False)
     contents = {}

@@ -13,6 +13,7 @@ from sklearn.utils import murmurhash3_32
 
 import storage
 from storage import sources
+from tests.helpers.daily import daily
 from tests.helpers.sources import SIZES, refused, rows_of
 from tests.helpers.stores import write_named
 
@@ -203,7 +204,7 @@ def counts(rng):
 
 @pytest.mark.parametrize("hashing", [None, 16])
 @pytest.mark.parametrize("kind", ["maps", "lists"])
-@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("suffix", daily([".jsonl", ".parquet"], ".jsonl"))
 def test_names_are_columns_as_those_of_scikit_learn(
     tmp_path, counts, monkeypatch, suffix, kind, hashing
 ):

@@ -23,6 +23,7 @@ from bigfs import engine
 from bigfs.matrix.matrix import Matrix
 from storage.errors import SourceError, StoreError
 from storage.format.manifest import manifest_of
+from tests.helpers.daily import daily
 
 duckdb = pytest.importorskip("duckdb")
 pl = pytest.importorskip("polars")
@@ -93,7 +94,7 @@ MATRICES = {
 }
 
 
-@pytest.mark.parametrize("kind", MATRICES)
+@pytest.mark.parametrize("kind", daily(MATRICES, "csc", "NumPy", "Dask", "pairs", "blocks"))
 def test_a_matrix_is_one_store_whatever_holds_it(tmp_path, X, y, kind):
     np.savez(tmp_path / "Xy.npz", X=X.toarray(), y=y)
     dump_svmlight_file(X, y, str(tmp_path / "Xy.svm"), zero_based=True)
@@ -173,7 +174,7 @@ def frame(X, y):
     return frame
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", daily(TABLES, "reader", "pandas", "polars, lazy", "DuckDB"))
 def test_a_table_is_one_store_whatever_holds_it(tmp_path, frame, kind):
     frame.to_parquet(tmp_path / "t.parquet")
     roles = {"columns": "f*", "label": "kind", "split": "half"}
@@ -412,7 +413,7 @@ KILLED = """
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", daily([True, False], True))
 def test_a_kill_at_any_batch_leaves_nothing_that_the_next_stage_does_not_sweep(tmp_path, named):
     store = ["a.zarr"] if named else []
     for batch in (*range(5), "build"):

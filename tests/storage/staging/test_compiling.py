@@ -33,7 +33,7 @@ def documents(tmp_path):
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_first_run_compiles_each_kernel_for_one_type(tmp_path, documents):
     command = [sys.executable, "-m", "flows", "run", str(documents)]
     command += ["--features", "10", "--method", "sparge-lda", "--workers", "0"]

@@ -10,6 +10,7 @@ import storage
 from storage.errors import StoreError
 from storage.format import manifest, shards, writer
 from storage.runs.runs import Run
+from tests.helpers.daily import daily
 from tests.helpers.stores import STORES, dense_tiles, write_named
 
 WORDS = [f"w{i:03d}" for i in range(400)]
@@ -107,7 +108,7 @@ def documents_of(corpus):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", daily(CASES, "names", "vocabulary"))
 def test_the_new_store_is_that_of_its_source_and_grows_as_the_old_one(tmp_path, earlier, case):
     first, later, settings = CASES[case](tmp_path)
     patch = earlier()

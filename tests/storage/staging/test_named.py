@@ -7,6 +7,7 @@ import pytest
 
 import storage
 from storage.errors import SourceError
+from tests.helpers.daily import daily
 from tests.helpers.stores import dense_tiles, write_named
 
 WORDS = [f"w{j}" for j in range(25)] + ["7", "été", "a b"]
@@ -45,7 +46,7 @@ def samples_of(uri):
 
 
 @pytest.mark.parametrize("kind", ["maps", "lists"])
-@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("suffix", daily([".jsonl", ".parquet"], ".parquet"))
 def test_rows_by_names_join_as_if_staged_at_once(tmp_path, rows, suffix, kind, monkeypatch):
     question = "&by_name=true" if kind == "maps" else ""  # the first key is a number
     rows[40] = {"7": 1.0}  # as it is here, where the store decides
@@ -65,7 +66,7 @@ def test_rows_by_names_join_as_if_staged_at_once(tmp_path, rows, suffix, kind, m
     assert len(contents) == 1
 
 
-@pytest.mark.parametrize("kind", ["maps", "lists"])
+@pytest.mark.parametrize("kind", daily(["maps", "lists"], "lists"))
 def test_hashed_rows_join_and_name_what_was_empty(tmp_path, rows, kind, monkeypatch):
     few = [{"w1": 1.0, "w2": 2.0}, {"w3": 0.5}]
     whole = write_named(tmp_path / "all.parquet", [*few, *rows], kind, split=False)

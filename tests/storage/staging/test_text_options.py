@@ -20,6 +20,7 @@ from storage.staging import build
 from storage.staging.text.terms import Documents
 from storage.staging.text.vectorize import _count_documents
 from storage.staging.text.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
+from tests.helpers.daily import daily
 from tests.helpers.stores import dense_tiles
 
 WORDS = [
@@ -80,7 +81,7 @@ def by_scikit_learn(train, rest, min_df=2, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "folder"])
+@pytest.mark.parametrize("kind", daily(["jsonl", "csv", "parquet", "folder"], "jsonl", "folder"))
 def test_a_store_holds_what_tfidfvectorizer_makes(tmp_path, records, kind, options):
     path, train, test = write(tmp_path, kind, records)
     corpus = storage.open(storage.stage(path, tmp_path / "a.zarr", **options))
@@ -112,7 +113,7 @@ class Asked(Exception):
     """Bytes of the largest piece, and of memory per byte."""
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "stream"])
+@pytest.mark.parametrize("kind", daily(["csv", "parquet", "stream"], "parquet"))
 @pytest.mark.parametrize("is_new", [True, False])
 def test_pieces_of_tables_fit_in_the_memory_of_their_ngrams(tmp_path, monkeypatch, kind, is_new):
     """A table is laid out in parts, which are not cut again."""

@@ -229,7 +229,7 @@ def test_every_draw_is_another():
     assert len(set(draws[0] + draws[1])) == 2 * kernels.N_KEYS
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_document_of_20_newsgroups(real_data):
     with tarfile.open(real_data / "20news-bydate.tar.xz") as tar:
         texts = [tar.extractfile(m).read().decode("latin-1") for m in tar if m.isfile()]

@@ -113,7 +113,7 @@ def coil(real_data):
     return file["X"].astype(float), file["Y"].ravel().astype(int)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_lda_is_above_the_f_test_on_20_newsgroups(real_data):
     """Fisher's score and ANOVA's F differ by a constant factor, so this is both."""
     documents, groups = defaultdict(list), defaultdict(list)
