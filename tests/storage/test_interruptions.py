@@ -8,6 +8,7 @@ import pytest
 import storage
 from benchmarks.interruptions import CASES, WAYS, interrupted
 from storage.format import shards
+from tests.helpers.daily import daily
 
 pytest.importorskip("h5py", reason="the extra `hdf5` holds h5py")
 STAGE, APPEND, SELECT, *_ = CASES
@@ -29,7 +30,7 @@ def check(case, every):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "every"),
-    [(STAGE, 40), (SELECT, 60)],
+    daily([(STAGE, 40), (SELECT, 60)], (STAGE, 40)),
     ids=lambda value: getattr(value, "name", value),
 )
 def test_an_interrupted_command_leaves_the_old_or_the_new_files(case, every):

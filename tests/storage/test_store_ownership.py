@@ -144,7 +144,7 @@ def write_large(folder):
     return [str(path) for path in sorted(folder.iterdir())]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_full_disk_is_named_and_the_next_run_is_right(tmp_path):
     """On a real file system of 40 MB, in a mount namespace of its own."""
     if (

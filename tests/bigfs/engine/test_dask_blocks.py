@@ -121,7 +121,9 @@ def hyperedges(X):
 GRAPHS = [exact, approximate, by_class, discriminant, hyperedges]
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
+@pytest.mark.parametrize(
+    "graph", daily(GRAPHS, exact, hyperedges), ids=lambda graph: graph.__name__
+)
 def test_a_graph_has_one_block_of_a_dask_array_at_a_time(graph, alive):
     lazy = graph(Matrix.from_dask(counted()))
     assert alive.made >= BLOCKS

@@ -50,12 +50,16 @@ def in_hdf5(X, path, chunks):
 @pytest.mark.parametrize("written", daily([in_zarr, in_hdf5], in_zarr))
 @pytest.mark.parametrize(
     ("chunks", "tiles"),
-    [
-        ((4, 12), [8] * 7 + [4]),  # whole chunks, of at most the 10 rows that a tile may have
+    daily(
+        [
+            ((4, 12), [8] * 7 + [4]),  # whole chunks, of at most the 10 rows that a tile may have
+            ((7, 5), [7] * 8 + [4]),
+            ((60, 3), []),  # chunks of columns
+            ((1, 1), [10] * 6),
+        ],
         ((7, 5), [7] * 8 + [4]),
-        ((60, 3), []),  # chunks of columns
-        ((1, 1), [10] * 6),
-    ],
+        ((60, 3), []),
+    ),
 )
 def test_a_matrix_in_a_file_is_read_by_tiles(written, chunks, tiles, labeled, tmp_path):
     X, y = labeled

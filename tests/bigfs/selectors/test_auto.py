@@ -20,6 +20,7 @@ from bigfs.selectors import auto
 from bigfs.selectors.auto import CANDIDATES
 from bigfs.selectors.registry import decided_by
 from bigfs.selectors.trials import trials
+from tests.helpers.daily import daily
 from tests.helpers.fitting import unbalanced
 
 
@@ -309,7 +310,7 @@ def test_kept_and_forbidden_features_hold_for_every_candidate(few):
     assert not {0, 1} & set(selector.selected_)
 
 
-@pytest.mark.parametrize("kind", ["classes", "few", "real", "labels"])
+@pytest.mark.parametrize("kind", daily(["classes", "few", "real", "labels"], "classes", "real"))
 def test_tiles_and_workers_decide_nothing(request, kind):
     X, y = request.getfixturevalue(kind)
     X = np.asarray(X, dtype=np.float64)

@@ -19,6 +19,7 @@ import storage
 from flows.locks import AlreadyRunning, exclusive
 from storage.runs.runs import Run
 from tests.helpers.commands import fails
+from tests.helpers.daily import daily
 from tests.helpers.listing import is_lock, names_in
 from tests.helpers.processes import ROOT, write_corpus
 
@@ -187,7 +188,7 @@ def test_a_warning_is_one_line_without_its_code(bigfs):
     assert said == "warning: it is slow\n"
 
 
-@pytest.mark.parametrize("name", ["r[/red]", "[bold]r", "r[link=x]", ":smile:"])
+@pytest.mark.parametrize("name", daily(["r[/red]", "[bold]r", "r[link=x]", ":smile:"], "r[/red]"))
 def test_brackets_in_names_are_printed_as_they_are(bigfs, store, tmp_path, name):
     os.renames(store, f"{name}.zarr")
     status, out, err = bigfs(

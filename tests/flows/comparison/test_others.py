@@ -102,7 +102,7 @@ def test_anova_in_disguise_gets_anovas_row_to_the_digit(store):
 @pytest.mark.slow
 def test_in_folds_a_selector_sees_the_training_samples_only(home):
     store = stages.stage(str(write_svmlight(home / "c.svm", 60)))["store"]
-    own = bench_of(store, selectors=[KBEST], sizes=[4])
+    own = bench_of(store, selectors=[KBEST], sizes=[4], folds=2)
     outcome = own.run("SelectKBest")
     for split, sets in zip(own.splits, outcome.again, strict=True):
         X = split.X_train.columns(slice(None)).astype(float)

@@ -108,7 +108,7 @@ def documents_of(corpus):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", daily(CASES, "names", "vocabulary"))
+@pytest.mark.parametrize("case", daily(CASES, "vocabulary"))
 def test_the_new_store_is_that_of_its_source_and_grows_as_the_old_one(tmp_path, earlier, case):
     first, later, settings = CASES[case](tmp_path)
     patch = earlier()
