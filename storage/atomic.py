@@ -547,12 +547,10 @@ def naming_full_disk(*folders: Path) -> Iterator[None]:
     except OSError as error:
         if not is_full(error):
             raise
-        free, folder = min(
-            (shutil.disk_usage(folder).free, str(folder)) for folder in folders if folder.exists()
-        )
+        # what was begun is removed by now, so that the space that is left says nothing
+        folder = min((f for f in folders if f.exists()), key=lambda f: shutil.disk_usage(f).free)
         raise StoreError(
-            f"the disk of {folder} is full ({free / 1e6:.1f} MB left): free "
-            f"some space, or give another path"
+            f"the disk of {folder} is full: free some space, or give another path"
         ) from error
 
 

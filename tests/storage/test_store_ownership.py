@@ -175,7 +175,7 @@ def test_a_full_disk_is_named_and_the_next_run_is_right(tmp_path):
     for source, (message, blames_source, number, left, content) in zip(
         sources, json.loads(job.stdout), strict=True
     ):
-        assert message.startswith(f"the disk of {disk} is full ("), source
+        assert message.startswith(f"the disk of {disk} is full: "), source
         assert not blames_source
         assert number == errno.ENOSPC
         assert left == ["filler"]
