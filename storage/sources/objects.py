@@ -160,6 +160,15 @@ class Blocks(ListRecords, Stream):
         ready.n_features, ready.data, ready.of_samples = self.n_features, None, {}
         return ready
 
+    def stream(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches with indices of 4 bytes. They were hashed with 8, as ever."""
+        import pyarrow as pa
+
+        narrow = pa.list_(pa.int32())
+        for batch in super().stream():
+            column = batch.schema.get_field_index("indices")
+            yield batch.set_column(column, "indices", batch["indices"].cast(narrow))
+
     def _tables(self, blocks: Iterable[Any]) -> Iterator[pa.RecordBatchReader]:
         """Yield the rows as tables of their indices and values, and of what belongs to samples."""
         import pyarrow as pa

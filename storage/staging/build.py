@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +24,12 @@ from storage.staging.convert import convert
 from storage.staging.named import read_named
 from storage.staging.scale_blocks import put_in_units
 from storage.staging.scratch import (
+    ROWS,
     TILE_NNZ,
     RowBlock,
     bounds,
     by_segment,
+    delete,
     open_array,
     row_bounds,
     write_block,
@@ -71,14 +74,26 @@ def entries_for(memory_limit: int) -> int:
     return min(memory_limit // 64, TILE_NNZ)
 
 
+def place_for(scratch: Path) -> Path:
+    """Return the folder of what a source lays out to be read. It is deleted after that."""
+    place = scratch / "source"
+    place.mkdir(exist_ok=True)
+    return place
+
+
 def pieces_of(source: MatrixSource | TextSource, memory_limit: int) -> Sequence[Any]:
     """Cut a source into pieces that a process can read within its limit."""
     size = TEXT_PIECE if isinstance(source, TextSource) else MATRIX_PIECE
     return source.pieces(min(size, memory_limit // source.memory_per_byte))
 
 
-def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
-    """Stage a source at the empty place `uri`, and publish the store."""
+def build(
+    plan: Plan, uri: str, scratch: Path, memory_limit: int, free: Callable[[], Any]
+) -> Manifest:
+    """Stage a source at the empty place `uri`, and publish the store.
+
+    `free` is called once the source is read.
+    """
     if (stored := plan.stored) is not None:
         writer = writer_for(uri, tile_nnz(stored.settings, stored.shape[0], stored.nnz))
         store = StoreRef(manifests.normalize_uri(plan.source.path), stored.content)
@@ -86,7 +101,7 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     # a worker compiles what counts text in a new installation, while the source is decompressed
     sizes = [plan.weighting.ngram_range] if isinstance(plan.source, TextSource) else []
     with engine.started_tiles(compile_kernels, sizes), engine.limit_memory(memory_limit):
-        source = plan.source.prepare(scratch).with_memory_limit(memory_limit)
+        source = plan.source.prepare(place_for(scratch)).with_memory_limit(memory_limit)
     terms, columns, version = None, dict[str, AnyArray](), manifests.VERSION
     if isinstance(source, TextSource):
         pieces = pieces_of(source, memory_limit)
@@ -115,6 +130,8 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
             blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
             columns[units.column] = units.factors
             version = manifests.VERSION_OF_UNITS
+    shutil.rmtree(place_for(scratch))
+    free()
     segments, blocks = order_by_split(blocks)
     n, nnz = sum(s.rows for s in blocks), sum(s.nnz for s in blocks)
     if not n or not d:
@@ -126,6 +143,7 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     for path in ("uns", "uns/columns", "uns/statistics"):
         writer.group(path, "dict")
     transpose.write_rows(writer, blocks, (n, d), chunks)
+    delete(blocks, *ROWS)
     target = labels.decide_target(blocks, kind=source.target, class_names=source.class_names)
     names = tables.names_of(blocks)
     with engine.limit_memory(memory_limit):

@@ -24,7 +24,7 @@ from bigfs.types import AnyArray, IntArray
 from storage.errors import SourceError
 from storage.format.manifest import STRING_CHUNK
 from storage.sources.base import MatrixSource, Rows, shorten_names
-from storage.staging.scratch import RowBlock, open_array, save, write_block
+from storage.staging.scratch import RowBlock, delete, open_array, save, write_block
 from storage.staging.split import read_parts
 from storage.staging.text.hashing import buckets_of, hash_names, name_buckets
 from storage.staging.text.vocabularies import NEWLINE, find_columns, merge_vocabularies
@@ -71,7 +71,9 @@ def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
 
 
 def _number(blocks: Sequence[RowBlock], names: str | None) -> list[RowBlock]:
-    return engine.map_tiles(_number_block, blocks, names, label="number names")
+    numbered = engine.map_tiles(_number_block, blocks, names, label="number names")
+    delete(blocks, "values.npy", "names_of.npy", "starts.npy")
+    return numbered
 
 
 def _number_block(block: RowBlock, names: str | None) -> RowBlock:

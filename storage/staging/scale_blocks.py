@@ -28,7 +28,9 @@ from storage.scaling import (
 )
 from storage.sources.base import OBS_ROLES
 from storage.staging.scratch import (
+    ROWS,
     RowBlock,
+    delete,
     open_array,
     open_columns,
     read_block,
@@ -103,7 +105,9 @@ def rewrite(
     """Write the blocks anew, in these units."""
     path = str(scratch / "units")
     save(path, factors=units.factors)
-    return engine.map_tiles(_rewrite, blocks, units.settings, path, place, label="weigh values")
+    new = engine.map_tiles(_rewrite, blocks, units.settings, path, place, label="weigh values")
+    delete(blocks, *ROWS, "columns")
+    return new
 
 
 def _rewrite(block: RowBlock, settings: dict[str, Any], path: str, place: str) -> RowBlock:

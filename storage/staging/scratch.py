@@ -8,6 +8,7 @@ block a few MB.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from bigfs.types import AnyArray
 from storage.format import disk
 from storage.format.manifest import Segment
 
+ROWS = "data.npy", "indices.npy"  # the files of a block by row, but for the lengths
 TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
 
@@ -93,6 +95,12 @@ def write_block(
         for part in (starts, columns, rows, values):
             out.write(np.ascontiguousarray(part).data)
     return RowBlock(path, split, X.shape[0], len(data), width, len(columns), labels, named)
+
+
+def delete(blocks: Iterable[Any], *files: str) -> None:
+    """Delete files of blocks that no task needs any more, so that the disk has room."""
+    for block, file in itertools.product(blocks, files):
+        os.remove(f"{block.path}.{file}")
 
 
 def read_block(block: RowBlock, d: int) -> sp.csr_array:

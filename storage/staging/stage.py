@@ -160,8 +160,9 @@ def stage(
     scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and `MaxAbsScaler`, and
     "lognorm" is `normalize_total` and `log1p` of scanpy.
 
-    An object is read once and written to scratch, 8 bytes per non-zero of a matrix, beside the 16
-    bytes that staging takes. What it holds is hashed meanwhile, whatever the sizes of its blocks.
+    An object is read once and written to scratch, 8 bytes per non-zero of a matrix, which are freed
+    before the store is written. What it holds is hashed meanwhile, whatever the sizes of its
+    blocks.
     So the same content finds its store, but only after it was read. A stream that is interrupted
     starts anew. An error of its generator is passed on and leaves nothing.
 
@@ -205,7 +206,7 @@ def stage(
         memory_limit = working_memory("staging", plan.source, memory_limit)
         with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, folder):
             if not is_staged(plan):
-                made = build(plan, target, folder, memory_limit)
+                made = build(plan, target, folder, memory_limit, spool.close)
                 engine.trim_memory()  # what the blocks have left
                 log.info("%s: %d × %d, %d non-zeros", plan.uri, *made.shape, made.nnz)
         return plan.uri

@@ -30,6 +30,7 @@ from storage.staging.labels import save_labels
 from storage.staging.scratch import (
     LabelKind,
     RowBlock,
+    delete,
     open_array,
     save,
     save_names,
@@ -81,7 +82,9 @@ def vectorize(
 def weigh(
     counted: Sequence[CountedBlock], vocabulary: Vocabulary, sublinear_tf: bool
 ) -> list[RowBlock]:
-    return engine.map_tiles(_weigh_block, counted, vocabulary, sublinear_tf, label="weigh terms")
+    blocks = engine.map_tiles(_weigh_block, counted, vocabulary, sublinear_tf, label="weigh terms")
+    delete(counted, "counts.npy", "terms_of.npy", "starts.npy")
+    return blocks
 
 
 def weigh_by(
@@ -161,7 +164,7 @@ def _count_documents(
         df = np.bincount(indices, minlength=X.shape[1]).astype(np.int32)
     else:
         Path(f"{path}.terms").write_bytes(lines.data)
-    save(path, counts=counts, indices=indices, indptr=indptr, df=df)
+    save(path, counts=counts, terms_of=indices, starts=indptr, df=df)
     save_names(path, names)
     save_obs(
         path,
@@ -205,7 +208,7 @@ def learn_vocabulary(
 def _weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> RowBlock:
     """Weigh the counts of a block, and write its rows."""
     indptr, indices, counts = (
-        np.asarray(open_array(part.path, name)) for name in ("indptr", "indices", "counts")
+        np.asarray(open_array(part.path, name)) for name in ("starts", "terms_of", "counts")
     )
     if vocabulary.is_hashed:
         column = open_array(part.path, "hashed")
