@@ -8,6 +8,7 @@ block a few MB.
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -130,6 +131,28 @@ def open_columns(
         rows.view(np.int32),
         values.view(np.float32),
     )
+
+
+def look_up_columns(path: str, present: int) -> tuple[AnyArray, AnyArray]:
+    """Map the columns and starts of `open_columns`, to look up some.
+
+    Where scratch is larger than memory, a plain map would read megabytes for some kilobytes.
+    """
+    size = 8 * (present + 1)
+    with open(f"{path}.columns", "rb") as file:
+        raw = mmap.mmap(file.fileno(), size + 4 * present, access=mmap.ACCESS_READ)
+    raw.madvise(mmap.MADV_RANDOM)
+    return np.frombuffer(raw, np.int32, present, size), np.frombuffer(raw, np.int64, present + 1)
+
+
+def read_entries(
+    path: str, present: int, nnz: int, start: int, stop: int
+) -> tuple[AnyArray, AnyArray]:
+    """Read the rows and values of the entries [start, stop) of `open_columns`."""
+    first = 8 * (present + 1) + 4 * present + 4 * start
+    rows = np.fromfile(f"{path}.columns", np.int32, stop - start, offset=first)
+    values = np.fromfile(f"{path}.columns", np.float32, stop - start, offset=first + 4 * nnz)
+    return rows, values
 
 
 def sort_by_column(X: sp.csr_array) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:

@@ -21,7 +21,14 @@ from storage.format import manifest
 from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK
 from storage.format.writer import ArrayWriter, Writer, open_unpublished
 from storage.staging import kernels
-from storage.staging.scratch import RowBlock, lengths_of, open_array, open_columns
+from storage.staging.scratch import (
+    RowBlock,
+    lengths_of,
+    look_up_columns,
+    open_array,
+    open_columns,
+    read_entries,
+)
 from storage.staging.tables import running_indptr
 
 NO_LIMIT = 1 << 62
@@ -286,7 +293,7 @@ def clipped_blocks(
     if last == 0:
         take -= skip  # the first column is also the last one
     for block in blocks:
-        present, starts, rows, values = open_columns(block.path, block.present, block.nnz)
+        present, starts = look_up_columns(block.path, block.present)
         low, high = np.searchsorted(present, [span.start, span.stop])
         if low == high:
             continue
@@ -300,8 +307,8 @@ def clipped_blocks(
             kept = min(take, int(edges[-1] - edges[-2]))
             edges[-1] = edges[-2] + kept
             take -= kept
-        entries = slice(edges[0], edges[-1])
-        yield columns, np.diff(edges), rows[entries], values[entries], block.first_row
+        rows, values = read_entries(block.path, block.present, block.nnz, edges[0], edges[-1])
+        yield columns, np.diff(edges), rows, values, block.first_row
 
 
 # --- statistics -----------------------------------------------------------------------------------
