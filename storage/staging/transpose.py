@@ -294,7 +294,8 @@ def clipped_blocks(
         take -= skip  # the first column is also the last one
     for block in blocks:
         present, starts = look_up_columns(block.path, block.present)
-        low, high = np.searchsorted(present, [span.start, span.stop])
+        # of the type of the columns, or all of them would be converted
+        low, high = np.searchsorted(present, np.array([span.start, span.stop], present.dtype))
         if low == high:
             continue
         columns = np.array(present[low:high]) - span.start
