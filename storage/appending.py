@@ -40,7 +40,7 @@ from storage.staging import build, labels, tables, transpose
 from storage.staging.labels import Target
 from storage.staging.named import Columns, name_lines, read_hashed
 from storage.staging.scale_blocks import rewrite
-from storage.staging.scratch import ROWS, RowBlock, delete, row_bounds, save
+from storage.staging.scratch import BY_ROW, RowBlock, delete, row_bounds, save
 from storage.staging.text.hashing import name_buckets
 from storage.staging.text.vectorize import weigh_by
 from storage.staging.text.weighting import Weighting
@@ -144,7 +144,7 @@ def append(
         corpus = require_staged(open_corpus(uri))
         if isinstance(source, Stream):
             with engine.limit_memory(memory_limit):
-                source = source.spool(build.place_for(scratch))
+                source = source.spool(build.source_folder(scratch))
         fingerprint = source.fingerprint()
         with identities.first_rule():
             earlier = source.fingerprint()  # as an earlier version recorded the same source
@@ -174,14 +174,14 @@ def _grow(
         adopted = source
         if isinstance(source, MatrixSource):
             adopted = columns_of(corpus).adopt(source)
-        ready = adopted.prepare(build.place_for(scratch)).with_memory_limit(memory_limit)
+        ready = adopted.prepare(build.source_folder(scratch)).with_memory_limit(memory_limit)
     if (given := set(source.obs_columns)) != (known := set(corpus.roles)):
         raise SourceError(
             f"{source.path} is given with {_options(given)}, but the store has {_options(known)}: "
             f"name a column for each of these, and for no other"
         )
     blocks = _read_blocks(ready, corpus, scratch, memory_limit)
-    shutil.rmtree(build.place_for(scratch))
+    shutil.rmtree(build.source_folder(scratch))
     if corpus.splits:
         blocks = [s if s.split else s._replace(split=split) for s in blocks]
     names = _bucket_names(corpus, blocks, scratch)
@@ -203,7 +203,7 @@ def _grow(
         writer.stream("var/_index", d, str, tables.term_lines(names))
     chunks = max(1, build.entries_for(memory_limit) // writer.chunk)
     transpose.write_rows(writer, blocks, (n, d), chunks, (old.shape[0], old.nnz))
-    delete(blocks, *ROWS)
+    delete(blocks, *BY_ROW)
     tables.write_samples(
         writer,
         samples_target,

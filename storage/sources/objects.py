@@ -161,7 +161,10 @@ class Blocks(ListRecords, Stream):
         return ready
 
     def stream(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches with indices of 4 bytes. They were hashed with 8, as ever."""
+        """Yield the batches with indices of 4 bytes.
+
+        The hash is taken of 8 bytes, so that earlier stores of the same content are found.
+        """
         import pyarrow as pa
 
         narrow = pa.list_(pa.int32())

@@ -24,7 +24,7 @@ from storage.staging.convert import convert
 from storage.staging.named import read_named
 from storage.staging.scale_blocks import put_in_units
 from storage.staging.scratch import (
-    ROWS,
+    BY_ROW,
     TILE_NNZ,
     RowBlock,
     bounds,
@@ -74,11 +74,11 @@ def entries_for(memory_limit: int) -> int:
     return min(memory_limit // 64, TILE_NNZ)
 
 
-def place_for(scratch: Path) -> Path:
-    """Return the folder of what a source lays out to be read. It is deleted after that."""
-    place = scratch / "source"
-    place.mkdir(exist_ok=True)
-    return place
+def source_folder(scratch: Path) -> Path:
+    """Return the folder for what a source lays out on scratch. It is deleted when it is read."""
+    folder = scratch / "source"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def pieces_of(source: MatrixSource | TextSource, memory_limit: int) -> Sequence[Any]:
@@ -92,7 +92,7 @@ def build(
 ) -> Manifest:
     """Stage a source at the empty place `uri`, and publish the store.
 
-    `free` is called once the source is read.
+    `free` is called when the source is read.
     """
     if (stored := plan.stored) is not None:
         writer = writer_for(uri, tile_nnz(stored.settings, stored.shape[0], stored.nnz))
@@ -101,7 +101,7 @@ def build(
     # a worker compiles what counts text in a new installation, while the source is decompressed
     sizes = [plan.weighting.ngram_range] if isinstance(plan.source, TextSource) else []
     with engine.started_tiles(compile_kernels, sizes), engine.limit_memory(memory_limit):
-        source = plan.source.prepare(place_for(scratch)).with_memory_limit(memory_limit)
+        source = plan.source.prepare(source_folder(scratch)).with_memory_limit(memory_limit)
     terms, columns, version = None, dict[str, AnyArray](), manifests.VERSION
     if isinstance(source, TextSource):
         pieces = pieces_of(source, memory_limit)
@@ -125,13 +125,13 @@ def build(
             f"staging {source.path} with {d} features, of which every method holds a number each,"
         )
         engine.require_memory(MATRIX_BASE + 8 * d, what, MATRIX_BASE + memory_limit)
-        if {"weight", "scale"} & set(plan.settings):
-            kept = {k: plan.settings[k] for k in SETTINGS if k in plan.settings}
-            blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
-            columns[units.column] = units.factors
-            version = manifests.VERSION_OF_UNITS
-    shutil.rmtree(place_for(scratch))
+    shutil.rmtree(source_folder(scratch))
     free()
+    if {"weight", "scale"} & set(plan.settings):
+        kept = {k: plan.settings[k] for k in SETTINGS if k in plan.settings}
+        blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
+        columns[units.column] = units.factors
+        version = manifests.VERSION_OF_UNITS
     segments, blocks = order_by_split(blocks)
     n, nnz = sum(s.rows for s in blocks), sum(s.nnz for s in blocks)
     if not n or not d:
@@ -143,7 +143,7 @@ def build(
     for path in ("uns", "uns/columns", "uns/statistics"):
         writer.group(path, "dict")
     transpose.write_rows(writer, blocks, (n, d), chunks)
-    delete(blocks, *ROWS)
+    delete(blocks, *BY_ROW)
     target = labels.decide_target(blocks, kind=source.target, class_names=source.class_names)
     names = tables.names_of(blocks)
     with engine.limit_memory(memory_limit):

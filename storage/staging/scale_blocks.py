@@ -28,12 +28,13 @@ from storage.scaling import (
 )
 from storage.sources.base import OBS_ROLES
 from storage.staging.scratch import (
-    ROWS,
+    BY_ROW,
     RowBlock,
     delete,
+    map_columns,
     open_array,
-    open_columns,
     read_block,
+    read_entries,
     save,
     write_block,
 )
@@ -106,7 +107,7 @@ def rewrite(
     path = str(scratch / "units")
     save(path, factors=units.factors)
     new = engine.map_tiles(_rewrite, blocks, units.settings, path, place, label="weigh values")
-    delete(blocks, *ROWS, "columns")
+    delete(blocks, *BY_ROW, "columns")
     return new
 
 
@@ -152,10 +153,11 @@ def _combine(blocks: Sequence[RowBlock], d: int, kind: str, path: str = "") -> F
 
 def _figures(block: RowBlock, kind: str, path: str = "") -> tuple[AnyArray, AnyArray]:
     """Return the columns that occur in a block, and one figure of the entries of each."""
-    columns, starts, _, entries = open_columns(block.path, block.present, block.nnz)
+    columns, starts = map_columns(block.path, block.present)
     columns, begins, sizes = np.array(columns), starts[:-1], np.diff(starts)
     if kind == "counts":
         return columns, sizes
+    _, entries = read_entries(block.path, block.present, block.nnz, 0, block.nnz)
     values = entries.astype(np.float64)
     if kind == "largest":
         return columns, np.maximum.reduceat(np.abs(values), begins)

@@ -20,7 +20,7 @@ from bigfs.types import AnyArray
 from storage.format import disk
 from storage.format.manifest import Segment
 
-ROWS = "data.npy", "indices.npy"  # the files of a block by row, but for the lengths
+BY_ROW = "data.npy", "indices.npy"  # the files of the entries of a block by row
 TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
 
@@ -118,25 +118,11 @@ def lengths_of(blocks: Sequence[RowBlock]) -> Iterator[AnyArray]:
     return (open_array(s.path, "lengths") for s in blocks if s.rows)
 
 
-def open_columns(
-    path: str, present: int, nnz: int
-) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Map what `sort_by_column` returned: columns, starts, rows and values."""
-    raw = np.memmap(f"{path}.columns", mode="r")
-    cuts = np.cumsum([0, 8 * (present + 1), 4 * present, 4 * nnz, 4 * nnz])
-    starts, columns, rows, values = (raw[a:b] for a, b in itertools.pairwise(cuts.tolist()))
-    return (
-        columns.view(np.int32),
-        starts.view(np.int64),
-        rows.view(np.int32),
-        values.view(np.float32),
-    )
+def map_columns(path: str, present: int) -> tuple[AnyArray, AnyArray]:
+    """Map the columns of a block that occur, and where the entries of each start.
 
-
-def look_up_columns(path: str, present: int) -> tuple[AnyArray, AnyArray]:
-    """Map the columns and starts of `open_columns`, to look up some.
-
-    Where scratch is larger than memory, a plain map would read megabytes for some kilobytes.
+    No page is read ahead of those that are looked at. Else looking up some columns would read
+    megabytes, again and again where scratch is larger than memory.
     """
     size = 8 * (present + 1)
     with open(f"{path}.columns", "rb") as file:
@@ -148,7 +134,7 @@ def look_up_columns(path: str, present: int) -> tuple[AnyArray, AnyArray]:
 def read_entries(
     path: str, present: int, nnz: int, start: int, stop: int
 ) -> tuple[AnyArray, AnyArray]:
-    """Read the rows and values of the entries [start, stop) of `open_columns`."""
+    """Read the rows and the values of the entries [start, stop) of a block, column by column."""
     first = 8 * (present + 1) + 4 * present + 4 * start
     rows = np.fromfile(f"{path}.columns", np.int32, stop - start, offset=first)
     values = np.fromfile(f"{path}.columns", np.float32, stop - start, offset=first + 4 * nnz)

@@ -162,9 +162,8 @@ def stage(
 
     An object is read once and written to scratch, 8 bytes per non-zero of a matrix, which are freed
     before the store is written. What it holds is hashed meanwhile, whatever the sizes of its
-    blocks.
-    So the same content finds its store, but only after it was read. A stream that is interrupted
-    starts anew. An error of its generator is passed on and leaves nothing.
+    blocks. So the same content finds its store, but only after it was read. A stream that is
+    interrupted starts anew. An error of its generator is passed on and leaves nothing.
 
     Examples
     --------

@@ -24,9 +24,8 @@ from storage.staging import kernels
 from storage.staging.scratch import (
     RowBlock,
     lengths_of,
-    look_up_columns,
+    map_columns,
     open_array,
-    open_columns,
     read_entries,
 )
 from storage.staging.tables import running_indptr
@@ -217,7 +216,7 @@ def _running_counts(
     for first in range(0, d, MAX_COLUMNS_HELD):
         counts = np.zeros(min(MAX_COLUMNS_HELD, d - first), dtype=np.int64)
         for block in blocks:
-            present, begins, _, _ = open_columns(block.path, block.present, block.nnz)
+            present, begins = map_columns(block.path, block.present)
             low, high = np.searchsorted(present, [first, first + len(counts)])
             counts[present[low:high] - first] += np.diff(begins[low : high + 1])
         ends = total + np.cumsum(counts)
@@ -293,7 +292,7 @@ def clipped_blocks(
     if last == 0:
         take -= skip  # the first column is also the last one
     for block in blocks:
-        present, starts = look_up_columns(block.path, block.present)
+        present, starts = map_columns(block.path, block.present)
         # of the type of the columns, or all of them would be converted
         low, high = np.searchsorted(present, np.array([span.start, span.stop], present.dtype))
         if low == high:

@@ -11,7 +11,14 @@ from bigfs import engine
 from storage.staging import build, transpose
 
 ROWS, COLUMNS = 400, 50
-SETTINGS = {"text": {"min_df": 200}, "matrix": {"weight": "tfidf"}, "names": {}, "blocks": {}}
+SETTINGS = {
+    "text": {"min_df": 200},
+    "hashed text": {"hashing": 64},
+    "matrix": {"weight": "tfidf"},
+    "names": {},
+    "hashed names": {"hashing": 64},
+    "blocks": {},
+}
 
 
 @pytest.fixture
@@ -29,7 +36,7 @@ def source_of(kind, X, tmp_path):
         return tmp_path / "X.npy"
     named = [{f"w{j}": int(row[j]) for j in np.flatnonzero(row)} for row in dense]
     lines = [{"features": row} for row in named]
-    if kind == "text":
+    if kind.endswith("text"):
         lines = [{"text": " ".join(" ".join([w] * row[w]) for w in row)} for row in named]
     path = tmp_path / f"{kind}.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -50,17 +57,20 @@ def sizes_before(module, name, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_every_task_of_staging_can_run_again(kind, X, tmp_path, monkeypatch):
-    want = storage.stage(source_of(kind, X, tmp_path), tmp_path / "a.zarr", **SETTINGS[kind])
-    run = engine.map_tiles
+def test_every_task_of_staging_and_appending_can_run_again(kind, X, tmp_path, monkeypatch):
+    run, contents = engine.map_tiles, set()
 
     def run_twice(*given, **options):
         run(*given, **options)
         return run(*given, **options)
 
-    monkeypatch.setattr(engine, "map_tiles", run_twice)
-    got = storage.stage(source_of(kind, X, tmp_path), tmp_path / "b.zarr", **SETTINGS[kind])
-    assert storage.open(got).manifest.content == storage.open(want).manifest.content
+    for how in (run, run_twice):
+        monkeypatch.setattr(engine, "map_tiles", how)
+        uri = tmp_path / f"{how.__name__}.zarr"
+        storage.stage(source_of(kind, X, tmp_path), uri, **SETTINGS[kind])
+        storage.append(source_of(kind, X[::-1], tmp_path), uri)
+        contents.add(storage.open(uri).manifest.content)
+    assert len(contents) == 1
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
