@@ -18,16 +18,16 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from bigfs.storage.format import manifest
 from shared import STORES, peaks, row, timed
 
-import storage
-from bigfs import engine
-from storage.format import manifest
+from bigfs import engine, storage
 
 COMMAND = "bookkeeping.py"
 CHUNKS = 534_058  # of an array of 1.4·10¹¹ values
 OPEN = """
-import sys, time, storage
+import sys, time
+from bigfs import storage
 start = time.perf_counter()
 corpus = storage.open(sys.argv[1])
 opened = time.perf_counter()
@@ -35,8 +35,9 @@ corpus.X.row_tiles[0].load()
 print(opened - start, time.perf_counter() - opened)
 """
 HOLD = """
-import sys, tracemalloc, storage
-from storage.format import manifest, verified
+import sys, tracemalloc
+from bigfs import storage
+from bigfs.storage.format import manifest, verified
 corpus = storage.open(sys.argv[1])
 verified.root.cache_clear(), verified.array.cache_clear(), manifest.checksums_of.cache_clear()
 tracemalloc.start()

@@ -21,11 +21,10 @@ from typing import Annotated, Any
 import numpy as np
 import scipy.sparse as sp
 import typer
+from bigfs.storage import sources
+from bigfs.storage.staging import build
 
-import storage
-from bigfs import HighlyVariable
-from storage import sources
-from storage.staging import build
+from bigfs import HighlyVariable, storage
 
 N, D, DRAWS = 20_000, 20_000, 1_800
 FLAVORS = [(flavor, donor) for flavor in ("seurat", "seurat_v3") for donor in ("", "donor")]

@@ -19,16 +19,16 @@ from pathlib import Path
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
+from bigfs.storage.sources import find
 from shared import timed  # which imports scikit-learn, so that no import is counted as memory
 
-import storage
-from storage.sources import find
+from bigfs import storage
 
 NAMES = 20_000
 TEXT_BYTES = 1 << 20
 # what a worker of the neighbor graph has loaded: the kernels come from numba's cache
 WORKER = """
-import distributed, numpy, psutil, scipy.sparse, storage
+import distributed, numpy, psutil, scipy.sparse
 from bigfs import graph
 from bigfs.matrix import Matrix
 X = scipy.sparse.random_array((400, 50), density=0.2, format="csr", rng=0, dtype=numpy.float32)

@@ -11,17 +11,16 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from bigfs.flows import steps
+from bigfs.flows.job import Job
+from bigfs.storage.runs.runs import Run
 from shared import row, timed
 from sklearn.svm import LinearSVC
 
-import storage
-from bigfs import engine
+from bigfs import engine, storage
 from bigfs.evaluation import large_model
 from bigfs.evaluation.linear_model import projected_memory
 from bigfs.evaluation.splits import held_out_split
-from flows import steps
-from flows.job import Job
-from storage.runs.runs import Run
 
 app = typer.Typer(add_completion=False)
 FILES = ("colon.mat", "20news-bydate.tar.xz", "PCMAC.mat", "COIL20.mat")

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 import typer
+from bigfs.storage.errors import StoreError
+from bigfs.storage.format import manifest, verified
 from shared import row
 from staging import write
 
-import storage
-from bigfs import engine
-from storage.errors import StoreError
-from storage.format import manifest, verified
+from bigfs import engine, storage
 
 
 def everything(uri: str) -> list[Any]:

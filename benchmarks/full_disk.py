@@ -56,7 +56,7 @@ def small_disk(place: Path, megabytes: int) -> Iterator[None]:
 def bigfs(words: list[str], disk: Path, home: Path) -> tuple[int, list[str]]:
     """Run a command on the disk. Returns its status and its lines of error."""
     files = {"SOURCE": str(home / "corpus"), "MORE": str(home / "more")}
-    command = [sys.executable, "-m", "flows", *(files.get(word, word) for word in words)]
+    command = [sys.executable, "-m", "bigfs", *(files.get(word, word) for word in words)]
     env = clean_environment(home, TMPDIR=str(home))
     ended = subprocess.run(command, cwd=disk, env=env, capture_output=True, text=True)
     told = re.findall(r"^bigfs: .*|^.*Traceback.*", ended.stderr, re.M)

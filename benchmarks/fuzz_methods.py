@@ -27,7 +27,7 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import DataConversionWarning
 from threadpoolctl import threadpool_limits
 
-import storage
+from bigfs import storage
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
 

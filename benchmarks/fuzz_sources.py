@@ -404,9 +404,10 @@ def members(kind: str, path: Path) -> Iterator[tuple[str, str]]:
 
 def judge(kind: str, path: Path, store: Path) -> Iterator[tuple[str, str]]:
     """(verdict, details) without the reference, whose reader may crash, and then with it."""
-    import storage
+    from bigfs.storage.errors import StoreError
+
+    from bigfs import storage
     from bigfs.engine import NotEnoughMemory
-    from storage.errors import StoreError
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before, refusal, corpus, texts = resident("VmRSS"), None, None, None
@@ -448,7 +449,7 @@ def plain_text(kind: str) -> bool:
 
 
 def texts_of(path: Path, scratch: Path) -> Any:
-    from storage import sources
+    from bigfs.storage import sources
 
     source = sources.find(path).prepare(scratch)
     return [(d.text, d.label) for piece in source.pieces(1 << 20) for d in source.read(piece)]  # type: ignore[attr-defined]  # a source of documents
@@ -511,9 +512,9 @@ def work(pipe: Connection) -> None:
     """The process that reads: kind and path in, two verdicts out."""
     import h5py  # noqa: F401, what is loaded later would count as a file's memory
     import pyarrow.parquet  # noqa: F401, the same
+    from bigfs.storage.sources.svmlight import kernel  # noqa: F401, the same
 
-    import storage
-    from storage.sources.svmlight import kernel  # noqa: F401, the same
+    from bigfs import storage
 
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:

@@ -46,7 +46,8 @@ def figures(run: Any) -> str:
 
 def main(source: str = "synthetic:rcv1", features: int = 500) -> None:
     sys.path.insert(0, str(ROOT))
-    from storage.runs.runs import Run
+    from bigfs.storage.runs.runs import Run
+
     from tests.helpers.hosts import missing
     from tests.helpers.lab import start_lab
     from tests.helpers.processes import environment
@@ -54,7 +55,7 @@ def main(source: str = "synthetic:rcv1", features: int = 500) -> None:
     if reason := missing():
         print(f"skipped: {reason}")
         raise typer.Exit(0)
-    command = [sys.executable, "-m", "flows", "run", source, "--features", str(features)]
+    command = [sys.executable, "-m", "bigfs", "run", source, "--features", str(features)]
     home = Path(tempfile.mkdtemp(prefix="bigfs-hosts-"))
     try:
         began = time.perf_counter()

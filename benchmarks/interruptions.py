@@ -7,7 +7,7 @@ Three ways: the operation raises EIO, SIGINT comes at it, or the process is dead
 later operation fails too). After each the result must be the old or the new one, whole, and the
 same command given again must succeed. With --system-calls strace lets the calls of the real command
 fail (`rename`, `fsync`, `unlink`) or kills it there. Only the calls of this module's hook are
-counted without strace: `storage.atomic.before`.
+counted without strace: `bigfs.storage.atomic.before`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ from typing import NamedTuple
 
 import numpy as np
 import typer
+from bigfs.storage import atomic
+from bigfs.storage.format import manifest, verified
+from bigfs.storage.runs.runs import Run
 
-import storage
-from bigfs import engine
-from storage import atomic
-from storage.format import manifest, verified
-from storage.runs.runs import Run
+from bigfs import engine, storage
 
 ROOT = Path(__file__).parent.parent
 WAYS = ("error", "interrupt", "kill")
@@ -133,8 +132,8 @@ class Case(NamedTuple):
 
 def bigfs(*words: str) -> int:
     """Call the command line in this process, in silence. Returns its status."""
-    from flows import run as runs
-    from flows.cli import app as cli
+    from bigfs.flows import run as runs
+    from bigfs.flows.cli import app as cli
 
     runs.FIRST_WAIT = 0.0
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -282,7 +281,7 @@ def interrupted(
 def traced(case: Case, most: int) -> Iterator[tuple[str, Counter[str]]]:
     """Yield the call, the fault and what was left, for calls of the command in a process."""
     current = Path.cwd()
-    command = [sys.executable, "-m", "flows", *case.words]
+    command = [sys.executable, "-m", "bigfs", *case.words]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryDirectory() as home:
         try:

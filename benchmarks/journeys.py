@@ -80,7 +80,7 @@ def journey(
 
 def command(*arguments: str) -> Callable[[], None]:
     def run() -> None:
-        from flows.cli import main
+        from bigfs.flows.cli import main
 
         sys.argv = ["bigfs", *arguments, "--workers", "0"]
         with contextlib.suppress(SystemExit):
@@ -102,9 +102,8 @@ def fit_dask() -> None:
 
 
 def scheduled_run() -> None:
+    from bigfs.flows.pipeline import pipeline
     from prefect.testing.utilities import prefect_test_harness
-
-    from flows.pipeline import pipeline
 
     with prefect_test_harness(server_startup_timeout=120):
         pipeline("rows.svm", features=5, store="rows.zarr", out="three", engine={"workers": 0})
@@ -333,7 +332,7 @@ def watched(words: list[str], home: Path) -> tuple[float, int, int]:
     """Run a command. Returns its seconds, and the peak MiB of it and of its largest child."""
     import psutil
 
-    program = [sys.executable, *(["-m", "flows"] if words[0] == "bigfs" else []), *words[1:]]
+    program = [sys.executable, *(["-m", "bigfs"] if words[0] == "bigfs" else []), *words[1:]]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     began, peaks = time.perf_counter(), {}
     process = subprocess.Popen(program, cwd=home, env=environment)

@@ -66,7 +66,7 @@ class Bench:
         self.env = clean_environment(home, **marks)
         words = f"run {source} --method sparge-lpp --features 100 --workers {workers}"
         words += " --out runs/r --set tol=1e-3"
-        self.command = [sys.executable, "-m", "flows", *words.split()]
+        self.command = [sys.executable, "-m", "bigfs", *words.split()]
         self.seconds: Counter[str] = Counter()
         self.clear("stage")
         process = self.start()

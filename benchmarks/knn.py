@@ -20,8 +20,7 @@ from shared import STORES, Timed, peaks, show_turns, table, timed
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 
-import storage
-from bigfs import engine
+from bigfs import engine, storage
 from bigfs.graph import Neighbors, knn, stream_knn
 from bigfs.graph.hypergraph.lasso import PENALTIES, lasso_supports
 from bigfs.matrix import Matrix

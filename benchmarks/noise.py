@@ -22,20 +22,19 @@ from typing import Annotated
 import numpy as np
 import scipy.io
 import typer
+from bigfs.flows import steps
+from bigfs.flows.evaluation.selection import AUTO
+from bigfs.flows.job import Job
+from bigfs.storage.runs.runs import Run
 from shared import mean_error, row, table
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-import storage
-from bigfs import ANOVA, Matrix
+from bigfs import ANOVA, Matrix, storage
 from bigfs.evaluation.curves import Rankings, measure
 from bigfs.evaluation.splits import Split, stratified_folds
 from bigfs.selectors.registry import METHODS
-from flows import steps
-from flows.evaluation.selection import AUTO
-from flows.job import Job
-from storage.runs.runs import Run
 
 app = typer.Typer(add_completion=False)
 SUPERVISED = ",".join(name for name, method in METHODS.items() if "class" in method.targets)

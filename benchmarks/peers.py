@@ -18,17 +18,17 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import typer
+from bigfs.flows.comparison.compare import compare, run_method
+from bigfs.flows.comparison.report import picture
+from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.comparison.standings import cost_rows, failure_lines, read_comparison, score_rows
+from bigfs.flows.comparison.time_limit import TooLate
+from bigfs.flows.options import Engine
 from scipy.stats import rankdata, sem
 
 from benchmarks.papers.origin import now
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
-from flows.comparison.compare import compare, run_method
-from flows.comparison.report import picture
-from flows.comparison.request import Comparison
-from flows.comparison.standings import cost_rows, failure_lines, read_comparison, score_rows
-from flows.comparison.time_limit import TooLate
-from flows.options import Engine
 
 app = typer.Typer(add_completion=False)
 ROOT = Path(__file__).parents[1]

@@ -24,6 +24,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from bigfs.flows.evaluation import selection
 
 from benchmarks import peers
 from benchmarks.data import load
@@ -32,7 +33,6 @@ from bigfs import engine
 from bigfs.evaluation.significance import jaccard
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
-from flows.evaluation import selection
 
 app = typer.Typer(add_completion=False)
 HERE = Path(__file__).parent

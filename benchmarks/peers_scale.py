@@ -22,13 +22,12 @@ from typing import Annotated, Any
 
 import psutil
 import typer
+from bigfs.flows.evaluation import selection
 
-import storage
 from benchmarks.peers import KEPT, MEASURED, all_methods, measure_missing, read_measured
 from benchmarks.shared import STORES, table, timed
-from bigfs import engine
+from bigfs import engine, storage
 from bigfs.result import NotConverged
-from flows.evaluation import selection
 
 app = typer.Typer(add_completion=False)
 CORPORA = "news20,rcv1.binary,real-sim"

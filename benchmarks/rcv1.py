@@ -22,8 +22,7 @@ import scipy.sparse as sp
 import typer
 from shared import STORES, peaks, row, timed
 
-import storage
-from bigfs import JHLSR, RLSR, SRLSR, LaplacianScore, SparGE, engine
+from bigfs import JHLSR, RLSR, SRLSR, LaplacianScore, SparGE, engine, storage
 from bigfs.result import observed
 
 METHODS: dict[str, Any] = {

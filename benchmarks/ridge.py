@@ -20,8 +20,7 @@ from shared import STORES, peaks, row, table, timed
 from sklearn.feature_selection import f_classif
 from sklearn.svm import LinearSVC
 
-import storage
-from bigfs import JHLSR, RLSR, SRLSR, engine
+from bigfs import JHLSR, RLSR, SRLSR, engine, storage
 from bigfs.graph import knn
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.graph.hypergraph.lasso import lasso_hyperedges

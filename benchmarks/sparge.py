@@ -29,8 +29,7 @@ from sklearn.feature_selection import chi2, f_classif
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
-import storage
-from bigfs import Matrix, SparGE, engine
+from bigfs import Matrix, SparGE, engine, storage
 
 app = typer.Typer(add_completion=False)
 CORPORA = ("news20", "rcv1.binary", "real-sim")

@@ -24,8 +24,7 @@ from shared import by_turns, peaks, show_turns, timed
 from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-import storage
-from bigfs import engine
+from bigfs import engine, storage
 
 app = typer.Typer(add_completion=False)
 ROWS, COLUMNS, PER_ROW = 4096, 20_958, 51.3  # Real-Sim has 72,309 such rows
@@ -85,14 +84,14 @@ def measure(
         most = most or peaks()  # of the first turn, before the peer
 
     with engine.cluster(workers=workers, memory_limit=limit):
-        calls = {"storage.stage": stage} | ({"scikit-learn": peer} if peer else {})
+        calls = {"bigfs.storage.stage": stage} | ({"scikit-learn": peer} if peer else {})
         found = by_turns(calls, turns)
     print(most)
     show_turns(f"{size:.0f} MB, {workers} workers", found)
     for what in ("seconds", "processor"):
         middle = {name: median(getattr(run, what) for run in runs) for name, runs in found.items()}
         text = ", ".join(f"{name} {size / value:.1f} MB/s" for name, value in middle.items())
-        ratio = f", {middle['scikit-learn'] / middle['storage.stage']:.1f} ×" if peer else ""
+        ratio = f", {middle['scikit-learn'] / middle['bigfs.storage.stage']:.1f} ×" if peer else ""
         print(f"medians of {what}: {text}{ratio}")
     stored = sum(f.stat().st_size for f in Path(uri).rglob("*") if f.is_file())
     print(f"the store has {stored / 1e6:.0f} MB")

@@ -2,4 +2,4 @@
 
 from importlib import import_module
 
-import_module("flows.cli").main()
+import_module("bigfs.flows.cli").main()

@@ -16,8 +16,8 @@ from bigfs.types import AnyArray, BoolArray
 
 # What a selector cannot read, and what to give instead. The first part of the module's name, and
 # the name of the class where others of the module are fine.
-STAGED = "stage its file with storage.stage(path, store) and give storage.open(store).X"
-STREAM = "storage.open(storage.stage(X, store)).X"
+STAGED = "stage its file with bigfs.storage.stage(path, store) and give bigfs.storage.open(store).X"
+STREAM = "bigfs.storage.open(bigfs.storage.stage(X, store)).X"
 UNREAD = {
     ("zarr", ""): f"one array of it, or {STAGED}",
     ("anndata", ""): f'its X and its labels, as fit(adata.X, adata.obs["cell_type"]), or {STAGED}',

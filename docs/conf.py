@@ -76,7 +76,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",
     "within_subsection_order": FunctionSortKey(GALLERY.index),
     "backreferences_dir": "reference/generated/backreferences",
-    "doc_module": ("bigfs", "storage"),
+    "doc_module": ("bigfs",),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "remove_config_comments": True,

@@ -85,7 +85,7 @@ with h5py.File(home / "cells.h5ad", "w") as file:
 # memory as well. They know no types, so few or none of the markers are among them here.
 
 import bigfs
-import storage
+from bigfs import storage
 
 roles = "label=cell_type&batch=donor&group=donor"
 uri = storage.stage(f"{home}/cells.h5ad?{roles}", home / "cells.zarr", weight="lognorm")

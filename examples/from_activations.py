@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import bigfs
-import storage
+from bigfs import storage
 
 home = Path(mkdtemp())
 rng = np.random.default_rng(0)

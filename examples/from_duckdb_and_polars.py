@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 import bigfs
-import storage
+from bigfs import storage
 
 home = Path(mkdtemp())
 rng = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import bigfs
-import storage
+from bigfs import storage
 
 rng = np.random.default_rng(0)
 y = rng.integers(0, 3, 400)
@@ -36,7 +36,7 @@ print(f"accuracy on the training samples: {model.fit(X, y).score(X, y):.3f}")
 # %%
 # On a store out of core
 # ----------------------
-# :func:`storage.stage` lays the matrix out on disk. The selector reads it in parts.
+# :func:`bigfs.storage.stage` lays the matrix out on disk. The selector reads it in parts.
 
 uri = storage.stage(X, Path(mkdtemp()) / "X.zarr", y=y)
 corpus = storage.open(uri)

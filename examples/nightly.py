@@ -25,7 +25,7 @@ import contextlib
 from pathlib import Path
 from tempfile import mkdtemp
 
-import storage
+from bigfs import storage
 
 home = Path(mkdtemp())
 bags = storage.open(storage.stage("synthetic:phrases?rows=1800", home / "bags.zarr"))
@@ -47,10 +47,10 @@ def arrive(start, stop):
 # new ends at once. The flow does the same for every step, and it goes on from the last step of a run
 # that was killed. The result of the night before is kept beside it: ``bigfs history`` lists them.
 
-from flows import run as runs
-from flows.job import Job
-from flows.options import Engine, Scoring
-from storage.runs.runs import Run
+from bigfs.flows import run as runs
+from bigfs.flows.job import Job
+from bigfs.flows.options import Engine, Scoring
+from bigfs.storage.runs.runs import Run
 
 nights = {}
 

@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 import numpy as np
 import scipy.sparse as sp
 
-import storage
+from bigfs import storage
 
 uri = storage.stage(
     "synthetic:newswire?rows=3000", f"{mkdtemp()}/newswire.zarr", tile_rows=300

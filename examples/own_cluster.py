@@ -16,7 +16,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 import bigfs
-import storage
+from bigfs import storage
 
 
 def main():

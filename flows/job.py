@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from bigfs.flows.options import Engine, Scoring, Staging
+from bigfs.flows.reuse import content_key, digest, source_name
+from bigfs.storage.errors import redacted
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from bigfs.selectors.registry import canonical_name, decided_by
-from flows.options import Engine, Scoring, Staging
-from flows.reuse import content_key, digest, source_name
-from storage.errors import redacted
 
 DAY = 24 * 3600.0
 KEY_DIGITS = 8  # of a key in the name of a directory
@@ -167,7 +167,7 @@ class Job(Request):
         """Return the key of the selection from a store with this description."""
         content = spec["content"]
         if isinstance(self.parameters.get("graph"), str):  # it is read from the source
-            from storage.sources import find
+            from bigfs.storage.sources import find
 
             content += find(spec["source"]["uri"], format="anndata").fingerprint()
         return content_key(content, store, *self.question.values())

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from bigfs.storage.atomic import explain_write_errors, require_lock_file
 from filelock import FileLock, Timeout
 
 from bigfs.engine.display import json_line
-from storage.atomic import explain_write_errors, require_lock_file
 
 log = logging.getLogger("bigfs.flows")
 # whether `inform` only logs, and whether lines on stderr are JSON objects

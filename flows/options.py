@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from bigfs.flows.locks import inform
+from bigfs.storage.messages import read_parts
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -27,8 +29,6 @@ from bigfs.engine.clusters import (
 )
 from bigfs.engine.specification import configured_scheduler, is_specification
 from bigfs.selectors.registry import canonical_name
-from flows.locks import inform
-from storage.messages import read_parts
 
 
 def count_or_share(value: int | float | str) -> int | float:
@@ -153,7 +153,7 @@ class Staging(BaseModel):
     ] = None
 
     def chosen(self) -> dict[str, Any]:
-        """Return the options as `storage.stage` takes them. Not every format has labels to name."""
+        """Return the options of `bigfs.storage.stage`. Not every format has labels to name."""
         return self.model_dump(exclude={"label"} if self.label is None else None)
 
 
@@ -265,7 +265,7 @@ class Scoring(BaseModel):
         return value
 
     def choices(self) -> dict[str, Any]:
-        """Return what differs from the default, as `flows.steps.score` takes it."""
+        """Return what differs from the default, as `bigfs.flows.steps.score` takes it."""
         against = self.against and map(canonical_name, _words(self.against))
         given = {
             "metrics": self.metric and _words(self.metric),

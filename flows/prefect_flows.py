@@ -1,9 +1,9 @@
 """The flows of Prefect: a run, a comparison, and single steps. All of Prefect is here and in
-`flows.report.artifacts`.
+`bigfs.flows.report.artifacts`.
 
-A task is a plain function of `flows.steps`. Prefect caches no result: the disk says what is done. A
-flow has the fields of a model as its parameters. They are evaluated here, not kept as strings,
-because `serve` pickles a flow with its types.
+A task is a plain function of `bigfs.flows.steps`. Prefect caches no result: the disk says what is
+done. A flow has the fields of a model as its parameters. They are evaluated here, not kept as
+strings, because `serve` pickles a flow with its types.
 """
 
 import contextlib
@@ -18,6 +18,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+from bigfs.flows import reuse, steps
+from bigfs.flows import run as runs
+from bigfs.flows.comparison import compare as comparison
+from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.job import DAY, Job, Request
+from bigfs.flows.locks import AlreadyRunning, exclusive
+from bigfs.flows.options import Engine, Scoring
+from bigfs.flows.report import artifacts
+from bigfs.storage.errors import redacted
 from prefect import flow, get_run_logger, runtime, task
 from prefect.exceptions import MissingContextError
 from prefect.settings import get_current_settings
@@ -26,15 +35,6 @@ from prefect.tasks import exponential_backoff
 from pydantic import Field
 
 from bigfs.selectors.registry import METHODS
-from flows import reuse, steps
-from flows import run as runs
-from flows.comparison import compare as comparison
-from flows.comparison.request import Comparison
-from flows.job import DAY, Job, Request
-from flows.locks import AlreadyRunning, exclusive
-from flows.options import Engine, Scoring
-from flows.report import artifacts
-from storage.errors import redacted
 
 END_SECONDS = 10.0  # in which a flow run ends by itself
 SKIPPED: State[Any] = Completed(
@@ -73,7 +73,7 @@ SHOW = {
 
 
 def as_task(step: Callable[..., Any], request: Any, *arguments: Any) -> Any:
-    """Call a step as a task, and show its result. A `flows.run.Call`."""
+    """Call a step as a task, and show its result. A `bigfs.flows.run.Call`."""
     choices: dict[str, Any] = {}
     if step in STEPS:
         choices["timeout_seconds"] = request.timeout
@@ -171,7 +171,8 @@ def _form_field(name: str, field: Any) -> Any:
 def bigfs(**given: Any) -> Any:
     """Select features of a corpus and report on them: stage, graph, select, evaluate, report.
 
-    A step whose result exists is not repeated. The parameters are the fields of `flows.job.Job`.
+    A step whose result exists is not repeated. The parameters are the fields of
+    `bigfs.flows.job.Job`.
 
     Returns
     -------
@@ -237,7 +238,7 @@ def evaluate(
 def compare(**given: Any) -> Any:
     """Compare methods on one corpus by their scores, costs and choices.
 
-    The parameters are the fields of `flows.comparison.request.Comparison`, which says more. A
+    The parameters are the fields of `bigfs.flows.comparison.request.Comparison`, which says more. A
     method that fails or takes longer than `timeout` is a row that says so.
 
     Returns

@@ -14,12 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bigfs.storage.errors import redacted
+from bigfs.storage.runs.runs import Run, RunError
+
 import bigfs
-import flows
-import storage
+from bigfs import flows, storage
 from bigfs.result import Status
-from storage.errors import redacted
-from storage.runs.runs import Run, RunError
 
 
 def source_name(source: str) -> str:

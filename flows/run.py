@@ -12,15 +12,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-import storage
-from flows import reuse
-from flows.job import Job, Request
-from flows.locks import exclusive, inform
-from flows.options import Engine
-from storage.errors import StoreError, is_permanent, redacted
-from storage.runs.checkpoints import to_json_types
-from storage.runs.earlier import kept_folder
-from storage.runs.runs import Run, RunError, recover, require_out
+from bigfs.flows import reuse
+from bigfs.flows.job import Job, Request
+from bigfs.flows.locks import exclusive, inform
+from bigfs.flows.options import Engine
+from bigfs.storage.errors import StoreError, is_permanent, redacted
+from bigfs.storage.runs.checkpoints import to_json_types
+from bigfs.storage.runs.earlier import kept_folder
+from bigfs.storage.runs.runs import Run, RunError, recover, require_out
+
+from bigfs import storage
 
 Call = Callable[..., Any]  # `call(step, request, ...)` returns `step(request, ...)`
 RETRIES = 4  # of a step after an error that may pass
@@ -50,9 +51,9 @@ def run(
     loaded: str = "Python, Dask",
 ) -> str:
     """Do the steps of a job whose results are not on disk. Returns the directory of the run."""
-    from flows import steps  # scikit-learn, while the workers start
-    from flows.evaluation import selection
-    from flows.report.provenance import start_up
+    from bigfs.flows import steps  # scikit-learn, while the workers start
+    from bigfs.flows.evaluation import selection
+    from bigfs.flows.report.provenance import start_up
 
     call, reads_store = call or try_again, is_store(job)
     selection.require_parameters(job.method, job.features, job.parameters)
@@ -106,7 +107,7 @@ def is_done(job: Job, *, scored: bool = True) -> bool:
 
 def is_store(request: Request) -> bool:
     """Return whether a source is a staged corpus, or is to be read in place."""
-    from storage.format import manifest
+    from bigfs.storage.format import manifest
 
     source = manifest.normalize_uri(request.source)
     in_place = request.store is not None and manifest.normalize_uri(request.store) == source
@@ -115,8 +116,8 @@ def is_store(request: Request) -> bool:
 
 def store_of(request: Request) -> str:
     """Return the path or URL of the store that a source has or gets."""
-    from storage.format import manifest
-    from storage.staging.stage import make_plan
+    from bigfs.storage.format import manifest
+    from bigfs.storage.staging.stage import make_plan
 
     if not is_store(request):
         return make_plan(request.source, request.store, **request.settings.chosen()).uri
@@ -148,10 +149,11 @@ def require_own(job: Job) -> None:
 
 def require_suitable(job: Job, scored: bool) -> None:
     """Refuse what does not suit the corpus, and say what is replaced."""
+    from bigfs.flows import steps
+    from bigfs.flows.evaluation import plan as evaluation
+    from bigfs.flows.evaluation import selection
+
     from bigfs.evaluation.metrics import require_metrics
-    from flows import steps
-    from flows.evaluation import plan as evaluation
-    from flows.evaluation import selection
 
     recover(job.folder)
     corpus, choices = storage.open(str(job.store)), job.scoring.choices()

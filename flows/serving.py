@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flows.tls import private_file
+from bigfs.flows.tls import private_file
 
 HOST = "127.0.0.1"
 SECRET = "prefect-secret"  # the file's name

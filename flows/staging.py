@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import storage
-from flows.job import Request
-from flows.locks import exclusive
-from flows.report.provenance import time_step
+from bigfs.flows.job import Request
+from bigfs.flows.locks import exclusive
+from bigfs.flows.report.provenance import time_step
+
+from bigfs import storage
 
 log = logging.getLogger("bigfs.flows")
 

@@ -1,8 +1,8 @@
 """The steps of a run as plain functions: stage → graph → select → evaluate → report.
 
-Each returns at once where its result is on disk. `flows.run` calls them one after another, in this
-process or as Prefect tasks. They take a job whose directory and store are known, and return paths
-and small records, never arrays. Inside `bigfs.engine.cluster(...)` their work runs on Dask.
+Each returns at once where its result is on disk. `bigfs.flows.run` calls them one after another, in
+this process or as Prefect tasks. They take a job whose directory and store are known, and return
+paths and small records, never arrays. Inside `bigfs.engine.cluster(...)` their work runs on Dask.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from bigfs.flows import reuse
+from bigfs.flows.evaluation import choosing, curves, selection
+from bigfs.flows.evaluation import plan as evaluation
+from bigfs.flows.job import Job
+from bigfs.flows.report.provenance import provenance, time_step
+from bigfs.flows.staging import stage as stage
+from bigfs.flows.use import predict
+from bigfs.storage.runs.runs import Run, RunError
 
-import storage
+from bigfs import storage
 from bigfs.evaluation.curves import Point
 from bigfs.evaluation.quality import class_profile, class_t
 from bigfs.evaluation.splits import labeled_rows
 from bigfs.matrix.class_sums import class_sizes
 from bigfs.result import NotConverged, observed
 from bigfs.types import FloatArray, IntArray
-from flows import reuse
-from flows.evaluation import choosing, curves, selection
-from flows.evaluation import plan as evaluation
-from flows.job import Job
-from flows.report.provenance import provenance, time_step
-from flows.staging import stage as stage
-from flows.use import predict
-from storage.runs.runs import Run, RunError
 
 log = logging.getLogger("bigfs.flows")
 PROFILED = 300  # chosen features whose classes are in the report
@@ -223,8 +223,8 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
     """Score a run, simple baselines and all features on samples that did not select features.
 
     These are the test samples of the corpus. Without any, features are selected again inside folds,
-    or without one held-out share (`flows.evaluation.plan`). A killed evaluation resumes after its
-    last finished fold. The choices are those of `flows.options.Scoring`.
+    or without one held-out share (`bigfs.flows.evaluation.plan`). A killed evaluation resumes after
+    its last finished fold. The choices are those of `bigfs.flows.options.Scoring`.
     """
     request = run.metadata["parameters"]
     asked: selection.Features = request["features"]
@@ -310,7 +310,7 @@ def report(job: Job) -> str:
 
 def write_page(run: Run) -> None:
     """Write the report of a run into its folder."""
-    from flows.report import page  # loads matplotlib, of the extra `flows`
+    from bigfs.flows.report import page  # loads matplotlib, of the extra `flows`
 
     with abandon_on_error(run):
         page.write_report(run, page.corpus_facts(storage.open(run.metadata["parameters"]["store"])))

@@ -3,11 +3,10 @@
 import logging
 from typing import Any
 
+from bigfs.flows.job import DAY
+from bigfs.flows.options import Engine, Staging
+from bigfs.flows.prefect_flows import compare
 from prefect import flow
-
-from flows.job import DAY
-from flows.options import Engine, Staging
-from flows.prefect_flows import compare
 
 log = logging.getLogger("bigfs.flows")
 
@@ -26,11 +25,11 @@ def sweep(
     fresh: bool = False,
     timeout: float = DAY,
 ) -> Any:
-    """Compare methods, numbers of features and parameters: `flows.prefect_flows.compare`.
+    """Compare methods, numbers of features and parameters: `bigfs.flows.prefect_flows.compare`.
 
     The numbers of features are called `features` here, and `sizes` there.
     """
-    log.warning("flows.sweep.sweep is now flows.prefect_flows.compare with a grid")
+    log.warning("bigfs.flows.sweep.sweep is now flows.prefect_flows.compare with a grid")
     given: dict[str, Any] = {"grid": grid, "store": store, "out": out, "settings": settings}
     given |= {"engine": engine, "overlap": overlap, "fresh": fresh, "timeout": timeout}
     return compare.fn(source, methods, features, **given)

@@ -4,22 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from storage.appending import append as append
-    from storage.corpus import Corpus as Corpus
-    from storage.errors import Damaged as Damaged
-    from storage.errors import SourceError as SourceError
-    from storage.errors import StoreError as StoreError
-    from storage.graphs import Graph as Graph
-    from storage.graphs import graph as graph
-    from storage.graphs import open_graph as open_graph
-    from storage.integrity import Report as Report
-    from storage.integrity import check as check
-    from storage.integrity import info as info
-    from storage.opening import open as open
-    from storage.prune import delete_leftovers as delete_leftovers
-    from storage.prune import leftovers as leftovers
-    from storage.staging.stage import stage as stage
-    from storage.staging.stage import staged as staged
+    from bigfs.storage.appending import append as append
+    from bigfs.storage.corpus import Corpus as Corpus
+    from bigfs.storage.errors import Damaged as Damaged
+    from bigfs.storage.errors import SourceError as SourceError
+    from bigfs.storage.errors import StoreError as StoreError
+    from bigfs.storage.graphs import Graph as Graph
+    from bigfs.storage.graphs import graph as graph
+    from bigfs.storage.graphs import open_graph as open_graph
+    from bigfs.storage.integrity import Report as Report
+    from bigfs.storage.integrity import check as check
+    from bigfs.storage.integrity import info as info
+    from bigfs.storage.opening import open as open
+    from bigfs.storage.prune import delete_leftovers as delete_leftovers
+    from bigfs.storage.prune import leftovers as leftovers
+    from bigfs.storage.staging.stage import stage as stage
+    from bigfs.storage.staging.stage import staged as staged
 
 _MODULES = {
     "appending": ("append",),
@@ -39,8 +39,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: a worker that reads tiles loads no format."""
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"storage.{module}"), name)
-    raise AttributeError(f"module 'storage' has no attribute {name!r}")
+            return getattr(import_module(f"bigfs.storage.{module}"), name)
+    raise AttributeError(f"module 'bigfs.storage' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -15,25 +15,25 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage import fingerprint as identities
+from bigfs.storage.downloads import remote
+from bigfs.storage.errors import StoreError
+from bigfs.storage.format import manifest as manifests
+from bigfs.storage.format.manifest import ROW_CHUNK, STRING_CHUNK
+from bigfs.storage.format.tiles import SampleNames
+from bigfs.storage.roles import SampleRoles
+from bigfs.storage.scaling import LOGNORM, SETTINGS, Scaling, require_counts
+from bigfs.storage.sources import find
+from bigfs.storage.sources.anndata import AnnData
+from bigfs.storage.sources.obs import join_obs
+from bigfs.storage.staging import labels, scratch
+from bigfs.storage.staging.scale_blocks import unit_settings
+from bigfs.storage.staging.scratch import TILE_NNZ, bounds
+from bigfs.storage.write_back import write_selector
 
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, IntArray
-from storage import fingerprint as identities
-from storage.downloads import remote
-from storage.errors import StoreError
-from storage.format import manifest as manifests
-from storage.format.manifest import ROW_CHUNK, STRING_CHUNK
-from storage.format.tiles import SampleNames
-from storage.roles import SampleRoles
-from storage.scaling import LOGNORM, SETTINGS, Scaling, require_counts
-from storage.sources import find
-from storage.sources.anndata import AnnData
-from storage.sources.obs import join_obs
-from storage.staging import labels, scratch
-from storage.staging.scale_blocks import unit_settings
-from storage.staging.scratch import TILE_NNZ, bounds
-from storage.write_back import write_selector
 
 MAX_CHUNK_BYTES = 1 << 26  # every tile decodes all chunks that it touches
 

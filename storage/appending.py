@@ -17,33 +17,33 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage import atomic
+from bigfs.storage import fingerprint as identities
+from bigfs.storage.corpus import Corpus
+from bigfs.storage.errors import SourceError, StoreError
+from bigfs.storage.fingerprint import fingerprint_of
+from bigfs.storage.format import manifest
+from bigfs.storage.format.documents import require_whole
+from bigfs.storage.format.manifest import ROW_CHUNK, STRING_CHUNK
+from bigfs.storage.format.writer import Writer, is_remains, publish
+from bigfs.storage.opening import open as open_corpus
+from bigfs.storage.opening import require_staged
+from bigfs.storage.scaling import scaling_of
+from bigfs.storage.sources import checks, find
+from bigfs.storage.sources.base import MatrixSource, Source, TextSource
+from bigfs.storage.sources.obs import CATEGORIES
+from bigfs.storage.sources.tables.streams import Stream
+from bigfs.storage.staging import build, labels, tables, transpose
+from bigfs.storage.staging.labels import Target
+from bigfs.storage.staging.named import Columns, name_lines, read_hashed
+from bigfs.storage.staging.scale_blocks import rewrite
+from bigfs.storage.staging.scratch import BY_ROW, RowBlock, delete, row_bounds, save
+from bigfs.storage.staging.text.hashing import name_buckets
+from bigfs.storage.staging.text.vectorize import weigh_by
+from bigfs.storage.staging.text.weighting import Weighting
 
 from bigfs import engine
 from bigfs.types import AnyArray
-from storage import atomic
-from storage import fingerprint as identities
-from storage.corpus import Corpus
-from storage.errors import SourceError, StoreError
-from storage.fingerprint import fingerprint_of
-from storage.format import manifest
-from storage.format.documents import require_whole
-from storage.format.manifest import ROW_CHUNK, STRING_CHUNK
-from storage.format.writer import Writer, is_remains, publish
-from storage.opening import open as open_corpus
-from storage.opening import require_staged
-from storage.scaling import scaling_of
-from storage.sources import checks, find
-from storage.sources.base import MatrixSource, Source, TextSource
-from storage.sources.obs import CATEGORIES
-from storage.sources.tables.streams import Stream
-from storage.staging import build, labels, tables, transpose
-from storage.staging.labels import Target
-from storage.staging.named import Columns, name_lines, read_hashed
-from storage.staging.scale_blocks import rewrite
-from storage.staging.scratch import BY_ROW, RowBlock, delete, row_bounds, save
-from storage.staging.text.hashing import name_buckets
-from storage.staging.text.vectorize import weigh_by
-from storage.staging.text.weighting import Weighting
 
 # one value per sample, and the checksums
 REWRITTEN = (
@@ -114,7 +114,7 @@ def append(
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> import storage
+    >>> from bigfs import storage
     >>> folder = tempfile.TemporaryDirectory()
     >>> X, labels = np.eye(3), {"y": ["a", "b", "b"], "feature_names": ["rain", "snow", "sun"]}
     >>> uri = storage.stage(X, f"{folder.name}/rows.zarr", **labels)

@@ -24,10 +24,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
+from bigfs.storage.errors import RunError, StoreError
+from bigfs.storage.fingerprint import fingerprint_of
 from filelock import FileLock, Timeout
-
-from storage.errors import RunError, StoreError
-from storage.fingerprint import fingerprint_of
 
 MARKER = ".made-by-bigfs"
 WORDS = b"bigfs works in this folder. It may delete the folder and all that it holds.\n"

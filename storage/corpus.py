@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.format import manifest as manifests
+from bigfs.storage.format.manifest import Manifest, Segment
+from bigfs.storage.format.tiles import ColumnTile, FeatureNames, RowTile, SampleNames
+from bigfs.storage.format.verified import StoreRef
+from bigfs.storage.roles import SampleRoles
 
 from bigfs.cards import card, shape_text
 from bigfs.matrix import ClassStats, Matrix, Stats
 from bigfs.types import AnyArray
-from storage.format import manifest as manifests
-from storage.format.manifest import Manifest, Segment
-from storage.format.tiles import ColumnTile, FeatureNames, RowTile, SampleNames
-from storage.format.verified import StoreRef
-from storage.roles import SampleRoles
 
 SHOWN = 8  # names of classes in a card
 
@@ -26,7 +26,7 @@ SHOWN = 8  # names of classes in a card
 class Corpus(SampleRoles):
     """Read a store, or some of its segments.
 
-    `storage.open` makes it. Its arrays are read when they are first asked for.
+    `bigfs.storage.open` makes it. Its arrays are read when they are first asked for.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class Corpus(SampleRoles):
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> corpus = storage.open(uri)
     >>> corpus.X.shape == (len(corpus.y), len(corpus.feature_names))
@@ -330,13 +330,13 @@ class Corpus(SampleRoles):
 
         Examples
         --------
-        >>> import storage
+        >>> from bigfs import storage
         >>> from bigfs import SparGE
         >>> corpus = storage.open("cells.zarr")  # doctest: +SKIP
         >>> graph = corpus.obsp("connectivities")  # doctest: +SKIP
         >>> SparGE(embedding="lpp", graph=graph).fit(corpus.X)  # doctest: +SKIP
         """
-        from storage.sources.anndata import AnnData
+        from bigfs.storage.sources.anndata import AnnData
 
         source = AnnData(str(self.manifest.source["uri"] if file is None else file))
         return source.obsp(name, self.sample_names.tolist())
@@ -372,7 +372,7 @@ class Corpus(SampleRoles):
         ValueError
             The selector was fitted on another number of features.
         """
-        from storage.write_back import write_selector
+        from bigfs.storage.write_back import write_selector
 
         path = str(self.manifest.source["uri"]).partition("?")[0] if file is None else str(file)
         names = self.feature_names[:] if self.manifest.named[1] else None

@@ -71,7 +71,7 @@ class StoreError(ValueError):
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> try:
     ...     storage.open("nowhere.zarr")
     ... except storage.StoreError:
@@ -89,7 +89,7 @@ class SourceError(StoreError):
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> try:
     ...     storage.stage("nowhere.svm", "nowhere.zarr")
     ... except storage.SourceError:
@@ -110,7 +110,7 @@ class Damaged(StoreError):
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> issubclass(storage.Damaged, storage.StoreError)
     True
     """

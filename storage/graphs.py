@@ -20,20 +20,20 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from bigfs.storage import atomic
+from bigfs.storage.corpus import Corpus
+from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.fingerprint import fingerprint_of
+from bigfs.storage.format import manifest
+from bigfs.storage.format.verified import StoreRef
+from bigfs.storage.format.writer import Writer, open_unpublished, seal, write_chunks
+from bigfs.storage.opening import CorpusView, require_staged
 
 from bigfs.cards import brief
 from bigfs.graph import Bridges, Neighbors, find_bridges, stream_knn
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import row_alignment
 from bigfs.types import AnyArray
-from storage import atomic
-from storage.corpus import Corpus
-from storage.errors import Damaged, StoreError
-from storage.fingerprint import fingerprint_of
-from storage.format import manifest
-from storage.format.verified import StoreRef
-from storage.format.writer import Writer, open_unpublished, seal, write_chunks
-from storage.opening import CorpusView, require_staged
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Graph:
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> graph = storage.graph(storage.open(uri), k=3)
     >>> graph.shape, graph.made
@@ -187,7 +187,7 @@ def graph(
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> graph = storage.graph(storage.open(uri), k=3)
     >>> graph.shape
@@ -243,7 +243,7 @@ def open_graph(uri: str) -> Graph:
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> graph = storage.graph(storage.open(uri), k=3)
     >>> storage.open_graph(graph.uri) == graph

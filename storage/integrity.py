@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import fsspec
 import numpy as np
+from bigfs.storage.corpus import Corpus
+from bigfs.storage.format.documents import compare_documents
+from bigfs.storage.opening import open as open_corpus
+from bigfs.storage.opening import require_staged
 
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
-from storage.corpus import Corpus
-from storage.format.documents import compare_documents
-from storage.opening import open as open_corpus
-from storage.opening import require_staged
 
 
 class Report(NamedTuple):
@@ -35,7 +35,7 @@ class Report(NamedTuple):
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> report = storage.check(uri)
     >>> report.problems
@@ -76,7 +76,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> storage.check(uri).problems
     []
@@ -148,7 +148,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> about = storage.info(uri)
     >>> about["samples"], about["target"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TypeAlias
 
-from storage.corpus import Corpus
-from storage.errors import StoreError
-from storage.format import manifest as manifests
-from storage.format import verified as verified_reads
+from bigfs.storage.corpus import Corpus
+from bigfs.storage.errors import StoreError
+from bigfs.storage.format import manifest as manifests
+from bigfs.storage.format import verified as verified_reads
 
 if TYPE_CHECKING:
-    from storage.anndata_view import AnnDataCorpus
+    from bigfs.storage.anndata_view import AnnDataCorpus
 
 CorpusView: TypeAlias = "Corpus | AnnDataCorpus"
 
@@ -49,7 +49,7 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> corpus = storage.open(uri)
     >>> corpus.X.shape[0], len(corpus.class_names)
@@ -57,7 +57,7 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
     """
     uri = manifests.normalize_uri(uri)
     if not manifests.exists(uri):
-        from storage import anndata_view
+        from bigfs.storage import anndata_view
 
         if (corpus := anndata_view.open_in_place(uri)) is not None:
             return corpus

@@ -20,13 +20,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bigfs.storage import atomic
+from bigfs.storage.downloads import downloader
+from bigfs.storage.errors import StoreError
+from bigfs.storage.format import manifest as manifests
+from bigfs.storage.runs.earlier import EARLIER
 from filelock import FileLock, Timeout
-
-from storage import atomic
-from storage.downloads import downloader
-from storage.errors import StoreError
-from storage.format import manifest as manifests
-from storage.runs.earlier import EARLIER
 
 DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.stage.default_store`
 COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `downloader.copy_folder`
@@ -75,7 +74,7 @@ def leftovers(
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> storage.leftovers("nowhere")
     []
     """
@@ -119,7 +118,7 @@ def delete_leftovers(found: Iterable[Leftover]) -> int:
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> storage.delete_leftovers(storage.leftovers("nowhere"))
     0
     """

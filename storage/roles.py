@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from bigfs.storage.errors import StoreError
+
 from bigfs.types import AnyArray
-from storage.errors import StoreError
 
 
 class SampleRoles:

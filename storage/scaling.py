@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
 
 from bigfs.cards import brief
 from bigfs.types import AnyArray, FloatArray, IntArray
-from storage.errors import SourceError
 
 TFIDF, LOGNORM, STANDARD, MAX = "tfidf", "lognorm", "standard", "max"
 WEIGHTS, SCALES = (TFIDF, LOGNORM), (STANDARD, MAX)

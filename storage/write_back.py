@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import zarr
+from bigfs.storage import atomic
+from bigfs.storage.errors import SourceError
+from bigfs.storage.format import manifest
+from bigfs.storage.sources.anndata import AnnData
+from bigfs.storage.sources.base import head
+from bigfs.storage.sources.hdf5 import need_h5py
 
 from bigfs.types import AnyArray, IntArray
-from storage import atomic
-from storage.errors import SourceError
-from storage.format import manifest
-from storage.sources.anndata import AnnData
-from storage.sources.base import head
-from storage.sources.hdf5 import need_h5py
 
 PREFIX = "bigfs_"
 WRITTEN = ("var", "uns")  # the elements that a selection is written into
@@ -74,7 +74,7 @@ def write_selector(
     *,
     highly_variable: bool = False,
 ) -> str:
-    """Write the choice of a fitted selector, as `storage.corpus.Corpus.write_var` describes it.
+    """Write the choice of a fitted selector. `bigfs.storage.corpus.Corpus.write_var` describes it.
 
     The corpus has d features and their names, or None.
     """

@@ -16,11 +16,11 @@ from sklearn.datasets import load_iris
 
 import bigfs
 import bigfs.result
-import storage
+from bigfs import storage
 
-PACKAGES = ("bigfs.", "storage.", "flows.")
+PACKAGES = "bigfs."
 PUBLIC = {f"bigfs.{name}": getattr(bigfs, name) for name in bigfs.__all__}
-PUBLIC |= {f"storage.{name}": getattr(storage, name) for name in storage.__all__}
+PUBLIC |= {f"bigfs.storage.{name}": getattr(storage, name) for name in storage.__all__}
 RESULTS = ("Result", "Status", "NotConverged", "observed", "iterate")
 PUBLIC |= {f"bigfs.result.{name}": getattr(bigfs.result, name) for name in RESULTS}
 PUBLIC |= {f"bigfs.plot.{name}": getattr(bigfs.plot, name) for name in bigfs.plot.__all__}
@@ -94,7 +94,7 @@ def faults(value, excluded):
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_name_follows_numpydoc(name):
-    excluded = EXCLUDED | (EXCLUDED_OF_FLOWS if name.startswith("flows.") else {})
+    excluded = EXCLUDED | (EXCLUDED_OF_FLOWS if name.startswith("bigfs.flows.") else {})
     if name == "bigfs.result.iterate":
         excluded = excluded | EXCLUDED_OF_METHODS
     assert not faults(PUBLIC[name], excluded)

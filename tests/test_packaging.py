@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from bigfs.flows.cli.extras import PACKAGES as PACKAGES_OF_FLOWS
+from bigfs.storage.format import manifest
+from bigfs.storage.runs import runs
 from packaging.requirements import Requirement
 
 import bigfs
-import storage
+from bigfs import storage
 from bigfs.advice import install_command
 from bigfs.selectors.registry import MODULES
-from flows.cli.extras import PACKAGES as PACKAGES_OF_FLOWS
-from storage.format import manifest
-from storage.runs import runs
 from tests.helpers.listing import names_in
 
 ROOT = Path(__file__).parent.parent
@@ -50,13 +50,13 @@ def test_type_checkers_see_the_names_of_the_registry():
 
 def test_dir_imports_no_room_but_the_list_of_methods():
     code = (
-        "import sys, bigfs, storage; dir(bigfs), dir(storage); print(*(n for n in sys.modules "
-        "if n.startswith(('bigfs.', 'storage.'))))"
+        "import sys, bigfs; from bigfs import storage; dir(bigfs), dir(storage); "
+        "print(*(n for n in sys.modules if n.startswith('bigfs.')))"
     )
     answer = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    rooms = {"bigfs.plugins", "bigfs.selectors", "bigfs.selectors.registry"}
+    rooms = {"bigfs.plugins", "bigfs.storage", "bigfs.selectors", "bigfs.selectors.registry"}
     assert set(answer.stdout.split()) == rooms
 
 
@@ -98,9 +98,9 @@ sys.modules |= dict.fromkeys({packages!r})  # as if they were not installed
 import numpy as np
 
 import bigfs
-import storage
+from bigfs import storage
 from bigfs.advice import install_command
-from flows.cli import main
+from bigfs.flows.cli import main
 
 X = np.eye(4)[[0, 0, 1, 1]]
 print(bigfs.ANOVA(n_features_to_select=2).fit(X, [0, 0, 1, 1]).get_support(indices=True))
@@ -179,3 +179,21 @@ def test_oldest_libraries_are_the_lower_bounds_and_the_pins_keep_them():
     pins = dict(line.split("==") for line in pinned)
     for requirement in requirements:
         assert requirement.specifier.contains(pins[requirement.name]), requirement
+
+
+def test_packages_are_those_of_the_folders():
+    settings = setuptools_settings()
+    found = {
+        ".".join([name, *file.parent.relative_to(ROOT / folder).parts])
+        for name, folder in settings["package-dir"].items()
+        for file in (ROOT / folder).rglob("__init__.py")
+    }
+    assert settings["packages"] == sorted(found)
+
+
+def test_prefect_and_a_folder_of_the_user_hide_no_package(tmp_path):
+    """Prefect's process for hooks has a storage.py of its own first in its path."""
+    for name in ("storage", "flows"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('not of bigfs')")
+    code = "import sys; sys.path.insert(0, '.'); import bigfs.flows.prefect_flows"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

@@ -103,7 +103,8 @@ def comparison(content: dict[str, Any], *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     content : dict
-        The content of compare.json, as `flows.comparison.standings.read_comparison` returns it.
+        The content of compare.json, as
+        `bigfs.flows.comparison.standings.read_comparison` returns it.
     ax : matplotlib.axes.Axes or None, default=None
         Where to draw. None makes a figure.
 

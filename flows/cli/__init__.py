@@ -7,7 +7,7 @@ import gc
 
 def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
-    from flows.cli.app import run
+    from bigfs.flows.cli.app import run
 
     atexit.register(gc.freeze)  # or the collections at the exit look at every module: 0.7 s
     run()

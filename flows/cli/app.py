@@ -11,6 +11,11 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from bigfs.flows.cli import comparisons, corpus, runs, servers, signals
+from bigfs.flows.cli.options import expand_model_options
+from bigfs.flows.cli.output import state
+from bigfs.flows.job import plain_message
+from bigfs.flows.locks import notes, say
 from pydantic import ValidationError
 from rich.markup import escape
 from typer.exceptions import TyperException
@@ -18,11 +23,6 @@ from typer.exceptions import TyperException
 from bigfs import __version__
 from bigfs.engine import ClusterLost
 from bigfs.engine.display import json_line
-from flows.cli import comparisons, corpus, runs, servers, signals
-from flows.cli.options import expand_model_options
-from flows.cli.output import state
-from flows.job import plain_message
-from flows.locks import notes, say
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",

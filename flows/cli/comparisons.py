@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from flows.cli.extras import require_flows
-from flows.cli.options import (
+from bigfs.flows.cli.extras import require_flows
+from bigfs.flows.cli.options import (
     REQUIRED,
     Fields,
     Forbid,
@@ -19,10 +18,10 @@ from flows.cli.options import (
     parse_parameters,
     with_constraints,
 )
-from flows.cli.output import out_console, print_rows, show_progress, state
-from flows.cli.servers import quiet_prefect, uses_prefect
-from flows.job import Request
-from flows.options import Scoring
+from bigfs.flows.cli.output import out_console, print_rows, show_progress, state
+from bigfs.flows.cli.servers import quiet_prefect, uses_prefect
+from bigfs.flows.job import Request
+from bigfs.flows.options import Scoring
 
 COSTS = 5  # columns of the table of costs
 LISTS = typer.Option(
@@ -115,12 +114,12 @@ def compare(
     with show_progress(as_json, "start-up"):
         if uses_prefect(prefect):
             quiet_prefect(state["debug"])
-            from flows.prefect_flows import compare as compare_as_flow
+            from bigfs.flows.prefect_flows import compare as compare_as_flow
 
             compare_as_flow(**given)
         else:
-            from flows.comparison import compare as comparison
-            from flows.comparison.request import Comparison
+            from bigfs.flows.comparison import compare as comparison
+            from bigfs.flows.comparison.request import Comparison
 
             asked = Comparison(**given)
             comparison.require_result(comparison.compare(asked)[1], asked)
@@ -141,14 +140,14 @@ def audit(
 ) -> None:
     """Certify lists of features that anybody chose: how much better a list can be at most."""
     require_flows("bigfs audit")
-    from flows.comparison import audit as audits
+    from bigfs.flows.comparison import audit as audits
 
     given: dict[str, Any] = {"lists": lists, "method": method, "scoring": scoring}
     asked = audits.Audit(**dict(request), **given, parameters=parse_parameters(set_))
     with show_progress(as_json, "start-up"):
         about = audits.audit(asked)
     if as_json:
-        from storage.runs.metadata import strict_json
+        from bigfs.storage.runs.metadata import strict_json
 
         print(strict_json(about))
         return
@@ -173,9 +172,9 @@ def parse_grid(pairs: list[str] | None) -> dict[str, dict[str, list[Any]]] | Non
 
 def require_readable(request: Request) -> None:
     """Refuse an unreadable source or a folder of others before anything starts."""
-    from flows.comparison.standings import require_folder
-    from storage.format import manifest
-    from storage.sources import find
+    from bigfs.flows.comparison.standings import require_folder
+    from bigfs.storage.format import manifest
+    from bigfs.storage.sources import find
 
     require_folder(Path(request.folder))
     if not manifest.exists(manifest.normalize_uri(request.source)):
@@ -184,7 +183,7 @@ def require_readable(request: Request) -> None:
 
 def print_comparison(folder: str, as_json: bool) -> None:
     """Print the tables of a comparison, or compare.json."""
-    from flows.comparison.standings import (
+    from bigfs.flows.comparison.standings import (
         choice_lines,
         cost_rows,
         explanation,
@@ -195,7 +194,7 @@ def print_comparison(folder: str, as_json: bool) -> None:
 
     about = read_comparison(folder)
     if as_json:
-        from storage.runs.metadata import strict_json
+        from bigfs.storage.runs.metadata import strict_json
 
         print(strict_json({"comparison": folder, **about}))
         return

@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Column, Table
-
-from flows.cli.options import (
+from bigfs.flows.cli.options import (
     Json,
     Source,
     Store,
 )
-from flows.cli.output import (
+from bigfs.flows.cli.output import (
     cluster_and_progress,
     out_console,
     print_record,
     readable,
 )
-from flows.job import Request
-from flows.locks import exclusive
-from flows.options import Engine, Staging
+from bigfs.flows.job import Request
+from bigfs.flows.locks import exclusive
+from bigfs.flows.options import Engine, Staging
+from rich.table import Column, Table
 
 
 def stage(
@@ -36,9 +35,9 @@ def stage(
     as_json: Json = False,
 ) -> None:
     """Read a source into a corpus store. An existing store of the same source is reused."""
-    engine.prepare("storage.staging.stage")
-    from flows import staging as step
-    from storage.sources import find
+    engine.prepare("bigfs.storage.staging.stage")
+    from bigfs.flows import staging as step
+    from bigfs.storage.sources import find
 
     find(source, format=staging.format)
     with cluster_and_progress(engine, as_json):
@@ -72,9 +71,10 @@ def append(
     A folder must hold the new samples only. One that has grown is another source, and all its
     samples would be added.
     """
-    import storage
-    from storage.format import manifest
-    from storage.sources import find
+    from bigfs.storage.format import manifest
+    from bigfs.storage.sources import find
+
+    from bigfs import storage
 
     if not manifest.exists(store) and "://" not in source and manifest.exists(source):
         print(
@@ -100,9 +100,9 @@ def append(
 
 def datasets(as_json: Json = False) -> None:
     """List the corpora that have a name: public ones and generated ones."""
-    from storage.downloads.catalog import ENTRIES
-    from storage.sources.synthetic.generators import TextSpec
-    from storage.sources.synthetic.source import CORPORA, PREFIX
+    from bigfs.storage.downloads.catalog import ENTRIES
+    from bigfs.storage.sources.synthetic.generators import TextSpec
+    from bigfs.storage.sources.synthetic.source import CORPORA, PREFIX
 
     corpora = [(name, *entry.shape, entry.classes, entry.title) for name, entry in ENTRIES.items()]
     for name, spec in CORPORA.items():
@@ -126,11 +126,11 @@ def datasets(as_json: Json = False) -> None:
 
 def info(store: Store, as_json: Json = False) -> None:
     """Show the contents of a store, its size per layout and the settings it was staged with."""
-    import storage
+    from bigfs import storage
 
     facts = storage.info(store)
     if as_json:
-        from storage.runs.metadata import strict_json
+        from bigfs.storage.runs.metadata import strict_json
 
         print(strict_json(facts))
         return
@@ -147,7 +147,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Read the whole store and verify every checksum. The exit status is 1 if it is damaged."""
-    import storage
+    from bigfs import storage
 
     with cluster_and_progress(engine, as_json):
         report = storage.check(store)
@@ -188,7 +188,7 @@ def prune(
     that a run had before its source changed (NAME.earlier). A run itself is never deleted, and
     nothing that bigfs did not make. Runs are looked for below the folder that holds the stores.
     """
-    import storage
+    from bigfs import storage
     from bigfs.engine import format_bytes
 
     age = None if older_than is None else seconds_of(older_than)

@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from bigfs.flows import locks
+from bigfs.flows.cli.output import state
+from bigfs.flows.job import Request
 from pydantic import BaseModel
 from typer.models import OptionInfo
 
 from bigfs.selectors.registry import METHODS
-from flows import locks
-from flows.cli.output import state
-from flows.job import Request
 
 
 def parse_parameters(pairs: list[str] | None) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bigfs.flows.locks import notes
+from bigfs.flows.options import Engine
 from rich.console import Console
 from rich.table import Column, Table
 
 from bigfs.engine.display import progress
-from flows.locks import notes
-from flows.options import Engine
 
 out_console = Console(markup=False, emoji=False)  # paths, names and labels are printed as they are
 
@@ -56,7 +56,7 @@ def cluster_and_progress(engine: Engine, as_json: bool) -> Iterator[None]:
 
 def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json:
-        from storage.runs.metadata import strict_json
+        from bigfs.storage.runs.metadata import strict_json
 
         print(strict_json(record))
     else:
@@ -77,15 +77,15 @@ def print_rows(rows: list[list[str]], n_texts: int = 1) -> None:
 
 
 def print_run(path: str, as_json: bool) -> None:
-    from flows.report.summary import (
+    from bigfs.flows.report.summary import (
         choice_rows,
         choice_text,
         metric_names,
         score_table,
         status_text,
     )
-    from storage.runs.metadata import strict_json
-    from storage.runs.runs import Run
+    from bigfs.storage.runs.metadata import strict_json
+    from bigfs.storage.runs.runs import Run
 
     run = Run.open(path)
     if as_json:

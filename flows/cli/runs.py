@@ -6,19 +6,15 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
-
-from bigfs import __version__
-from flows.cli.extras import require_flows
-from flows.cli.options import (
+from bigfs.flows.cli.extras import require_flows
+from bigfs.flows.cli.options import (
     REQUIRED,
     Fields,
     Json,
     Store,
     WithPrefect,
 )
-from flows.cli.output import (
+from bigfs.flows.cli.output import (
     cluster_and_progress,
     out_console,
     print_record,
@@ -27,10 +23,14 @@ from flows.cli.output import (
     show_progress,
     state,
 )
-from flows.cli.servers import quiet_prefect, uses_prefect
-from flows.job import Job
-from flows.locks import exclusive, inform
-from flows.options import Engine, Scoring
+from bigfs.flows.cli.servers import quiet_prefect, uses_prefect
+from bigfs.flows.job import Job
+from bigfs.flows.locks import exclusive, inform
+from bigfs.flows.options import Engine, Scoring
+from rich.table import Table
+from rich.text import Text
+
+from bigfs import __version__
 
 Into = Annotated[
     str | None,
@@ -57,12 +57,12 @@ def run(
 
     It is a Prefect flow with --prefect, or where Prefect's settings name an API.
     """
-    from flows import run as runs
+    from bigfs.flows import run as runs
 
     require_flows("bigfs run")
     job = job.with_out()
     with_prefect = uses_prefect(prefect)
-    from storage.runs.runs import require_out
+    from bigfs.storage.runs.runs import require_out
 
     require_out(job.folder)
     _require_into(into, highly_variable)
@@ -71,13 +71,13 @@ def run(
         print_run(job.folder, as_json)
         say_done(job)
         return
-    job.engine.prepare("flows.steps")
+    job.engine.prepare("bigfs.flows.steps")
     prepared = runs.prepare(job)  # what is refused is an error before any work starts
 
     with show_progress(as_json, "start-up"):
         if with_prefect:
             quiet_prefect(state["debug"])
-            from flows.prefect_flows import bigfs
+            from bigfs.flows.prefect_flows import bigfs
 
             bigfs(**dict(job))
         else:
@@ -91,7 +91,7 @@ def _require_into(into: str | None, highly_variable: bool, corpus: Any = None) -
     if highly_variable and into is None:
         raise ValueError("--highly-variable says what --into writes: give --into FILE too")
     if into is not None:
-        from storage.write_back import require_anndata, require_features
+        from bigfs.storage.write_back import require_anndata, require_features
 
         require_anndata(into)
         if corpus is not None:
@@ -103,9 +103,10 @@ def _write_into(into: str | None, folder: str, highly_variable: bool) -> None:
     """Write the selection of a run into the AnnData file of its corpus, if one is given."""
     if into is None:
         return
-    import storage
-    from storage.runs.runs import Run
-    from storage.write_back import write_var
+    from bigfs.storage.runs.runs import Run
+    from bigfs.storage.write_back import write_var
+
+    from bigfs import storage
 
     run = Run.open(folder)
     asked = run.metadata["parameters"]
@@ -142,10 +143,11 @@ def select(
     A killed run resumes from its last checkpoint.
     """
     require_flows("bigfs select")
-    job.engine.prepare("flows.steps")
-    import storage
-    from flows import run as runs
-    from flows.evaluation import selection
+    job.engine.prepare("bigfs.flows.steps")
+    from bigfs.flows import run as runs
+    from bigfs.flows.evaluation import selection
+
+    from bigfs import storage
 
     selection.require_parameters(job.method, job.features, job.parameters)
     corpus = storage.open(job.source)
@@ -182,10 +184,11 @@ def evaluate(
 ) -> None:
     """Score a run against simple baselines and all features, and rewrite its report."""
     require_flows("bigfs evaluate")
-    engine.prepare("flows.steps")
-    import storage
-    from flows import steps
-    from storage.runs.runs import Run, recover
+    engine.prepare("bigfs.flows.steps")
+    from bigfs.flows import steps
+    from bigfs.storage.runs.runs import Run, recover
+
+    from bigfs import storage
 
     # a missing store is an error before anything starts
     storage.open(Run.open(run).metadata["parameters"]["store"])
@@ -202,7 +205,7 @@ def transform(
     as_json: Json = False,
 ) -> None:
     """Write the selected columns of a store, best first, with names, targets and splits."""
-    from flows.use.transform import transform as write_columns
+    from bigfs.flows.use.transform import transform as write_columns
 
     with exclusive([out], wait=True):
         path = write_columns(run, store, out)
@@ -230,8 +233,9 @@ def predict(
 
     A source of the same kind as that of the run, without ?options, is read as that one was.
     """
+    from bigfs.flows.use.predict import predict as predict_samples
+
     from bigfs.evaluation.metrics import METRIC_NAMES
-    from flows.use.predict import predict as predict_samples
 
     with exclusive([out], wait=True), cluster_and_progress(engine, as_json):
         file, rows, measured, left_out = predict_samples(
@@ -257,7 +261,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write the model of a run as a scikit-learn pipeline that runs without bigfs."""
-    from flows.use.export import export as export_model
+    from bigfs.flows.use.export import export as export_model
 
     with exclusive([out], wait=True):
         path = export_model(run, out)
@@ -281,8 +285,8 @@ def stability(
     as_json: Json = False,
 ) -> None:
     """Count how often each feature is selected from random subsamples of the training samples."""
-    from flows.evaluation import selection
-    from flows.use.stability import measure_stability
+    from bigfs.flows.evaluation import selection
+    from bigfs.flows.use.stability import measure_stability
 
     selection.require_parameters(job.method, job.features, job.parameters)
     if not isinstance(job.features, int):
@@ -323,7 +327,7 @@ def graph(
     as_json: Json = False,
 ) -> None:
     """Compute the kNN graph of a corpus and keep it beside the store. An existing one is reused."""
-    import storage
+    from bigfs import storage
 
     corpus = storage.open(store)
     with (
@@ -349,7 +353,7 @@ def history(
     Of a run that is made again as its source changes, as every night, the earlier results are
     listed too.
     """
-    from flows.report import history as past
+    from bigfs.flows.report import history as past
 
     records = past.history(folder)
     if as_json:

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 
 import psutil
 import typer
+from bigfs.flows.cli import signals
+from bigfs.flows.cli.extras import require_flows
+from bigfs.flows.cli.options import Fields, Json
+from bigfs.flows.cli.output import print_record
+from bigfs.flows.job import Job
 
 from bigfs.engine import quiet_dask
-from flows.cli import signals
-from flows.cli.extras import require_flows
-from flows.cli.options import Fields, Json
-from flows.cli.output import print_record
-from flows.job import Job
 
 
 def certificates(
@@ -34,7 +34,7 @@ def certificates(
     as_json: Json = False,
 ) -> None:
     """Make certificates for a Dask cluster. Only their holders can join or use it."""
-    from flows.tls import environment, make_certificates
+    from bigfs.flows.tls import environment, make_certificates
 
     path = make_certificates(folder, [*(host or []), "localhost", "127.0.0.1"], days)
     variables = environment(path)
@@ -71,9 +71,9 @@ def serve(
 
     The schedule is on the API that Prefect's settings name, or on a server of its own.
     """
-    from flows import run as runs
-    from flows.evaluation.selection import require_parameters
-    from flows.reuse import source_name
+    from bigfs.flows import run as runs
+    from bigfs.flows.evaluation.selection import require_parameters
+    from bigfs.flows.reuse import source_name
 
     require_flows("bigfs serve")
     require_parameters(job.method, job.features, job.parameters)
@@ -85,7 +85,7 @@ def serve(
     name = name or source_name(job.source)
     with _server(port, name):
         print(f"schedule: {cron} in the time zone {schedule.timezone}", flush=True)
-        from flows.prefect_flows import bigfs
+        from bigfs.flows.prefect_flows import bigfs
 
         try:
             with contextlib.suppress(SystemExit):  # Prefect's answer to SIGTERM as it starts
@@ -177,7 +177,7 @@ def _server(port: int, deployment: str) -> Iterator[None]:
         print(f"runs: {address.removesuffix('/api')}", flush=True)
         yield
         return
-    from flows.serving import LOG, SECRET, crash_abandoned, run_server, user_secret
+    from bigfs.flows.serving import LOG, SECRET, crash_abandoned, run_server, user_secret
 
     home, variable = _set_home(), "PREFECT_SERVER_API_AUTH_STRING"
     secret = os.environ.get(variable)
@@ -201,7 +201,7 @@ def user_data() -> Path:
 
 def _set_home() -> Path:
     """Return Prefect's own folder. Its parents are made: a new user may have no ~/.local."""
-    from flows.tls import private_folder
+    from bigfs.flows.tls import private_folder
 
     return private_folder(Path(os.environ.setdefault("PREFECT_HOME", str(user_data() / "prefect"))))
 

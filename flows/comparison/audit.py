@@ -14,33 +14,33 @@ from typing import Annotated, Any, Self
 
 import matplotlib as mpl
 import numpy as np
+from bigfs.flows import steps
+from bigfs.flows.comparison.compare import facts_of
+from bigfs.flows.comparison.lists import read_lists
+from bigfs.flows.comparison.standings import require_folder
+from bigfs.flows.evaluation import plan as evaluation
+from bigfs.flows.evaluation import selection
+from bigfs.flows.job import Method, Request
+from bigfs.flows.locks import exclusive
+from bigfs.flows.options import Scoring
+from bigfs.flows.report.page import STYLE, render, svg_of
+from bigfs.flows.report.provenance import provenance
+from bigfs.flows.reuse import source_name
+from bigfs.flows.run import is_store, store_of, try_again
+from bigfs.storage import atomic
+from bigfs.storage.runs.checkpoints import to_json_types
+from bigfs.storage.runs.metadata import strict_json
+from bigfs.storage.runs.runs import write_csv
 from matplotlib.figure import Figure
 from pydantic import AfterValidator, Field
 
 import bigfs
-import storage
+from bigfs import storage
 from bigfs.evaluation.curves import measure
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.splits import Split
 from bigfs.plot.axes import ACCENT, FILL
 from bigfs.types import IntArray
-from flows import steps
-from flows.comparison.compare import facts_of
-from flows.comparison.lists import read_lists
-from flows.comparison.standings import require_folder
-from flows.evaluation import plan as evaluation
-from flows.evaluation import selection
-from flows.job import Method, Request
-from flows.locks import exclusive
-from flows.options import Scoring
-from flows.report.page import STYLE, render, svg_of
-from flows.report.provenance import provenance
-from flows.reuse import source_name
-from flows.run import is_store, store_of, try_again
-from storage import atomic
-from storage.runs.checkpoints import to_json_types
-from storage.runs.metadata import strict_json
-from storage.runs.runs import write_csv
 
 FORMAT = "bigfs audit 1"  # the first words of audit.json
 BEST = "SparGE"  # its own choice, in tables and pictures

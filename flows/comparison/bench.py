@@ -16,9 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bigfs.flows.comparison.foreign import Foreign
+from bigfs.flows.comparison.lists import read_lists
+from bigfs.flows.comparison.outcomes import Outcome, read_outcome, write_outcome
+from bigfs.flows.comparison.request import LIST, Comparison
+from bigfs.flows.evaluation import plan as evaluation
+from bigfs.flows.evaluation import selection
+from bigfs.flows.evaluation.choosing import Chosen, Keep, Sets, choose
+from bigfs.flows.reuse import content_key, digest
+from bigfs.storage import atomic
+from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
 
-import storage
-from bigfs import engine
+from bigfs import engine, storage
 from bigfs.evaluation.curves import measure, way_of_all
 from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.quality import absolute_correlations, mean_of_pairs
@@ -27,16 +36,6 @@ from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
 from bigfs.selectors.registry import decided_by
-from flows.comparison.foreign import Foreign
-from flows.comparison.lists import read_lists
-from flows.comparison.outcomes import Outcome, read_outcome, write_outcome
-from flows.comparison.request import LIST, Comparison
-from flows.evaluation import plan as evaluation
-from flows.evaluation import selection
-from flows.evaluation.choosing import Chosen, Keep, Sets, choose
-from flows.reuse import content_key, digest
-from storage import atomic
-from storage.runs.checkpoints import Checkpoint, to_json_types
 
 HALF = 0.5  # share of the training samples in a subsample, as in stability selection
 

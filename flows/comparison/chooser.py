@@ -1,5 +1,6 @@
-"""The process of a foreign selector: ``python -m flows.comparison.chooser FOLDER PLACE BYTES M…``.
+"""The process of a foreign selector.
 
+``python -m bigfs.flows.comparison.chooser FOLDER PLACE BYTES M…`` starts it.
 It reads X.npz and y.npy of the folder, takes that much memory at most, and writes answer.json.
 """
 

@@ -13,18 +13,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bigfs import engine as work
-from bigfs.coding.dictionary import NoSpams
-from bigfs.engine import ClusterLost
-from bigfs.result import ALL
-from flows import steps
-from flows.comparison.bench import Bench
-from flows.comparison.foreign import Foreign
-from flows.comparison.outcomes import Outcome
-from flows.comparison.report import write_comparison
-from flows.comparison.request import Comparison
-from flows.comparison.side_by_side import run_side_by_side
-from flows.comparison.standings import (
+from bigfs.flows import steps
+from bigfs.flows.comparison.bench import Bench
+from bigfs.flows.comparison.foreign import Foreign
+from bigfs.flows.comparison.outcomes import Outcome
+from bigfs.flows.comparison.report import write_comparison
+from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.comparison.side_by_side import run_side_by_side
+from bigfs.flows.comparison.standings import (
     FORMAT,
     csv_rows,
     make_standings,
@@ -32,19 +28,24 @@ from flows.comparison.standings import (
     read_comparison,
     require_folder,
 )
-from flows.comparison.time_limit import TooLate, time_limit
-from flows.evaluation import plan as evaluation
-from flows.evaluation import selection
-from flows.locks import exclusive
-from flows.options import Engine
-from flows.report.page import corpus_facts
-from flows.report.provenance import provenance
-from flows.reuse import source_name
-from flows.run import Call, is_store, store_of, try_again
-from storage import atomic
-from storage.runs.checkpoints import to_json_types
-from storage.runs.metadata import strict_json
-from storage.runs.runs import RunError, write_csv
+from bigfs.flows.comparison.time_limit import TooLate, time_limit
+from bigfs.flows.evaluation import plan as evaluation
+from bigfs.flows.evaluation import selection
+from bigfs.flows.locks import exclusive
+from bigfs.flows.options import Engine
+from bigfs.flows.report.page import corpus_facts
+from bigfs.flows.report.provenance import provenance
+from bigfs.flows.reuse import source_name
+from bigfs.flows.run import Call, is_store, store_of, try_again
+from bigfs.storage import atomic
+from bigfs.storage.runs.checkpoints import to_json_types
+from bigfs.storage.runs.metadata import strict_json
+from bigfs.storage.runs.runs import RunError, write_csv
+
+from bigfs import engine as work
+from bigfs.coding.dictionary import NoSpams
+from bigfs.engine import ClusterLost
+from bigfs.result import ALL
 
 # errors that a row tells; any other one ends the comparison
 REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError, NoSpams)

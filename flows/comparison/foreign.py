@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.flows.evaluation.choosing import Chosen
+from bigfs.flows.reuse import digest
 
 from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows, target_kind
 from bigfs.matrix import Matrix
-from flows.evaluation.choosing import Chosen
-from flows.reuse import digest
 
 BYTES_PER_VALUE = 12 + 12  # of the samples as float64 with their columns, gathered and written
 POLL = 0.05  # seconds between two looks at the process, in which a time limit can end the wait
@@ -80,7 +80,7 @@ class Foreign(NamedTuple):
 
     def _ask(self, folder: str, arguments: list[str]) -> dict[str, Any]:
         """Run the selector, and return what it wrote."""
-        command = [sys.executable, "-m", "flows.comparison.chooser", folder, *arguments]
+        command = [sys.executable, "-m", "bigfs.flows.comparison.chooser", folder, *arguments]
         printed = Path(folder) / "printed.txt"
         with printed.open("wb") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bigfs.storage.runs.runs import Run
+from bigfs.storage.sources.anndata import AnnData
 
 from bigfs.constraints import indices_of
 from bigfs.types import AnyArray, IntArray
-from storage.runs.runs import Run
-from storage.sources.anndata import AnnData
 
 # of a table or of var, in the order in which they are looked for, if none is given
 COLUMNS = ("name", "feature", "gene", "term", "index")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from bigfs.flows.evaluation.choosing import Sets
+from bigfs.storage import atomic
+from bigfs.storage.errors import DAMAGED, RunError
+from bigfs.storage.runs.checkpoints import to_json_types
 
 from bigfs.types import AnyArray, FloatArray
-from flows.evaluation.choosing import Sets
-from storage import atomic
-from storage.errors import DAMAGED, RunError
-from storage.runs.checkpoints import to_json_types
 
 
 class Outcome(NamedTuple):

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib.figure import Figure
-
-from bigfs import plot
-from bigfs.evaluation.metrics import METRIC_NAMES
-from flows.comparison.standings import (
+from bigfs.flows.comparison.standings import (
     choice_lines,
     cost_rows,
     explanation,
     failure_lines,
     score_rows,
 )
-from flows.report.page import STYLE, render, svg_of
+from bigfs.flows.report.page import STYLE, render, svg_of
+from matplotlib.figure import Figure
+
+from bigfs import plot
+from bigfs.evaluation.metrics import METRIC_NAMES
 
 # width, height (in inches) and share of the width for the labels
 DESKTOP, PHONE = (9.6, 5.2, 0.25), (4.6, 5.6, 0.38)

@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
+from bigfs.flows.comparison.foreign import Foreign
+from bigfs.flows.comparison.lists import list_name
+from bigfs.flows.evaluation import selection
+from bigfs.flows.job import Request
+from bigfs.flows.reuse import source_name
 from pydantic import AfterValidator, Field, model_validator
 from sklearn.model_selection import ParameterGrid
 
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.selectors.registry import canonical_name
-from flows.comparison.foreign import Foreign
-from flows.comparison.lists import list_name
-from flows.evaluation import selection
-from flows.job import Request
-from flows.reuse import source_name
 
 LIST = "list {}"  # how a comparison calls a list of a file
 Parameters = dict[str, dict[str, Any]]  # of each variant, by its name

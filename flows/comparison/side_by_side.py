@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from typing import TypeVar
 
+from bigfs.flows.comparison.time_limit import interrupt
 from threadpoolctl import threadpool_limits
 
 from bigfs.result import NotConverged
-from flows.comparison.time_limit import interrupt
 
 Result = TypeVar("Result")
 

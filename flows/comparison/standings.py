@@ -14,6 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bigfs.flows.comparison.bench import Bench
+from bigfs.flows.comparison.outcomes import Outcome
+from bigfs.flows.comparison.request import LIST
+from bigfs.flows.report.summary import choice_text
+from bigfs.storage import atomic
+from bigfs.storage.runs.metadata import with_nan
 
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.significance import (
@@ -24,12 +30,6 @@ from bigfs.evaluation.significance import (
     paired_test,
 )
 from bigfs.result import ALL
-from flows.comparison.bench import Bench
-from flows.comparison.outcomes import Outcome
-from flows.comparison.request import LIST
-from flows.report.summary import choice_text
-from storage import atomic
-from storage.runs.metadata import with_nan
 
 FORMAT = "bigfs comparison 1"  # the first words of compare.json
 ALPHA = 0.05  # below it, the tables say that a method differs from the best

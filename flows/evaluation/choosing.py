@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from bigfs.flows.evaluation import selection
+from bigfs.storage.runs.checkpoints import Checkpoint
+
 from bigfs.evaluation.metrics import require_metrics
 from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, Split, stratified_folds, target_kind
@@ -20,8 +23,6 @@ from bigfs.selectors.auto import AutoSelector
 from bigfs.selectors.base.estimator import fit_sizes
 from bigfs.selectors.trials import trials
 from bigfs.types import IntArray
-from flows.evaluation import selection
-from storage.runs.checkpoints import Checkpoint
 
 FOLDS = 5  # that choose the number of features
 Sets = dict[int, IntArray]  # the chosen features by their number, best first

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from bigfs.flows.evaluation.selection import Features, require_target, samples_of
 
 from bigfs.evaluation import large_model
 from bigfs.evaluation.curves import is_non_negative
@@ -28,7 +29,6 @@ from bigfs.evaluation.splits import (
     varies,
 )
 from bigfs.selectors.registry import Method
-from flows.evaluation.selection import Features, require_target, samples_of
 
 FOLDS = 5
 # passes over the stored values that one selection takes, roughly, if its work does not grow with

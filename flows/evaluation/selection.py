@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import numpy as np
+from bigfs.storage.corpus import Corpus
+from bigfs.storage.scaling import scaling_of
 from sklearn.utils.validation import has_fit_parameter
 
 from bigfs.advice import closest
@@ -16,8 +18,6 @@ from bigfs.matrix import Matrix
 from bigfs.selectors.base import estimator
 from bigfs.selectors.registry import METHODS, SYNONYMS, canonical_name
 from bigfs.selectors.scores.pvalues import SignificanceSelector
-from storage.corpus import Corpus
-from storage.scaling import scaling_of
 
 AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
 SIGNIFICANCE: Final = ("percentile", "fpr", "fdr", "fwe")  # modes that choose the number
@@ -77,7 +77,7 @@ def make_selector(method: str, features: Features, parameters: dict[str, Any]) -
                 f"use one of {', '.join(having)}"
             )
         parameters = {**parameters, "mode": features}
-    if given_graph(parameters) is not None:  # `flows.steps.select` reads it
+    if given_graph(parameters) is not None:  # `bigfs.flows.steps.select` reads it
         parameters = {name: value for name, value in parameters.items() if name != "graph"}
     selector.set_params(**parameters)
     if entry.scores == "scores_":  # else the estimator keeps something other than columns

@@ -7,11 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from bigfs.flows.report.summary import gaps, metrics_of
+from bigfs.storage.errors import RunError
+from bigfs.storage.runs.earlier import kept_folder
+from bigfs.storage.runs.runs import Run
+
 from bigfs.evaluation.metrics import METRIC_NAMES
-from flows.report.summary import gaps, metrics_of
-from storage.errors import RunError
-from storage.runs.earlier import kept_folder
-from storage.runs.runs import Run
 
 NAMED = 8  # features that came or went, in the lines for a terminal
 

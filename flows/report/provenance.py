@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from bigfs.storage.errors import redacted
 
 from bigfs import engine
-from storage.errors import redacted
 
 log = logging.getLogger("bigfs.flows")
 LIBRARIES = ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")
@@ -60,7 +60,7 @@ def process_memory() -> dict[str, int]:
     peaks = engine.peak_memory()
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "flows.serving" in child.cmdline():
+            if "bigfs.flows.serving" in child.cmdline():
                 peaks["prefect server"] = child.memory_info().rss
     return peaks
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+from bigfs.flows.use.files import archive_members, require_ours, with_suffix
+from bigfs.storage import atomic
+from bigfs.storage.runs.runs import Run
+
 from bigfs.advice import install_command
-from flows.use.files import archive_members, require_ours, with_suffix
-from storage import atomic
-from storage.runs.runs import Run
 
 
 def export(run: str | Path, out: str | Path) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from storage import atomic
+from bigfs.storage import atomic
 
 MARK = b"bigfs"  # a key of the metadata of a Parquet file
 

@@ -12,15 +12,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import scipy.sparse as sp
-
-import storage
-from bigfs import engine
-from bigfs.evaluation import large_model
-from bigfs.evaluation.linear_model import map_rows
-from bigfs.evaluation.scoring import score_predictions
-from bigfs.evaluation.splits import labeled_rows, training_sample
-from bigfs.types import AnyArray, IntArray
-from flows.use.files import (
+from bigfs.flows.use.files import (
     is_parquet,
     is_table,
     label_sets,
@@ -29,16 +21,16 @@ from flows.use.files import (
     with_suffix,
     write_parquet,
 )
-from storage import atomic
-from storage.anndata_view import open_in_place
-from storage.corpus import Corpus
-from storage.errors import SourceError
-from storage.format import manifest
-from storage.runs.models import Model, NameUnits, TextUnits
-from storage.runs.runs import Run, write_csv
-from storage.scaling import Scaling, require_counts, scaling_of
-from storage.sources import find
-from storage.sources.base import (
+from bigfs.storage import atomic
+from bigfs.storage.anndata_view import open_in_place
+from bigfs.storage.corpus import Corpus
+from bigfs.storage.errors import SourceError
+from bigfs.storage.format import manifest
+from bigfs.storage.runs.models import Model, NameUnits, TextUnits
+from bigfs.storage.runs.runs import Run, write_csv
+from bigfs.storage.scaling import Scaling, require_counts, scaling_of
+from bigfs.storage.sources import find
+from bigfs.storage.sources.base import (
     OBS_ROLES,
     Document,
     MatrixSource,
@@ -46,13 +38,20 @@ from storage.sources.base import (
     TextSource,
     seen_by_workers,
 )
-from storage.sources.labels import label_names
-from storage.sources.tables.tables import Table
-from storage.staging import build
-from storage.staging.named import Columns, name_lines, read_numbered
-from storage.staging.scratch import RowBlock, open_array, read_block
-from storage.staging.text.vectorize import weigh_by
-from storage.staging.text.weighting import Weighting
+from bigfs.storage.sources.labels import label_names
+from bigfs.storage.sources.tables.tables import Table
+from bigfs.storage.staging import build
+from bigfs.storage.staging.named import Columns, name_lines, read_numbered
+from bigfs.storage.staging.scratch import RowBlock, open_array, read_block
+from bigfs.storage.staging.text.vectorize import weigh_by
+from bigfs.storage.staging.text.weighting import Weighting
+
+from bigfs import engine, storage
+from bigfs.evaluation import large_model
+from bigfs.evaluation.linear_model import map_rows
+from bigfs.evaluation.scoring import score_predictions
+from bigfs.evaluation.splits import labeled_rows, training_sample
+from bigfs.types import AnyArray, IntArray
 
 Answer = Callable[[Any], Any]  # of the model to some rows: predictions, or decision values
 HEADER = ("sample", "prediction")

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bigfs.flows.evaluation import selection
+from bigfs.flows.use.files import is_table, require_ours, with_suffix
+from bigfs.storage import atomic
+from bigfs.storage.runs.runs import write_csv
 
-import storage
+from bigfs import storage
 from bigfs.selectors.stability import Stability, stability
-from flows.evaluation import selection
-from flows.use.files import is_table, require_ours, with_suffix
-from storage import atomic
-from storage.runs.runs import write_csv
 
 HEADER = ("rank", "index", "name", "frequency")
 

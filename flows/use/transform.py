@@ -14,10 +14,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-
-import storage
-from bigfs.evaluation.splits import target_kind
-from flows.use.files import (
+from bigfs.flows.use.files import (
     archive_members,
     is_parquet,
     label_sets,
@@ -26,8 +23,11 @@ from flows.use.files import (
     with_suffix,
     write_parquet,
 )
-from storage import atomic, write_back
-from storage.runs.runs import Run
+from bigfs.storage import atomic, write_back
+from bigfs.storage.runs.runs import Run
+
+from bigfs import storage
+from bigfs.evaluation.splits import target_kind
 
 NPZ_MEMBERS = {"data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy"}
 ROWS = 4096  # of a Parquet file at a time: they are dense

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.errors import SourceError
+from bigfs.storage.errors import SourceError
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 SCIKIT_FEATURE = "https://jundongl.github.io/scikit-feature/files/datasets"
@@ -119,7 +119,7 @@ def fetch(name: str) -> list[Path]:
     """Return the files of a corpus in the order of its entry, and download those that are missing."""
     if name not in ENTRIES:
         raise SourceError(f"unknown corpus {name!r}; the corpora are {', '.join(ENTRIES)}")
-    from storage.downloads import downloader  # which imports requests
+    from bigfs.storage.downloads import downloader  # which imports requests
 
     folder = downloader.data_folder() / name
     return [downloader.get(file, folder) for file in ENTRIES[name].files]

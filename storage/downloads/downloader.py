@@ -18,13 +18,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
+from bigfs.storage import atomic
+from bigfs.storage.downloads.catalog import File
+from bigfs.storage.errors import SourceError, is_permanent, redacted
 from filelock import FileLock
 from platformdirs import user_cache_dir
 from requests.adapters import HTTPAdapter
-
-from storage import atomic
-from storage.downloads.catalog import File
-from storage.errors import SourceError, is_permanent, redacted
 
 REGISTRY = "registry.txt"
 RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storage import atomic
-from storage.errors import SourceError, redacted
+from bigfs.storage import atomic
+from bigfs.storage.errors import SourceError, redacted
 
 RANGE = 8 << 20  # bytes of a file that are asked for at a time
 WEB = ("http://", "https://")
@@ -50,7 +50,7 @@ def split_options(source: str) -> tuple[str, str]:
 
 def fetch(url: str) -> Path:
     """Return the copy of a file or folder behind a URL, and make it if it is not there."""
-    from storage.downloads import downloader  # which imports requests
+    from bigfs.storage.downloads import downloader  # which imports requests
 
     require_no_secret(url)
     if url.startswith(WEB):
@@ -116,7 +116,7 @@ class RangeFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        from storage.downloads import downloader
+        from bigfs.storage.downloads import downloader
 
         stop = self._size if size is None or size < 0 else min(self._at + size, self._size)
         if stop <= self._at:
@@ -136,7 +136,7 @@ class RangeFile(io.RawIOBase):
 
 def open_ranges(url: str) -> RangeFile:
     """Open a file behind a URL to read ranges of it. A server without them is a SourceError."""
-    from storage.downloads import downloader
+    from bigfs.storage.downloads import downloader
 
     if url.startswith(WEB):
         return RangeFile(url, *downloader.ranges_of(url))
@@ -166,7 +166,7 @@ def list_files(url: str, suffixes: Sequence[str]) -> list[str]:
 
 def identity_of(urls: Sequence[str]) -> list[tuple[str, str]]:
     """Return the names of files behind URLs and what their servers say of their versions."""
-    from storage.downloads import downloader
+    from bigfs.storage.downloads import downloader
 
     identity = []
     for url in urls:
@@ -202,7 +202,7 @@ def folder_identity(url: str) -> list[tuple[str, str]]:
 @contextlib.contextmanager
 def _readable(url: str) -> Iterator[None]:
     """Turn what a server answers into a SourceError of one line without secrets."""
-    from storage.downloads import downloader
+    from bigfs.storage.downloads import downloader
 
     try:
         yield

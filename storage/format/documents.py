@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import google_crc32c
+from bigfs.storage.errors import Damaged
+from bigfs.storage.format import manifest as manifests
+from bigfs.storage.format.manifest import Shards
+from bigfs.storage.format.shards import chunks_of
+from bigfs.storage.format.verified import StoreRef, document_name
 
 from bigfs import engine
-from storage.errors import Damaged
-from storage.format import manifest as manifests
-from storage.format.manifest import Shards
-from storage.format.shards import chunks_of
-from storage.format.verified import StoreRef, document_name
 
 DOCUMENTS = 64  # per task
 

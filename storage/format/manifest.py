@@ -12,8 +12,8 @@ attribute.
                                 its hash
     uns/chunk_checksums/        uint32: the CRC-32C of every chunk that lies in a shard
 
-An array of many chunks has them in shards (`storage.format.shards`). The JSON text says where the
-checksums of its chunks begin, so that a reader holds some of them and not those of all tiles.
+An array of many chunks has them in shards (`bigfs.storage.format.shards`). The JSON text says where
+the checksums of its chunks begin, so that a reader holds some of them and not those of all tiles.
 
 The layout by columns is kept per segment of rows: one per split, and one more for every append.
 So a split is a choice of segments, and appending writes a segment. Zarr reads a missing chunk as
@@ -33,13 +33,13 @@ from pathlib import PurePosixPath
 from typing import Any, ClassVar, NamedTuple
 
 import fsspec
+from bigfs.storage import atomic
+from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.format.checked import parse
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore
 
 from bigfs.cards import brief
-from storage import atomic
-from storage.errors import Damaged, StoreError
-from storage.format.checked import parse
 
 VERSION = 1
 VERSION_OF_UNITS = 2  # of a store in units of its own, which version 1 would append raw values to

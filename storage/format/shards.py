@@ -20,12 +20,12 @@ from typing import Any
 import fsspec
 import google_crc32c
 import numpy as np
+from bigfs.storage import atomic
+from bigfs.storage.format.checked import CheckedStore, parse, require_codecs
+from bigfs.storage.format.manifest import canonical, checksum
 from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
 
 from bigfs.types import AnyArray
-from storage import atomic
-from storage.format.checked import CheckedStore, parse, require_codecs
-from storage.format.manifest import canonical, checksum
 
 FILES = 16  # of an array, before its shards hold more chunks than one
 MOST_CHUNKS = 64  # per shard: 64 MB of numbers before they are compressed

@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.abc.store import Store
-
-from bigfs.types import AnyArray
-from storage.errors import Damaged, StoreError
-from storage.format.manifest import (
+from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.format.manifest import (
     CHECKSUM_CHUNK,
     CHUNK_CHECKSUMS,
     MEND,
@@ -22,7 +19,10 @@ from storage.format.manifest import (
     lost_document,
     store_at,
 )
-from storage.format.shards import ChunkedStore
+from bigfs.storage.format.shards import ChunkedStore
+from zarr.abc.store import Store
+
+from bigfs.types import AnyArray
 
 PARTS_HELD = 8  # of the checksums of chunks by a reader, of 64 kB each
 

@@ -11,15 +11,10 @@ from typing import Any, Self
 import fsspec
 import numpy as np
 import zarr
-from zarr.abc.store import Store
-from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.storage import LocalStore
-
-from bigfs.types import AnyArray
-from storage import atomic
-from storage.errors import Damaged, StoreError
-from storage.format.checked import CheckedStore
-from storage.format.manifest import (
+from bigfs.storage import atomic
+from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.format.checked import CheckedStore
+from bigfs.storage.format.manifest import (
     CHECKSUM_CHUNK,
     CHECKSUMS,
     CHUNK,
@@ -38,7 +33,12 @@ from storage.format.manifest import (
     read_document,
     store_at,
 )
-from storage.format.shards import ChunkedStore, ShardFile, chunks_per_shard, shard_of
+from bigfs.storage.format.shards import ChunkedStore, ShardFile, chunks_per_shard, shard_of
+from zarr.abc.store import Store
+from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.storage import LocalStore
+
+from bigfs.types import AnyArray
 
 CHUNKS_HELD = 8  # by a stream of numbers
 # LZ4 writes five times as fast as zstd and reads twice as fast, for a store that is a tenth larger.

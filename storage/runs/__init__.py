@@ -1,5 +1,5 @@
 """Runs on disk: the record, the state to resume from, the model, the tables."""
 
-from storage.runs.runs import Run
+from bigfs.storage.runs.runs import Run
 
 __all__ = ["Run"]

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-
-from storage import atomic
-from storage.errors import DAMAGED, RunError
+from bigfs.storage import atomic
+from bigfs.storage.errors import DAMAGED, RunError
 
 
 class Checkpoint:

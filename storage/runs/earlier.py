@@ -11,9 +11,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from storage import atomic
-from storage.errors import RunError
-from storage.runs.metadata import read_metadata
+from bigfs.storage import atomic
+from bigfs.storage.errors import RunError
+from bigfs.storage.runs.metadata import read_metadata
 
 EARLIER = ".earlier"  # suffix of the folder
 

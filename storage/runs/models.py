@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import RunError, explain_read_errors
+from bigfs.storage.messages import strip
+from bigfs.storage.scaling import Scaling
 
 from bigfs.cards import brief
 from bigfs.evaluation.linear_model import LinearModel, map_rows
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, IntArray
-from storage.errors import RunError, explain_read_errors
-from storage.messages import strip
-from storage.scaling import Scaling
 
 VERSION = 2  # of a model with units; one without has version 1, which older versions read
 LINEAR = ("classes", "coef", "intercept", "scale", "target_mean")

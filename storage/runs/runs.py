@@ -32,17 +32,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from bigfs.storage import atomic
+from bigfs.storage.errors import RunError, explain_read_errors
+from bigfs.storage.format import disk
+from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
+from bigfs.storage.runs.earlier import keep_earlier
+from bigfs.storage.runs.metadata import VERSION, read_metadata, read_parameters, strict_json
 
 from bigfs.types import AnyArray
-from storage import atomic
-from storage.errors import RunError, explain_read_errors
-from storage.format import disk
-from storage.runs.checkpoints import Checkpoint, to_json_types
-from storage.runs.earlier import keep_earlier
-from storage.runs.metadata import VERSION, read_metadata, read_parameters, strict_json
 
 if TYPE_CHECKING:
-    from storage.runs.models import Model
+    from bigfs.storage.runs.models import Model
 
 __all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out", "write_csv"]
 
@@ -262,7 +262,7 @@ class Run:
         RunError
             The run has no model, or its file is damaged.
         """
-        from storage.runs.models import read_model  # loads scikit-learn
+        from bigfs.storage.runs.models import read_model  # loads scikit-learn
 
         return read_model(self.path / "model.npz")
 

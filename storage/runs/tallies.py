@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from bigfs.storage import atomic
+from bigfs.storage.errors import DAMAGED, RunError
 
 from bigfs.types import FloatArray
-from storage import atomic
-from storage.errors import DAMAGED, RunError
 
 
 class Tallies:

@@ -9,29 +9,30 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from bigfs.storage.downloads import catalog, remote
+from bigfs.storage.errors import SourceError, redacted
+from bigfs.storage.sources.anndata import AnnData
+from bigfs.storage.sources.arrays import Npy, Npz
+from bigfs.storage.sources.base import MatrixSource, Source, head, is_pattern, list_files, shorten
+from bigfs.storage.sources.docword import Docword
+from bigfs.storage.sources.matlab import Mat
+from bigfs.storage.sources.matrixmarket import MatrixMarket
+from bigfs.storage.sources.objects import recognize
+from bigfs.storage.sources.rcv1 import Joined, Topics
+from bigfs.storage.sources.svmlight.source import Svmlight
+from bigfs.storage.sources.synthetic.source import CORPORA, PREFIX, Synthetic
+from bigfs.storage.sources.tables.columnar import Arrow, ColumnFile, Parquet
+from bigfs.storage.sources.tables.entries import ArrowLists, ArrowMaps, ParquetLists, ParquetMaps
+from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
+from bigfs.storage.sources.tables.numeric import ArrowFeatures, CsvFeatures, ParquetFeatures
+from bigfs.storage.sources.tables.records import Records
+from bigfs.storage.sources.tables.streams import StreamFeatures, StreamLists, StreamMaps, StreamText
+from bigfs.storage.sources.tables.tables import Csv
+from bigfs.storage.sources.text import Text
+from bigfs.storage.sources.vw import VowpalWabbit
+
 from bigfs.advice import closest
 from bigfs.plugins import plugins
-from storage.downloads import catalog, remote
-from storage.errors import SourceError, redacted
-from storage.sources.anndata import AnnData
-from storage.sources.arrays import Npy, Npz
-from storage.sources.base import MatrixSource, Source, head, is_pattern, list_files, shorten
-from storage.sources.docword import Docword
-from storage.sources.matlab import Mat
-from storage.sources.matrixmarket import MatrixMarket
-from storage.sources.objects import recognize
-from storage.sources.rcv1 import Joined, Topics
-from storage.sources.svmlight.source import Svmlight
-from storage.sources.synthetic.source import CORPORA, PREFIX, Synthetic
-from storage.sources.tables.columnar import Arrow, ColumnFile, Parquet
-from storage.sources.tables.entries import ArrowLists, ArrowMaps, ParquetLists, ParquetMaps
-from storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
-from storage.sources.tables.numeric import ArrowFeatures, CsvFeatures, ParquetFeatures
-from storage.sources.tables.records import Records
-from storage.sources.tables.streams import StreamFeatures, StreamLists, StreamMaps, StreamText
-from storage.sources.tables.tables import Csv
-from storage.sources.text import Text
-from storage.sources.vw import VowpalWabbit
 
 PLAIN = (str, int, float, list, tuple)  # types of options that the manifest keeps
 KINDS: list[type[Source]] = [  # in the order in which they are tried
@@ -94,7 +95,7 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
 
     It is a file or a folder, ``synthetic:NAME`` for a generated corpus, the URL of a file or, where
     fsspec can list it, of a folder (``https://``, ``s3://``, ``gs://``, ``hf://`` …), or a name of
-    `storage.downloads.catalog.ENTRIES` if no file has that name. Options may follow, as in
+    `bigfs.storage.downloads.catalog.ENTRIES` if no file has that name. Options may follow, as in
     ``faces.mat?sample_shape=32x32&unlabeled=-1``, after a URL as in
     ``https://example.org/posts.csv#text=body``. Without a format, the content tells it.
     """

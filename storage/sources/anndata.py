@@ -20,20 +20,17 @@ import numpy as np
 import scipy.sparse as sp
 import zarr
 import zarr.errors
-
-from bigfs.engine import require_memory
-from bigfs.types import AnyArray
-from storage.downloads import remote
-from storage.errors import SourceError
-from storage.fingerprint import fingerprint_of, identity_of
-from storage.format.checked import CheckedStore
-from storage.format.manifest import store_at
-from storage.sources import checks
-from storage.sources import labels as label_rules
-from storage.sources.base import MatrixSource, Rows
-from storage.sources.hdf5 import HDF5, open_hdf5
-from storage.sources.obs import as_obs
-from storage.sources.scratch_matrix import (
+from bigfs.storage.downloads import remote
+from bigfs.storage.errors import SourceError
+from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.format.checked import CheckedStore
+from bigfs.storage.format.manifest import store_at
+from bigfs.storage.sources import checks
+from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources.base import MatrixSource, Rows
+from bigfs.storage.sources.hdf5 import HDF5, open_hdf5
+from bigfs.storage.sources.obs import as_obs
+from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     ScratchMatrix,
     check_rows,
@@ -45,6 +42,9 @@ from storage.sources.scratch_matrix import (
     row_ranges,
     transpose_csc,
 )
+
+from bigfs.engine import require_memory
+from bigfs.types import AnyArray
 
 GRAPH_ENTRY = 12  # bytes of an edge: a float64 weight and an int32 index
 NULLABLE = ("nullable-string-array", "nullable-integer", "nullable-boolean")
@@ -65,7 +65,7 @@ class AnnData(MatrixSource):
     label: str | Sequence[str] | None = None
     split: str | None = None  # column of obs with "train" or "test", by default "split"
     unlabeled: str | None = None  # a label that also means "none"
-    # columns of obs with what else is known of each sample, as `storage.sources.obs` describes it
+    # columns of obs with what else is known of each sample, see `bigfs.storage.sources.obs`
     group: str | None = None
     batch: str | None = None
     sample_weight: str | None = None

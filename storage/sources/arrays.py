@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-
-from bigfs.types import AnyArray
-from storage.errors import SourceError
-from storage.fingerprint import fingerprint_of, identity_of
-from storage.format import disk
-from storage.sources import labels as label_rules
-from storage.sources.base import MatrixSource, Rows, decompress, source_errors
-from storage.sources.scratch_matrix import (
+from bigfs.storage.errors import SourceError
+from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.format import disk
+from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources.base import MatrixSource, Rows, decompress, source_errors
+from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     COMPRESSED,
     ScratchMatrix,
@@ -29,6 +27,8 @@ from storage.sources.scratch_matrix import (
     transpose_csc,
     write_csr,
 )
+
+from bigfs.types import AnyArray
 
 PARTS = ("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape")  # of a .npz
 
@@ -40,7 +40,7 @@ class SavedMatrix(MatrixSource):
     path: str
     _: KW_ONLY
     labels: str | None = None  # a .npy, or a text with a label per line, for a file without labels
-    unlabeled: str | None = None  # the label that means "none", see `storage.sources.labels`
+    unlabeled: str | None = None  # the label that means "none", see `bigfs.storage.sources.labels`
     sample_shape: Any = None  # "32x32" if a row is an image with its pixels columns first
     matrix: ScratchMatrix | None = field(default=None, init=False, repr=False)
 

@@ -30,10 +30,10 @@ from typing import IO, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import DAMAGED, SourceError, StoreError
 
 from bigfs.engine import format_bytes, require_memory
 from bigfs.types import AnyArray
-from storage.errors import DAMAGED, SourceError, StoreError
 
 # a class, a real target, a set of classes, or None if unlabeled
 Label = str | int | float | tuple[str | int, ...] | None
@@ -68,8 +68,8 @@ COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 class Rows(NamedTuple):
     """Some rows of a matrix, with their labels, splits ("train" or "test") and names, if any.
 
-    obs holds the columns of `Source.obs_columns` by their roles, as `storage.sources.obs.as_obs`
-    returns them.
+    obs holds the columns of `Source.obs_columns` by their roles, as
+    `bigfs.storage.sources.obs.as_obs` returns them.
 
     y holds integers (masked where unlabeled), texts ("" where unlabeled), floats (NaN where
     unlabeled; real targets if any of the source is not whole), or a list where an array would not
@@ -200,7 +200,7 @@ class MatrixSource(Source):
 
 
 class TextSource(Source):
-    """A source of documents, which `storage.staging.text.vectorize` turns into rows."""
+    """A source of documents, which `bigfs.storage.staging.text.vectorize` turns into rows."""
 
     # measured: 18 if all words differ, 28 for words of two letters
     memory_per_byte = 32

@@ -1,7 +1,7 @@
 """Conditions on the values, indices and shape of a matrix, for all formats.
 
 A store holds float32 values and int32 indices. A number that does not fit is refused as it is read,
-with its file and place. The conditions on labels are in `storage.sources.labels`.
+with its file and place. The conditions on labels are in `bigfs.storage.sources.labels`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
 
 from bigfs.engine import require_memory
 from bigfs.types import AnyArray, BoolArray, IntArray
-from storage.errors import SourceError
 
 # samples or features, which the store numbers by int32
 MAX_SIDE = 2**31 - 1

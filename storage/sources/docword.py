@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self
 
-from storage.errors import SourceError
-from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources import checks
-from storage.sources.base import open_decompressed, shorten
-from storage.sources.matrixmarket import MatrixMarket
+from bigfs.storage.errors import SourceError
+from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.sources import checks
+from bigfs.storage.sources.base import open_decompressed, shorten
+from bigfs.storage.sources.matrixmarket import MatrixMarket
 
 HEADER = ("documents", "words", "counts")  # a line each
 

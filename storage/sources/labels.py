@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+from bigfs.storage.format import disk
+from bigfs.storage.sources.base import Label, decode, open_decompressed, shorten
 
 from bigfs.types import AnyArray
-from storage.errors import SourceError
-from storage.format import disk
-from storage.sources.base import Label, decode, open_decompressed, shorten
 
 MAX_EXACT = 2**53  # whole numbers below it are exact as floats
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)

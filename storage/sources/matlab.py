@@ -1,4 +1,4 @@
-"""Matrices in MATLAB files. `storage.sources.matfile` reads those before version 7.3."""
+"""Matrices in MATLAB files. `bigfs.storage.sources.matfile` reads those before version 7.3."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from bigfs.storage.errors import SourceError
+from bigfs.storage.format import disk
+from bigfs.storage.sources import checks
+from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources.arrays import SavedMatrix
+from bigfs.storage.sources.hdf5 import open_hdf5
+from bigfs.storage.sources.scratch_matrix import CHUNK, ScratchMatrix, open_dense, transpose_csc
 
 from bigfs import engine
 from bigfs.engine import NotEnoughMemory, format_bytes, require_memory
 from bigfs.types import AnyArray
-from storage.errors import SourceError
-from storage.format import disk
-from storage.sources import checks
-from storage.sources import labels as label_rules
-from storage.sources.arrays import SavedMatrix
-from storage.sources.hdf5 import open_hdf5
-from storage.sources.scratch_matrix import CHUNK, ScratchMatrix, open_dense, transpose_csc
 
 READER = [sys.executable, "-P", str(Path(__file__).with_name("matfile.py"))]
 
@@ -103,7 +103,9 @@ class Mat(SavedMatrix):
 
     def _from_hdf5(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
         """Read MATLAB 7.3, which stores arrays transposed and sparse ones as csc (ir, jc, data)."""
-        from storage.sources.matfile import choose_variables  # whose import of scipy.io takes long
+        from bigfs.storage.sources.matfile import (
+            choose_variables,  # whose import of scipy.io takes long
+        )
 
         folder.mkdir(parents=True, exist_ok=True)
         with open_hdf5(self.path) as file:
@@ -128,7 +130,7 @@ class Mat(SavedMatrix):
 
 
 def _run_reader(task: dict[str, Any]) -> dict[str, Any]:
-    """Run `storage.sources.matfile` and return its reply, or raise the error that it met."""
+    """Run `bigfs.storage.sources.matfile` and return its reply, or raise the error that it met."""
     ended = subprocess.run([*READER, json.dumps(task)], capture_output=True, check=False)
     if ended.returncode < 0:
         raise EOFError("the file is damaged (the reader crashed)")

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from storage.errors import SourceError
-from storage.sources import checks
-from storage.sources.arrays import SavedMatrix
-from storage.sources.base import open_decompressed
-from storage.sources.scratch_matrix import CHUNK, ScratchMatrix, Triplets, open_dense, write_csr
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import checks
+from bigfs.storage.sources.arrays import SavedMatrix
+from bigfs.storage.sources.base import open_decompressed
+from bigfs.storage.sources.scratch_matrix import (
+    CHUNK,
+    ScratchMatrix,
+    Triplets,
+    open_dense,
+    write_csr,
+)
 
 
 class MatrixMarket(SavedMatrix):

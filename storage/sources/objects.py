@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-
-from bigfs import engine
-from bigfs.matrix.matrix import Matrix
-from storage.errors import SourceError
-from storage.sources import checks
-from storage.sources.base import Source
-from storage.sources.labels import label_names
-from storage.sources.scratch_matrix import (
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import checks
+from bigfs.storage.sources.base import Source
+from bigfs.storage.sources.labels import label_names
+from bigfs.storage.sources.scratch_matrix import (
     COMPRESSED,
     ScratchMatrix,
     Triplets,
@@ -30,8 +27,11 @@ from storage.sources.scratch_matrix import (
     transpose_csc,
     write_csr,
 )
-from storage.sources.tables.entries import ListRecords
-from storage.sources.tables.streams import Stream, StreamText
+from bigfs.storage.sources.tables.entries import ListRecords
+from bigfs.storage.sources.tables.streams import Stream, StreamText
+
+from bigfs import engine
+from bigfs.matrix.matrix import Matrix
 
 if TYPE_CHECKING:
     import pyarrow as pa

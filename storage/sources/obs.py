@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources.base import shorten
 
 from bigfs.types import AnyArray
-from storage.errors import SourceError
-from storage.sources import labels as label_rules
-from storage.sources.base import shorten
 
 CATEGORIES = ("group", "batch")  # the roles whose values are texts
 DATE = np.dtype("datetime64[us]")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from bigfs.storage.errors import SourceError
+from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors
 
 from bigfs.types import IntArray
-from storage.errors import SourceError
-from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors
 
 
 @dataclass(eq=False)

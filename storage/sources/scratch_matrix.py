@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+from bigfs.storage.format import disk
+from bigfs.storage.sources import checks
+from bigfs.storage.sources.base import Rows
 
 from bigfs.types import AnyArray
-from storage.errors import SourceError
-from storage.format import disk
-from storage.sources import checks
-from storage.sources.base import Rows
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
 COMPRESSED = ("data", "indices", "indptr")  # the arrays of csr and csc
@@ -50,7 +50,7 @@ class ScratchMatrix(NamedTuple):
         return int(X.shape[1]), int(X.shape[2])
 
     def save_labels(self, y: AnyArray) -> None:
-        """Save labels as `storage.sources.labels.as_label_array` gives them."""
+        """Save labels as `bigfs.storage.sources.labels.as_label_array` gives them."""
         disk.save(Path(self.folder) / "y.npy", np.ma.getdata(y))
         if isinstance(y, np.ma.MaskedArray):
             disk.save(Path(self.folder) / "unlabeled.npy", np.ma.getmaskarray(y))

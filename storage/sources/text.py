@@ -19,10 +19,9 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bigfs.engine import require_memory
-from storage.errors import SourceError
-from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources.base import (
+from bigfs.storage.errors import SourceError
+from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.sources.base import (
     Document,
     PlainFile,
     TextSource,
@@ -31,6 +30,8 @@ from storage.sources.base import (
     require_encoding,
     source_errors,
 )
+
+from bigfs.engine import require_memory
 
 HALF = re.compile(r"(?:^|[-_. ])(train|test)(?:ing)?$", re.IGNORECASE)
 BLOCK = 512  # bytes: the unit of a tar's headers and of its end

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-from storage.errors import SourceError
-from storage.sources.base import shorten
-from storage.sources.labels import parse_number
-from storage.sources.tables.jsonl import JsonFeatures, LinePosition
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.base import shorten
+from bigfs.storage.sources.labels import parse_number
+from bigfs.storage.sources.tables.jsonl import JsonFeatures, LinePosition
 
 # the fields of a line
 LABEL, IMPORTANCE, TAG, FEATURES = "label", "importance", "tag", "features"

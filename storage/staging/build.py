@@ -7,23 +7,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bigfs import engine
-from bigfs.engine import parse_bytes
-from bigfs.types import AnyArray
-from storage import fingerprint as identities
-from storage.errors import SourceError
-from storage.format import manifest as manifests
-from storage.format.manifest import Manifest, Segment
-from storage.format.verified import StoreRef
-from storage.format.writer import Writer, publish
-from storage.scaling import SETTINGS
-from storage.sources import checks
-from storage.sources.base import MatrixSource, Source, TextSource
-from storage.staging import labels, tables, transpose
-from storage.staging.convert import convert
-from storage.staging.named import read_named
-from storage.staging.scale_blocks import put_in_units
-from storage.staging.scratch import (
+from bigfs.storage import fingerprint as identities
+from bigfs.storage.errors import SourceError
+from bigfs.storage.format import manifest as manifests
+from bigfs.storage.format.manifest import Manifest, Segment
+from bigfs.storage.format.verified import StoreRef
+from bigfs.storage.format.writer import Writer, publish
+from bigfs.storage.scaling import SETTINGS
+from bigfs.storage.sources import checks
+from bigfs.storage.sources.base import MatrixSource, Source, TextSource
+from bigfs.storage.staging import labels, tables, transpose
+from bigfs.storage.staging.convert import convert
+from bigfs.storage.staging.named import read_named
+from bigfs.storage.staging.scale_blocks import put_in_units
+from bigfs.storage.staging.scratch import (
     BY_ROW,
     TILE_NNZ,
     RowBlock,
@@ -34,9 +31,13 @@ from storage.staging.scratch import (
     row_bounds,
     write_block,
 )
-from storage.staging.split import read_parts
-from storage.staging.text.vectorize import compile_kernels, vectorize
-from storage.staging.text.weighting import Weighting
+from bigfs.storage.staging.split import read_parts
+from bigfs.storage.staging.text.vectorize import compile_kernels, vectorize
+from bigfs.storage.staging.text.weighting import Weighting
+
+from bigfs import engine
+from bigfs.engine import parse_bytes
+from bigfs.types import AnyArray
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
 TEXT_PIECE = 4 << 20  # bytes of text per task

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.format import manifest as manifests
-from storage.format import verified
-from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Manifest
-from storage.format.verified import StoreRef
-from storage.format.writer import ArrayWriter, Writer, publish
-from storage.staging import transpose
-from storage.staging.transpose import EntryRange
+from bigfs.storage.format import manifest as manifests
+from bigfs.storage.format import verified
+from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Manifest
+from bigfs.storage.format.verified import StoreRef
+from bigfs.storage.format.writer import ArrayWriter, Writer, publish
+from bigfs.storage.staging import transpose
+from bigfs.storage.staging.transpose import EntryRange
 
 
 def convert(store: StoreRef, manifest: Manifest, writer: Writer, chunks: int) -> Manifest:

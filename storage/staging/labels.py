@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.labels import label_text, parse_number
+from bigfs.storage.staging.scratch import LabelKind, RowBlock, open_array, save
 from numpy.typing import NDArray
 
 from bigfs.types import AnyArray
-from storage.errors import SourceError
-from storage.sources.labels import label_text, parse_number
-from storage.staging.scratch import LabelKind, RowBlock, open_array, save
 
 
 class Target(NamedTuple):
@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
 
 def save_labels(path: str, y: Any) -> LabelKind | None:
-    """Save the labels of a block, given as in `storage.sources.base.Rows`, on scratch."""
+    """Save the labels of a block, given as in `bigfs.storage.sources.base.Rows`, on scratch."""
     if y is None:
         return None
     sets = isinstance(y, list) and any(isinstance(label, tuple) for label in y)

@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+from bigfs.storage.format.manifest import STRING_CHUNK
+from bigfs.storage.sources.base import MatrixSource, Rows, shorten_names
+from bigfs.storage.staging.scratch import RowBlock, delete, open_array, save, write_block
+from bigfs.storage.staging.split import read_parts
+from bigfs.storage.staging.text.hashing import buckets_of, hash_names, name_buckets
+from bigfs.storage.staging.text.vocabularies import NEWLINE, find_columns, merge_vocabularies
 
 from bigfs import engine
 from bigfs.types import AnyArray, IntArray
-from storage.errors import SourceError
-from storage.format.manifest import STRING_CHUNK
-from storage.sources.base import MatrixSource, Rows, shorten_names
-from storage.staging.scratch import RowBlock, delete, open_array, save, write_block
-from storage.staging.split import read_parts
-from storage.staging.text.hashing import buckets_of, hash_names, name_buckets
-from storage.staging.text.vocabularies import NEWLINE, find_columns, merge_vocabularies
 
 
 def read_named(

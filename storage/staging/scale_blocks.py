@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from bigfs import engine
-from bigfs.types import AnyArray, FloatArray
-from storage.errors import SourceError
-from storage.scaling import (
+from bigfs.storage.errors import SourceError
+from bigfs.storage.scaling import (
     LOGNORM,
     MAX,
     SCALES,
@@ -26,8 +23,8 @@ from storage.scaling import (
     require_counts,
     row_totals,
 )
-from storage.sources.base import OBS_ROLES
-from storage.staging.scratch import (
+from bigfs.storage.sources.base import OBS_ROLES
+from bigfs.storage.staging.scratch import (
     BY_ROW,
     RowBlock,
     delete,
@@ -38,6 +35,9 @@ from storage.staging.scratch import (
     save,
     write_block,
 )
+
+from bigfs import engine
+from bigfs.types import AnyArray, FloatArray
 
 GROUP = 64  # blocks whose columns are in the driving process at a time
 # files of a block that are not its values

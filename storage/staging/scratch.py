@@ -1,6 +1,6 @@
 """Blocks of rows on scratch disk, each stored twice: by row (.npy files) and by column (one file).
 
-The worker that reads a block writes it. `storage.staging.transpose` then reads slices of many
+The worker that reads a block writes it. `bigfs.storage.staging.transpose` then reads slices of many
 blocks. The file by column lists only the columns that occur, because d may be 16 million and a
 block a few MB.
 """
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.format import disk
+from bigfs.storage.format.manifest import Segment
 
 from bigfs.types import AnyArray
-from storage.format import disk
-from storage.format.manifest import Segment
 
 BY_ROW = "data.npy", "indices.npy"  # the files of the entries of a block by row
 TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work

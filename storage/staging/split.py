@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
-from storage.sources import checks
-from storage.sources.base import MatrixSource, Rows, seen_by_workers, take_rows
-from storage.staging import labels
-from storage.staging.scratch import RowBlock, save_names, save_obs
+from bigfs.storage.sources import checks
+from bigfs.storage.sources.base import MatrixSource, Rows, seen_by_workers, take_rows
+from bigfs.storage.staging import labels
+from bigfs.storage.staging.scratch import RowBlock, save_names, save_obs
 
 
 def read_parts(piece: Any, path: str, source: MatrixSource) -> Iterator[tuple[RowBlock, Rows]]:

@@ -16,23 +16,24 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from bigfs.storage import atomic
+from bigfs.storage import fingerprint as identities
+from bigfs.storage.downloads import remote
+from bigfs.storage.errors import SourceError, StoreError
+from bigfs.storage.fingerprint import fingerprint_of
+from bigfs.storage.format import manifest as manifests
+from bigfs.storage.format.documents import require_whole
+from bigfs.storage.format.verified import StoreRef
+from bigfs.storage.scaling import TFIDF
+from bigfs.storage.sources import find
+from bigfs.storage.sources.anndata import AnnData
+from bigfs.storage.sources.base import MatrixSource, Source, TextSource
+from bigfs.storage.sources.tables.streams import Stream
+from bigfs.storage.staging.build import Plan, build, working_memory
+from bigfs.storage.staging.scale_blocks import unit_settings
+from bigfs.storage.staging.text.weighting import Weighting, make_weighting
+
 from bigfs import engine
-from storage import atomic
-from storage import fingerprint as identities
-from storage.downloads import remote
-from storage.errors import SourceError, StoreError
-from storage.fingerprint import fingerprint_of
-from storage.format import manifest as manifests
-from storage.format.documents import require_whole
-from storage.format.verified import StoreRef
-from storage.scaling import TFIDF
-from storage.sources import find
-from storage.sources.anndata import AnnData
-from storage.sources.base import MatrixSource, Source, TextSource
-from storage.sources.tables.streams import Stream
-from storage.staging.build import Plan, build, working_memory
-from storage.staging.scale_blocks import unit_settings
-from storage.staging.text.weighting import Weighting, make_weighting
 
 log = logging.getLogger("bigfs.storage")
 
@@ -167,7 +168,7 @@ def stage(
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> storage.open(uri).X.shape[0]
     100
@@ -247,7 +248,7 @@ def staged(
 
     Examples
     --------
-    >>> import storage
+    >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
     >>> storage.staged("synthetic:newswire?rows=100") == uri
     True
@@ -290,7 +291,7 @@ def make_plan(
     spooled: Callable[[Stream], Source] | None = None,
     **options: Any,
 ) -> Plan:
-    """Return the plan for the parameters of `storage.stage`. A stream is spooled before."""
+    """Return the plan for the parameters of `bigfs.storage.stage`. A stream is spooled before."""
     terms = {field.name for field in fields(Weighting)} & set(options)
     text = {name: options.pop(name) for name in terms}
     weighting = make_weighting(sublinear_tf=sublinear_tf, **text)

@@ -11,15 +11,15 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
+from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segment
+from bigfs.storage.format.writer import Writer
+from bigfs.storage.sources.obs import CATEGORIES, DATE, mixed_times
+from bigfs.storage.staging import labels
+from bigfs.storage.staging.labels import Target
+from bigfs.storage.staging.scratch import RowBlock, open_array
 
 from bigfs.engine import require_memory
 from bigfs.types import AnyArray
-from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segment
-from storage.format.writer import Writer
-from storage.sources.obs import CATEGORIES, DATE, mixed_times
-from storage.staging import labels
-from storage.staging.labels import Target
-from storage.staging.scratch import RowBlock, open_array
 
 Parts = Callable[[], Iterable[Any]]  # gives a fresh iterator over the parts of a column
 CATEGORY_BYTES = 200  # of a category beside its text, in the tables that hold it

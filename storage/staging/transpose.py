@@ -14,21 +14,21 @@ from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from bigfs import engine
-from bigfs.types import AnyArray
-from storage.format import manifest
-from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK
-from storage.format.writer import ArrayWriter, Writer, open_unpublished
-from storage.staging import kernels
-from storage.staging.scratch import (
+from bigfs.storage.format import manifest
+from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK
+from bigfs.storage.format.writer import ArrayWriter, Writer, open_unpublished
+from bigfs.storage.staging import kernels
+from bigfs.storage.staging.scratch import (
     RowBlock,
     lengths_of,
     map_columns,
     open_array,
     read_entries,
 )
-from storage.staging.tables import running_indptr
+from bigfs.storage.staging.tables import running_indptr
+
+from bigfs import engine
+from bigfs.types import AnyArray
 
 NO_LIMIT = 1 << 62
 MAX_COLUMNS_HELD = 1 << 21  # columns, occurring or not, that are held at a time

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 
-import storage
-from bigfs import ANOVA, JGSC, Matrix, SparGE, cards
+from bigfs import ANOVA, JGSC, Matrix, SparGE, cards, storage
 from bigfs.result import Result, Status
 
 

@@ -20,7 +20,7 @@ class First(Selector):
         self.scores_ = -np.arange(X.shape[1], dtype=float)
 """
 SOURCE = """
-from storage.sources.svmlight.source import Svmlight
+from bigfs.storage.sources.svmlight.source import Svmlight
 class Mine(Svmlight):
     format = "mine"
     @classmethod
@@ -65,8 +65,8 @@ def test_a_package_adds_a_method_and_a_format(package):
         """
         import numpy as np
         from bigfs.selectors.registry import METHODS
-        from flows.evaluation import selection
-        import storage
+        from bigfs.flows.evaluation import selection
+        from bigfs import storage
         uri = storage.stage("rows.mine", "c.zarr")
         assert storage.open(uri).spec["source"]["format"] == "mine"
         selector = selection.make_selector("first", 2, {})

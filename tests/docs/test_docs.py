@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import typer
+from bigfs.flows.cli.app import app
 
 import bigfs
-import storage
-from flows.cli.app import app
+from bigfs import storage
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -49,7 +49,7 @@ def readme_folder(tmp_path_factory):
     words = command.split()
     assert words[0] == "bigfs"
     done = subprocess.run(
-        [sys.executable, "-m", "flows", *words[1:]], cwd=folder, capture_output=True, text=True
+        [sys.executable, "-m", "bigfs", *words[1:]], cwd=folder, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     printed = [line.rstrip() for line in done.stdout.splitlines()]

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from distributed import Client
 
 import bigfs
-import storage
+from bigfs import storage
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from bigfs.storage.runs.runs import Run
 from scipy import stats
 
-import storage
-from storage.runs.runs import Run
+from bigfs import storage
 
 CLASSES = ["low", "mid", "top"]
 
@@ -96,7 +96,7 @@ def test_label_sets_have_a_baseline_and_a_table_for_each_label(bigfs, tmp_path):
 
 
 def test_a_class_without_samples_owns_no_feature():
-    from flows.steps import _class_rows, _class_sizes
+    from bigfs.flows.steps import _class_rows, _class_sizes
 
     y = np.array([0, 0, 2, -1])
     sizes = _class_sizes(y, 3)

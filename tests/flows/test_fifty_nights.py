@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from bigfs.storage import atomic, integrity
+from bigfs.storage.runs.runs import Run
 
-from storage import atomic, integrity
-from storage.runs.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.processes import environment, kill, start, until
 
@@ -51,7 +51,7 @@ def contents(*folders):
 def killed(tmp_path, there):
     """Start the run of a night, and kill it once a path is there."""
     process = start(
-        [sys.executable, "-m", "flows", *RUN], tmp_path / "log", environment(tmp_path), tmp_path
+        [sys.executable, "-m", "bigfs", *RUN], tmp_path / "log", environment(tmp_path), tmp_path
     )
     until(lambda: any(tmp_path.glob(there)) or process.poll() is not None, there, every=0.001)
     os.kill(process.pid, signal.SIGSTOP)  # so that it does not end before it is killed

@@ -13,18 +13,19 @@ from unittest import mock
 import httpx
 import numpy as np
 import pytest
+from bigfs.flows import locks, staging, steps
+from bigfs.flows import run as runs
+from bigfs.flows.comparison.standings import read_comparison
+from bigfs.flows.job import Job
+from bigfs.flows.locks import AlreadyRunning, exclusive
+from bigfs.flows.options import Engine, Scoring, Staging
+from bigfs.flows.report import artifacts
+from bigfs.flows.report.history import history
+from bigfs.storage import graphs as stored_graphs
+from bigfs.storage.errors import StoreError
+from bigfs.storage.runs.runs import Run
 
-import storage.graphs
-from flows import locks, staging, steps
-from flows import run as runs
-from flows.comparison.standings import read_comparison
-from flows.job import Job
-from flows.locks import AlreadyRunning, exclusive
-from flows.options import Engine, Scoring, Staging
-from flows.report import artifacts
-from flows.report.history import history
-from storage.errors import StoreError
-from storage.runs.runs import Run
+from bigfs import storage
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 from tests.helpers.processes import artifacts as artifacts_of
 
@@ -64,7 +65,7 @@ def worked(monkeypatch):
 
 def run(source, **more):
     """The pipeline's state, run here and serially."""
-    from flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import bigfs
 
     given = {
         "features": FEATURES,
@@ -156,7 +157,7 @@ def test_a_server_that_takes_no_artifact_costs_a_line_of_the_log(
 
 
 def test_select_and_evaluate_mean_what_the_commands_do(prefect, corpus, worked, monkeypatch):
-    from flows.prefect_flows import evaluate, select
+    from bigfs.flows.prefect_flows import evaluate, select
 
     store = storage.stage(corpus, tile_rows=50)
     given = {"features": FEATURES, "engine": SERIAL}
@@ -257,7 +258,7 @@ def test_a_stage_is_tried_again(prefect, corpus, monkeypatch, error, tries):
             raise error
         return real(*given, **settings)
 
-    from flows.prefect_flows import TASKS
+    from bigfs.flows.prefect_flows import TASKS
 
     monkeypatch.setattr(storage, "stage", flaky)
     monkeypatch.setattr(TASKS[steps.stage], "retry_delay_seconds", [0.0])
@@ -269,7 +270,7 @@ def test_a_stage_is_tried_again(prefect, corpus, monkeypatch, error, tries):
 
 
 def test_a_hook_of_a_flow_hears_of_its_failure(prefect, tmp_path):
-    from flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import bigfs
 
     heard = []
 
@@ -294,7 +295,7 @@ def test_a_stage_that_takes_too_long_ends(prefect, corpus, monkeypatch):
 
 
 def test_a_full_disk_is_one_plain_error_and_the_next_run_goes_on(prefect, corpus, monkeypatch):
-    from storage.runs.runs import Checkpoint
+    from bigfs.storage.runs.runs import Checkpoint
 
     save, saved = Checkpoint.save, []
 
@@ -396,13 +397,13 @@ def test_two_runs_never_hold_one_place(tmp_path):
 
 
 def test_a_sweep_of_version_0_1_is_a_comparison_with_a_grid(prefect, corpus, worked, monkeypatch):
-    from flows.sweep import sweep
+    from bigfs.flows.sweep import sweep
 
     graphs = []
     monkeypatch.setattr(
-        storage.graphs,
+        stored_graphs,
         "stream_knn",
-        lambda *a, knn=storage.graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k),
+        lambda *a, knn=stored_graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k),
     )
     grid = {"sparge-lpp": {"gamma": [0.5, 1.0]}}
     methods = ["sparge-lpp", "sparge-sda", "f-regression"]

@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from bigfs.flows.comparison.standings import read_comparison
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from flows.comparison.standings import read_comparison
 from tests.helpers.processes import (
     CANARY,
     PREFECT_WARNS,
@@ -68,12 +68,12 @@ WEEKLY = {"source": "corpus", "methods": ["anova"], "features": [100], "grid": N
 @pytest.mark.parametrize(
     ("entrypoint", "given"),
     [
-        ("flows.pipeline.pipeline", NIGHTLY),
-        ("flows.sweep.sweep", WEEKLY),
-        ("flows.compare.compare", {"source": "corpus", "methods": ["anova"], "sizes": [100]}),
-        ("flows.pipeline.select", {"store": "c.zarr", "out": "r", "features": "auto"}),
-        ("flows.pipeline.evaluate", {"run": "r"}),
-        ("flows.pipeline.stage", {"source": "corpus"}),
+        ("bigfs.flows.pipeline.pipeline", NIGHTLY),
+        ("bigfs.flows.sweep.sweep", WEEKLY),
+        ("bigfs.flows.compare.compare", {"source": "corpus", "methods": ["anova"], "sizes": [100]}),
+        ("bigfs.flows.pipeline.select", {"store": "c.zarr", "out": "r", "features": "auto"}),
+        ("bigfs.flows.pipeline.evaluate", {"run": "r"}),
+        ("bigfs.flows.pipeline.stage", {"source": "corpus"}),
     ],
 )
 def test_deployments_of_version_0_1_fit_their_entry_points(entrypoint, given):
@@ -83,7 +83,7 @@ def test_deployments_of_version_0_1_fit_their_entry_points(entrypoint, given):
 
 
 def test_the_form_has_a_help_text_for_every_parameter():
-    from flows import prefect_flows
+    from bigfs.flows import prefect_flows
 
     for flow in (prefect_flows.bigfs, prefect_flows.compare, prefect_flows.select):
         fields = flow.parameters.model_dump()["properties"]
@@ -428,7 +428,7 @@ def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_
     command = [
         sys.executable,
         "-m",
-        "flows",
+        "bigfs",
         "serve",
         "corpus.jsonl",
         "--cron",
@@ -497,7 +497,7 @@ def test_a_killed_serve_takes_its_run_with_it_and_the_next_one_calls_it_crashed(
         PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
     )
     env["XDG_DATA_HOME"] = str(tmp_path / "data")
-    command = [sys.executable, "-m", "flows", "serve", "corpus.jsonl", "--port", port]
+    command = [sys.executable, "-m", "bigfs", "serve", "corpus.jsonl", "--port", port]
     command += ["--features", "12", "--workers", "0", "--tile-rows", "500", "--out", "r"]
     command += ["--method", "sparge-lpp", "--set", "tol=1e-9"]
     log, often, rarely = tmp_path / "log", ("--cron", "* * * * * */5"), ("--cron", "0 3 1 1 *")

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import psutil
 import pytest
+from bigfs.flows.options import Engine, Staging
 
-from flows.options import Engine, Staging
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 
 pytestmark = PREFECT_WARNS
@@ -36,7 +36,7 @@ def held(pid):
 
 @pytest.mark.nightly
 def test_runs_in_a_row_hold_no_more_than_the_first(prefect, tls_cluster, tmp_path):
-    from flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import bigfs
 
     corpus = write_corpus(tmp_path / "corpus.jsonl", seed=3)
     engine = Engine(scheduler=tls_cluster.address, tls=str(tls_cluster.tls))

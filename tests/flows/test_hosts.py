@@ -7,8 +7,8 @@ import sys
 import time
 
 import pytest
+from bigfs.storage.runs.runs import Run
 
-from storage.runs.runs import Run
 from tests.helpers.hosts import needs_hosts
 from tests.helpers.lab import WORKERS, start_lab
 from tests.helpers.processes import environment
@@ -16,7 +16,7 @@ from tests.helpers.processes import environment
 pytestmark = [pytest.mark.process, pytest.mark.nightly, needs_hosts]
 
 ROWS = 20_000
-RUN = [sys.executable, "-m", "flows", "run", f"synthetic:phrases?rows={ROWS}"]
+RUN = [sys.executable, "-m", "bigfs", "run", f"synthetic:phrases?rows={ROWS}"]
 RUN += ["--features", "100", "--against", "anova"]
 
 

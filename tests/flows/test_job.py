@@ -8,15 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
+from bigfs.flows import run as runs
+from bigfs.flows import steps
+from bigfs.flows.job import Job
+from bigfs.flows.locks import exclusive
+from bigfs.flows.options import Engine, Staging
+from bigfs.storage.errors import StoreError
+from bigfs.storage.runs.runs import Run
 
-import storage
-from flows import run as runs
-from flows import steps
-from flows.job import Job
-from flows.locks import exclusive
-from flows.options import Engine, Staging
-from storage.errors import StoreError
-from storage.runs.runs import Run
+from bigfs import storage
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 
@@ -256,7 +256,7 @@ def test_only_a_broken_connection_or_a_busy_object_store_is_asked_again(
 def test_the_age_of_a_process_is_what_its_parent_measures():
     """psutil's own time of the start is off where the clock was corrected after the boot."""
     began = time.perf_counter()
-    code = "from flows.report.provenance import process_age; print(process_age())"
+    code = "from bigfs.flows.report.provenance import process_age; print(process_age())"
     age = float(subprocess.check_output([sys.executable, "-c", code]))
     longest = time.perf_counter() - began
     assert longest / 2 < age < longest + 0.02  # the kernel counts in hundredths of a second

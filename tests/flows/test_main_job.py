@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bigfs.flows.report import page as report
 
-import storage
-from bigfs import SparGE, engine
-from flows.report import page as report
+from bigfs import SparGE, engine, storage
 from tests.helpers import stages
 
 pytestmark = pytest.mark.process

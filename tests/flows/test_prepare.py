@@ -9,23 +9,23 @@ from bigfs.engine import clusters
 
 PREPARED = """
 import sys
-from flows.options import Engine
+from bigfs.flows.options import Engine
 
 def libraries():
-    return "sklearn" in sys.modules, "storage.staging.build" in sys.modules
+    return "sklearn" in sys.modules, "bigfs.storage.staging.build" in sys.modules
 
 if __name__ == "__main__":
     options = Engine(workers=1)
-    options.prepare("flows.steps")
+    options.prepare("bigfs.flows.steps")
     with options.start() as client:
         print(libraries(), *client.run(libraries).values())
 """
 NOT_PREPARED = """
 import psutil
-from flows.options import Engine
+from bigfs.flows.options import Engine
 
-Engine(workers=0).prepare("flows.steps")
-Engine(scheduler="tcp://127.0.0.1:1").prepare("flows.steps")
+Engine(workers=0).prepare("bigfs.flows.steps")
+Engine(scheduler="tcp://127.0.0.1:1").prepare("bigfs.flows.steps")
 print(psutil.Process().children())
 """
 

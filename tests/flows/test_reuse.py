@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
+from bigfs.flows import reuse, steps
+from bigfs.flows import run as runs
+from bigfs.flows.job import Job
+from bigfs.flows.options import Engine, Staging
+from bigfs.storage.errors import Damaged
+from bigfs.storage.runs.runs import Run
+from bigfs.storage.staging.stage import make_plan
 
 from bigfs.result import Status
-from flows import reuse, steps
-from flows import run as runs
-from flows.job import Job
-from flows.options import Engine, Staging
-from storage.errors import Damaged
-from storage.runs.runs import Run
-from storage.staging.stage import make_plan
 from tests.helpers import stages
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus

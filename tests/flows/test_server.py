@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from bigfs.flows.serving import user_secret
 
-from flows.serving import user_secret
 from tests.helpers.processes import environment, until
 
 OWN = "http://127.0.0.1:4200"
@@ -23,7 +23,7 @@ def test_server_whose_starter_dies_during_its_start_ends(tmp_path):
     env = environment(tmp_path / "home")
     env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
     with subprocess.Popen(
-        [sys.executable, "-m", "flows.serving", "0"],
+        [sys.executable, "-m", "bigfs.flows.serving", "0"],
         cwd=tmp_path,
         env=env,
         stdin=subprocess.PIPE,
@@ -59,10 +59,9 @@ def test_secret_that_others_could_read_is_replaced(tmp_path):
     [(None, True, None), (f"{OWN}/api", False, None), (f"{OWN}/api", True, f"{OWN}/page")],
 )
 def test_run_names_its_page_only_where_the_server_has_pages(monkeypatch, address, pages, url):
+    from bigfs.flows import prefect_flows
     from prefect import runtime, settings
     from prefect.settings import temporary_settings
-
-    from flows import prefect_flows
 
     for name in ("get_id", "get_name", "get_flow_name"):
         monkeypatch.setattr(runtime.flow_run, name, lambda: "x")

@@ -5,13 +5,12 @@ import json
 import os
 
 import pytest
+from bigfs.flows import steps
+from bigfs.flows.evaluation import selection
+from bigfs.storage.errors import StoreError
+from bigfs.storage.runs.runs import Run
 
-import storage
-from bigfs import SPEC
-from flows import steps
-from flows.evaluation import selection
-from storage.errors import StoreError
-from storage.runs.runs import Run
+from bigfs import SPEC, storage
 from tests.helpers import stages
 from tests.helpers.stores import write_svmlight
 
@@ -83,7 +82,7 @@ def test_evaluation_without_room_for_its_report_leaves_the_finished_run_as_it_wa
     path = stages.finish(run)
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     with monkeypatch.context() as patched:
-        patched.setattr("flows.report.page.write_report", full_disk)
+        patched.setattr("bigfs.flows.report.page.write_report", full_disk)
         with pytest.raises(OSError, match="No space left"):
             steps.evaluate_again(str(path), {})
     after = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}

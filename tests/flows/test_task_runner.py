@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from bigfs.flows.options import Engine
+from bigfs.storage.runs.runs import Run
 from dask.distributed import LocalCluster
 
-from flows.options import Engine
-from storage.runs.runs import Run
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 
 pytestmark = [PREFECT_WARNS, pytest.mark.nightly]
@@ -13,7 +13,7 @@ prefect_dask = pytest.importorskip("prefect_dask", reason="prefect-dask is not i
 
 
 def test_the_flow_gives_its_answer_on_the_cluster_of_its_task_runner(prefect, tmp_path):
-    from flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import bigfs
 
     corpus = write_corpus(tmp_path / "corpus.jsonl", seed=3)
     local = bigfs(corpus, features=12, out="runs/local", engine=Engine(workers=0))

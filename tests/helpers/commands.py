@@ -6,8 +6,7 @@ import sys
 import warnings
 
 import pytest
-
-from flows import cli
+from bigfs.flows import cli
 
 
 @pytest.fixture

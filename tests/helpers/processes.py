@@ -293,9 +293,10 @@ class Cluster(NamedTuple):
 @contextlib.contextmanager
 def dask_cluster(home, workers=2, memory_limit="1GB", **more):
     """`dask scheduler` and `dask worker` processes over mutual TLS."""
+    from bigfs.flows.tls import environment as tls_environment
+    from bigfs.flows.tls import make_certificates
+
     from bigfs import engine
-    from flows.tls import environment as tls_environment
-    from flows.tls import make_certificates
 
     tls = home / "tls"
     if not tls.exists():

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from bigfs.storage import sources
+from bigfs.storage.errors import SourceError
 
 from bigfs.engine import NotEnoughMemory
-from storage import sources
-from storage.errors import SourceError
 
 SIZES = [1, 200, 10**9]  # bytes a piece: one row or so, a few, all
 

@@ -1,10 +1,10 @@
 """The steps of a run by keywords, for tests that look at one of them: always done, never reused."""
 
-from flows import steps
-from flows.job import Job, Request
-from flows.options import Engine, Scoring
-from flows.run import store_of
-from storage.runs.runs import Run
+from bigfs.flows import steps
+from bigfs.flows.job import Job, Request
+from bigfs.flows.options import Engine, Scoring
+from bigfs.flows.run import store_of
+from bigfs.storage.runs.runs import Run
 
 
 def stage(source, store=None, settings=None):

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
+from bigfs.storage.errors import SourceError, StoreError
+from bigfs.storage.runs.runs import Run
 
-import storage
+from bigfs import storage
 from bigfs.selectors.registry import METHODS
-from storage.errors import SourceError, StoreError
-from storage.runs.runs import Run
 from tests.helpers.anndata import write_anndata, zarr_text
 
 pytestmark = pytest.mark.filterwarnings(
@@ -47,9 +47,9 @@ def write_atlas(path, rng):
 @pytest.fixture
 def atlas(tmp_path, rng, monkeypatch):
     """The folder of an atlas, whose tiles and whose parts of obs are small."""
-    monkeypatch.setattr("storage.anndata_view.TILE_NNZ", 150)
-    monkeypatch.setattr("storage.anndata_view.ROW_CHUNK", 50)
-    monkeypatch.setattr("storage.sources.scratch_matrix.CHUNK", 40)
+    monkeypatch.setattr("bigfs.storage.anndata_view.TILE_NNZ", 150)
+    monkeypatch.setattr("bigfs.storage.anndata_view.ROW_CHUNK", 50)
+    monkeypatch.setattr("bigfs.storage.sources.scratch_matrix.CHUNK", 40)
     path = tmp_path / "atlas.zarr"
     write_atlas(path, rng)
     return path

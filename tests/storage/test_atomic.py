@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+from bigfs.storage import atomic
+from bigfs.storage.errors import RunError, StoreError
 from filelock import FileLock
 
-from storage import atomic
-from storage.errors import RunError, StoreError
 from tests.helpers.listing import names_in
 
 

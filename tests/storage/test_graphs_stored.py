@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from bigfs.storage import graphs
 
-import storage
-from bigfs import SPEC, engine, graph
+from bigfs import SPEC, engine, graph, storage
 from bigfs.matrix import Matrix
-from storage import graphs
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bigfs.storage.format import shards
 
-import storage
 from benchmarks.interruptions import CASES, WAYS, interrupted
-from storage.format import shards
+from bigfs import storage
 from tests.helpers.daily import daily
 
 pytest.importorskip("h5py", reason="the extra `hdf5` holds h5py")

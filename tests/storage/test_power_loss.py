@@ -10,7 +10,7 @@ from tests.helpers.processes import environment, kill, until, write_corpus
 
 pytestmark = [pytest.mark.process, pytest.mark.nightly, needs_disk]
 
-BIGFS = [sys.executable, "-m", "flows"]
+BIGFS = [sys.executable, "-m", "bigfs"]
 APPEND = ["append", "b.svm", "a.zarr", "--workers", "0"]
 RUN = ["run", "a.zarr", "--method", "anova", "--features", "5", "--workers", "0", "--out", "r"]
 

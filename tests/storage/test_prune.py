@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from bigfs.storage import atomic
+from bigfs.storage.downloads import downloader
+from bigfs.storage.runs.runs import Run
 from filelock import FileLock
 
-import storage
-from storage import atomic
-from storage.downloads import downloader
-from storage.runs.runs import Run
+from bigfs import storage
 from tests.helpers.commands import fails
 
 
@@ -180,7 +180,7 @@ def test_earlier_results_of_a_run_go_by_age_and_need_no_store(home):
 
 @pytest.mark.parametrize(("age", "seconds"), [("12h", 43200), ("30d", 2592000), ("1.5w", 907200)])
 def test_an_age_is_read_in_hours_days_or_weeks(age, seconds):
-    from flows.cli.corpus import seconds_of
+    from bigfs.flows.cli.corpus import seconds_of
 
     assert seconds_of(age) == seconds
 

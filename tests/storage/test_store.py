@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
+from bigfs.storage.staging.scratch import bounds
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-import storage
-from bigfs import engine
-from storage.staging.scratch import bounds
+from bigfs import engine, storage
 from tests.helpers.listing import names_in
 from tests.helpers.stores import dense_tiles
 
@@ -134,7 +133,7 @@ def test_a_store_is_made_once(folder, tmp_path):
 
 def test_vocabularies_are_merged_in_a_tree(folder, tmp_path, monkeypatch):
     whole = storage.open(storage.stage(folder, tmp_path / "a.zarr"))
-    monkeypatch.setattr("storage.staging.build.TEXT_PIECE", 999)
+    monkeypatch.setattr("bigfs.storage.staging.build.TEXT_PIECE", 999)
     labels = set()
     with engine.progress(lambda label, done, total: labels.add((label, total))):
         pieces = storage.open(storage.stage(folder, tmp_path / "b.zarr"))

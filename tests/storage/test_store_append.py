@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from bigfs.storage import atomic
+from bigfs.storage.errors import Damaged, SourceError, StoreError
+from bigfs.storage.format import manifest, writer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.feature_selection import f_classif
 from zarr.storage import LocalStore
 
-import storage
-from bigfs import ANOVA
-from storage import atomic
-from storage.errors import Damaged, SourceError, StoreError
-from storage.format import manifest, writer
+from bigfs import ANOVA, storage
 from tests.helpers.commands import fails
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
@@ -208,7 +207,7 @@ def test_append_never_writes_into_the_files_of_the_store(store, tmp_path, monkey
     kept = tmp_path / "kept"
     shutil.copytree(store, kept, copy_function=os.link)
     monkeypatch.setattr(
-        "storage.format.writer.store_at",
+        "bigfs.storage.format.writer.store_at",
         lambda uri, read_only=False: InPlace(uri, read_only=read_only),
     )
     storage.append(tmp_path / "2", store)

@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
+from bigfs.storage import integrity
+from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.format import manifest, verified, writer
 
-import storage
-from bigfs import engine
+from bigfs import engine, storage
 from bigfs.matrix import Matrix
-from storage import integrity
-from storage.errors import Damaged, StoreError
-from storage.format import manifest, verified, writer
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.stores import write_svmlight
@@ -220,8 +219,8 @@ def test_info_is_plain_data(store):
 
 
 STAGE = (
-    "import sys, storage; print('go', flush=True); "
-    "storage.stage(sys.argv[1], sys.argv[2], tile_rows=200)"
+    "import sys; from bigfs import storage; print('go', flush=True); "
+    "bigfs.storage.stage(sys.argv[1], sys.argv[2], tile_rows=200)"
 )
 
 
@@ -256,7 +255,7 @@ def test_a_killed_run_leaves_nothing_that_opens_and_the_next_one_finishes(tmp_pa
 
 
 def test_two_runs_at_once_one_waits_or_says_so(tmp_path):
-    from storage.atomic import building
+    from bigfs.storage.atomic import building
 
     write_svmlight(tmp_path / "a.svm", 50)
     with (

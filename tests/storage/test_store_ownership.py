@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from bigfs.storage.atomic import building
+from bigfs.storage.errors import StoreError
+from bigfs.storage.format import manifest
 
-import storage
-from storage.atomic import building
-from storage.errors import StoreError
-from storage.format import manifest
+from bigfs import storage
 from tests.helpers.listing import names_in
 
 ROWS = "1 1:0.5 3:2\n2 2:1\n1 3:4\n"
@@ -94,9 +94,9 @@ def test_a_graph_deletes_no_folder_of_the_user(rows, tmp_path):
 
 FULL_DISK = """
 import json, os, sys
-import storage
-from storage.errors import SourceError, StoreError
-from storage.sources.tables import columnar
+from bigfs import storage
+from bigfs.storage.errors import SourceError, StoreError
+from bigfs.storage.sources.tables import columnar
 
 columnar.MAX_GROUP_BYTES = 1 << 14  # bytes: the Parquet file is cut first
 disk, *sources = sys.argv[1:]

@@ -19,17 +19,16 @@ import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
 import zarr
+from bigfs.storage import atomic
+from bigfs.storage.downloads import downloader, remote
+from bigfs.storage.errors import Damaged, SourceError, StoreError
+from bigfs.storage.format import documents
+from bigfs.storage.format import manifest as manifests
 from fsspec.asyn import sync as fsspec_sync
 from zarr.core.sync import sync as zarr_sync
 
-import storage
-from bigfs import engine
+from bigfs import engine, storage
 from bigfs.selectors import ANOVA
-from storage import atomic
-from storage.downloads import downloader, remote
-from storage.errors import Damaged, SourceError, StoreError
-from storage.format import documents
-from storage.format import manifest as manifests
 from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
@@ -272,7 +271,7 @@ def test_anndata_in_a_bucket_is_read_in_place(bucket, tmp_path, monkeypatch, wor
         s3fs.S3FileSystem().put(str(folder), f"{bucket}/{kind}.zarr", recursive=True)
     with engine.cluster(workers=workers, memory_limit="1GB"):
         for kind in ("csr_matrix", "csc_matrix", "array"):
-            monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", 2000)
+            monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", 2000)
             name = f"{kind}.zarr"
             local = storage.stage(tmp_path / name, tmp_path / f"l-{name}", label="cell")
             far = storage.stage(f"{bucket}/{name}#label=cell", tmp_path / f"s-{name}")

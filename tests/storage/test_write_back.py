@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
+from bigfs.storage import atomic
+from bigfs.storage.errors import SourceError
+from bigfs.storage.runs.runs import Run
 
-import storage
-from bigfs import ANOVA, HighlyVariable
-from storage import atomic
-from storage.errors import SourceError
-from storage.runs.runs import Run
+from bigfs import ANOVA, HighlyVariable, storage
 from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.commands import fails
 

@@ -240,7 +240,8 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
             Samples, also as a data frame of pandas, polars, Arrow or Dask, or as a matrix in a
             file, which is read by tiles: an array of Zarr or HDF5, or `adata.X` of a backed
-            AnnData object. The matrix of a store is `storage.open(uri).X`. X is never changed.
+            AnnData object. The matrix of a store is `bigfs.storage.open(uri).X`. X is never
+            changed.
         y : array-like of shape (n_samples,), default=None
             Class labels, as numbers or strings. −1 (or "-1") is unlabeled, unless y holds −1 and 1
             and nothing else. Semi-supervised methods use unlabeled samples, the other supervised

@@ -171,7 +171,7 @@ class HighlyVariable(Selector):
         Parameters
         ----------
         X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
-            Cells, without negative values. The matrix of a store is `storage.open(uri).X`.
+            Cells, without negative values. The matrix of a store is `bigfs.storage.open(uri).X`.
         y : object, default=None
             Not used.
         batch : array-like of shape (n_samples,), default=None

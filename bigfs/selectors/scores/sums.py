@@ -80,7 +80,7 @@ class WeightedSelector(Selector):
         ----------
         X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
             Samples, also as a data frame of pandas or Dask. The matrix of a store is
-            `storage.open(uri).X`. X is never changed.
+            `bigfs.storage.open(uri).X`. X is never changed.
         y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
             Target, as the method takes it. Class labels with a `Matrix` are class numbers, and −1
             is unlabeled.

@@ -9,12 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-
-from storage.errors import SourceError
-from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources import checks
-from storage.sources import labels as label_rules
-from storage.sources.base import (
+from bigfs.storage.errors import SourceError
+from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.sources import checks
+from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources.base import (
     MatrixSource,
     PlainFile,
     Rows,
@@ -79,7 +78,7 @@ class Svmlight(PlainFile, MatrixSource):
         return ready
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        from storage.sources.svmlight import kernel  # compiled at its first use
+        from bigfs.storage.sources.svmlight import kernel  # compiled at its first use
 
         start, raw = self.read_lines(piece)
         code, where, labels, counts, unsure_labels, indptr, indices, values, unsure = kernel.parse(

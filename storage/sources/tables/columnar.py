@@ -16,15 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from bigfs.storage import atomic
+from bigfs.storage.downloads import remote
+from bigfs.storage.errors import SourceError, redacted
+from bigfs.storage.sources.base import TextSource, files_in, open_decompressed
+from bigfs.storage.sources.tables import tables
+from bigfs.storage.sources.tables.records import Batch, TextRecords
+from bigfs.storage.sources.tables.tables import Part, Table, as_batch
+
 from bigfs import engine
 from bigfs.engine import require_memory
-from storage import atomic
-from storage.downloads import remote
-from storage.errors import SourceError, redacted
-from storage.sources.base import TextSource, files_in, open_decompressed
-from storage.sources.tables import tables
-from storage.sources.tables.records import Batch, TextRecords
-from storage.sources.tables.tables import Part, Table, as_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

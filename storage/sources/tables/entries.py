@@ -16,15 +16,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import checks
+from bigfs.storage.sources.base import shorten, shorten_names
+from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
+from bigfs.storage.sources.tables.columns import decoded
+from bigfs.storage.sources.tables.names import Block, require_lines
+from bigfs.storage.sources.tables.records import Batch, MatrixRecords, without_surrogates
 
 from bigfs.types import AnyArray, FloatArray, IntArray
-from storage.errors import SourceError
-from storage.sources import checks
-from storage.sources.base import shorten, shorten_names
-from storage.sources.tables.columnar import ArrowFile, ParquetFile
-from storage.sources.tables.columns import decoded
-from storage.sources.tables.names import Block, require_lines
-from storage.sources.tables.records import Batch, MatrixRecords, without_surrogates
 
 SURVEY_BYTES = 4 << 20  # of a piece in which the first row is looked for
 Place = Callable[[int], object]  # of the record with an entry

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
-from storage.errors import SourceError
-from storage.sources.base import PlainFile, head, holds_only, line_number, shorten_names
-from storage.sources.tables.entries import ListRecords, MapRecords
-from storage.sources.tables.records import Batch, Records, TextRecords
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.base import PlainFile, head, holds_only, line_number, shorten_names
+from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
+from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
 
 LINE_LIMIT = 1 << 28  # bytes of a line in which a field is looked for
 BATCH_LINES = 256

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.base import shorten
 
 from bigfs.types import AnyArray, IntArray
-from storage.errors import SourceError
-from storage.sources.base import shorten
 
 
 class Block(NamedTuple):

@@ -16,18 +16,18 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+from bigfs.storage.fingerprint import fingerprint_of
+from bigfs.storage.sources import checks
+from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources.base import Label, shorten, shorten_names
+from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
+from bigfs.storage.sources.tables.columns import as_numbers, as_texts
+from bigfs.storage.sources.tables.names import Block, require_lines
+from bigfs.storage.sources.tables.records import Batch, MatrixRecords
+from bigfs.storage.sources.tables.tables import CsvFile, Table
 
 from bigfs.types import FloatArray
-from storage.errors import SourceError
-from storage.fingerprint import fingerprint_of
-from storage.sources import checks
-from storage.sources import labels as label_rules
-from storage.sources.base import Label, shorten, shorten_names
-from storage.sources.tables.columnar import ArrowFile, ParquetFile
-from storage.sources.tables.columns import as_numbers, as_texts
-from storage.sources.tables.names import Block, require_lines
-from storage.sources.tables.records import Batch, MatrixRecords
-from storage.sources.tables.tables import CsvFile, Table
 
 MAX_CATEGORIES = 1000  # of a column; more of them are names of samples or numbers
 SURVEY_BYTES = 4 << 20  # of a piece in the reading before

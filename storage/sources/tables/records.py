@@ -15,13 +15,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-
-from bigfs.types import AnyArray
-from storage.downloads import remote
-from storage.errors import SourceError, redacted
-from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources import labels as label_rules
-from storage.sources.base import (
+from bigfs.storage.downloads import remote
+from bigfs.storage.errors import SourceError, redacted
+from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources.base import (
     Document,
     Label,
     MatrixSource,
@@ -32,10 +30,12 @@ from storage.sources.base import (
     shorten,
     shorten_names,
 )
-from storage.sources.obs import as_obs, join_obs
-from storage.sources.tables.columns import as_numbers
-from storage.sources.tables.names import Block, join_blocks
-from storage.sources.tables.where import Condition
+from bigfs.storage.sources.obs import as_obs, join_obs
+from bigfs.storage.sources.tables.columns import as_numbers
+from bigfs.storage.sources.tables.names import Block, join_blocks
+from bigfs.storage.sources.tables.where import Condition
+
+from bigfs.types import AnyArray
 
 ROLES = {"label": "label", "split": "split", "name": "id"}  # their fields, if nobody names others
 
@@ -88,7 +88,7 @@ class Records(PlainFile):
     name: str | None = None
     unlabeled: str | None = None  # a label that also means "none", as null and "" do
     where: str | None = None  # a condition such as "lang == 'en'" on the records to read
-    # the fields with what else is known of each sample, as `storage.sources.obs` describes it
+    # the fields with what else is known of each sample, as `bigfs.storage.sources.obs` describes it
     group: str | None = None
     batch: str | None = None
     sample_weight: str | None = None

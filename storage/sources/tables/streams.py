@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-
-from storage.errors import SourceError
-from storage.sources.tables.columns import decoded
-from storage.sources.tables.entries import ListRecords, MapRecords
-from storage.sources.tables.numeric import NumericTable
-from storage.sources.tables.records import TextRecords
-from storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.tables.columns import decoded
+from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
+from bigfs.storage.sources.tables.numeric import NumericTable
+from bigfs.storage.sources.tables.records import TextRecords
+from bigfs.storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,8 +66,8 @@ class Stream(Table):
     def identity(self) -> str:
         if self.content is None:
             raise SourceError(
-                "what a stream holds is known only after it was read: call storage.stage, which "
-                "reads it and then finds out whether the store is there"
+                "what a stream holds is known only after it was read: call bigfs.storage.stage, "
+                "which reads it and then finds out whether the store is there"
             )
         return self.content
 

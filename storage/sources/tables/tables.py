@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
-from bigfs import engine
-from bigfs.engine import format_bytes, require_memory
-from storage.errors import SourceError, redacted
-from storage.sources.base import (
+from bigfs.storage.errors import SourceError, redacted
+from bigfs.storage.sources.base import (
     PlainFile,
     holds_only,
     open_decompressed,
@@ -31,8 +29,11 @@ from storage.sources.base import (
     shorten_names,
     source_errors,
 )
-from storage.sources.tables.columns import decoded
-from storage.sources.tables.records import Batch, Records, TextRecords
+from bigfs.storage.sources.tables.columns import decoded
+from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
+
+from bigfs import engine
+from bigfs.engine import format_bytes, require_memory
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa

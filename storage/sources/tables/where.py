@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from storage.errors import SourceError
-from storage.sources.base import shorten
-from storage.sources.tables.columns import as_numbers, decoded, is_text
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.base import shorten
+from bigfs.storage.sources.tables.columns import as_numbers, decoded, is_text
 
 COMPARISONS = {
     **{ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal"},

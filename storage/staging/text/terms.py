@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.storage.staging.text import tokens as kernels
+from bigfs.storage.staging.text.tokens import mixed, read_tokens, sorted_tokens
+from bigfs.storage.staging.text.weighting import is_token
 from numba import njit
 
 from bigfs.types import AnyArray
-from storage.staging.text import tokens as kernels
-from storage.staging.text.tokens import mixed, read_tokens, sorted_tokens
-from storage.staging.text.weighting import is_token
 
 NEWLINE, SPACE = 10, 32
 FREE = -1  # a slot without a gram

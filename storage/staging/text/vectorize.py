@@ -18,16 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-
-from bigfs import engine
-from bigfs.types import AnyArray
-from storage.errors import SourceError
-from storage.messages import strip
-from storage.scaling import unit_rows
-from storage.sources.base import Label, TextSource, seen_by_workers
-from storage.sources.obs import as_obs
-from storage.staging.labels import save_labels
-from storage.staging.scratch import (
+from bigfs.storage.errors import SourceError
+from bigfs.storage.messages import strip
+from bigfs.storage.scaling import unit_rows
+from bigfs.storage.sources.base import Label, TextSource, seen_by_workers
+from bigfs.storage.sources.obs import as_obs
+from bigfs.storage.staging.labels import save_labels
+from bigfs.storage.staging.scratch import (
     LabelKind,
     RowBlock,
     delete,
@@ -37,11 +34,14 @@ from storage.staging.scratch import (
     save_obs,
     write_block,
 )
-from storage.staging.text.hashing import hash_names, name_buckets
-from storage.staging.text.terms import Documents
-from storage.staging.text.tokens import FIRST_TERMS
-from storage.staging.text.vocabularies import find_columns, merge_vocabularies
-from storage.staging.text.weighting import Weighting
+from bigfs.storage.staging.text.hashing import hash_names, name_buckets
+from bigfs.storage.staging.text.terms import Documents
+from bigfs.storage.staging.text.tokens import FIRST_TERMS
+from bigfs.storage.staging.text.vocabularies import find_columns, merge_vocabularies
+from bigfs.storage.staging.text.weighting import Weighting
+
+from bigfs import engine
+from bigfs.types import AnyArray
 
 
 class CountedBlock(NamedTuple):

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from bigfs.storage.staging.scratch import open_array, save
 from numba import njit
 
 from bigfs import engine
 from bigfs.types import AnyArray, IntArray
-from storage.staging.scratch import open_array, save
 
 NEWLINE = 10
 CHUNK = 1 << 20  # bytes read of a vocabulary at a time

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from storage.errors import SourceError
-from storage.messages import read_parts
-from storage.sources.base import decode, shorten
+from bigfs.storage.errors import SourceError
+from bigfs.storage.messages import read_parts
+from bigfs.storage.sources.base import decode, shorten
 
 TOKEN = re.compile(r"(?u)\b\w\w+\b")
 ENGLISH = "english"
@@ -75,7 +75,7 @@ class Weighting:
 
 
 def make_weighting(**given: Any) -> Weighting:
-    """Check the settings that `storage.stage` takes, and read the file of stop words."""
+    """Check the settings that `bigfs.storage.stage` takes, and read the file of stop words."""
     weighting = Weighting(**given)
     max_df = weighting.max_df
     is_share = isinstance(max_df, float) and 0 < max_df <= 1

@@ -12,8 +12,7 @@ import pytest
 import scipy.sparse as sp
 from distributed import Client, LocalCluster, get_worker
 
-import storage
-from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SelectorCV, SparGE, engine
+from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SelectorCV, SparGE, engine, storage
 from bigfs.engine.clusters import describe_workers
 from bigfs.engine.tasks import map_tiles
 from bigfs.matrix import gathering

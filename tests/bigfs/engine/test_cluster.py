@@ -12,16 +12,16 @@ import time
 import numpy as np
 import psutil
 import pytest
+from bigfs.flows import steps
+from bigfs.flows.options import Engine, Staging
+from bigfs.flows.tls import environment as tls_environment
+from bigfs.flows.tls import make_certificates
+from bigfs.storage.runs.runs import Run
 
 from bigfs import engine as tile_engine
 from bigfs.engine.budget import Shares
 from bigfs.engine.clusters import describe_workers
 from bigfs.result import observed
-from flows import steps
-from flows.options import Engine, Staging
-from flows.tls import environment as tls_environment
-from flows.tls import make_certificates
-from storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.daily import daily
 from tests.helpers.processes import PREFECT_WARNS, dask_cluster, environment, until, write_corpus
@@ -53,7 +53,7 @@ def serial(store, tmp_path_factory):
 
 
 def pipeline(source, cluster):
-    from flows.prefect_flows import bigfs as flow
+    from bigfs.flows.prefect_flows import bigfs as flow
 
     engine = Engine(scheduler=cluster.address, tls=str(cluster.tls))
     return flow(
@@ -84,7 +84,7 @@ def test_the_answer_is_the_serial_one_whoever_dies(
             killed.append(pids[0])
 
     if stage != "none":
-        from flows.prefect_flows import TASKS
+        from bigfs.flows.prefect_flows import TASKS
 
         step = getattr(steps, stage)
 

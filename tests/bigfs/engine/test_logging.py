@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-import storage
-from bigfs import SparGE
+from bigfs import SparGE, storage
 from tests.helpers import stages
 from tests.helpers.stores import write_svmlight
 

@@ -15,8 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_info
 
-import storage
-from bigfs import ANOVA, MRMR, Matrix, ReliefF, SparGE, engine
+from bigfs import ANOVA, MRMR, Matrix, ReliefF, SparGE, engine, storage
 
 MB = 10**6
 

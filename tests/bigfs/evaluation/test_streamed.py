@@ -12,8 +12,7 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-import storage
-from bigfs import ANOVA, Matrix, engine
+from bigfs import ANOVA, Matrix, engine, storage
 from bigfs.evaluation import large_model, linear_model, scoring, splits
 from bigfs.evaluation.curves import measure, pool, tally_split, way_of_all
 from bigfs.evaluation.metrics import Judge

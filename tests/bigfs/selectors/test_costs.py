@@ -3,12 +3,12 @@
 import re
 
 import pytest
+from bigfs.flows.cli.runs import SYMBOLS
+from bigfs.flows.evaluation import selection
 
-import storage
+from bigfs import storage
 from bigfs.graph import knn
 from bigfs.selectors.registry import GROUPS, METHODS, groups_of
-from flows.cli.runs import SYMBOLS
-from flows.evaluation import selection
 from tests.helpers.stores import write_svmlight
 
 WORDS = {"anchor", "columns", "folds", "max", "or", "per", "rows"}

@@ -8,8 +8,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from bigfs.storage.runs.runs import Checkpoint
 
-import storage
 from bigfs import (
     DLSR,
     GLSPFS,
@@ -28,11 +28,11 @@ from bigfs import (
     UDFS,
     MultiTaskLasso,
     engine,
+    storage,
 )
 from bigfs.engine.budget import Shares
 from bigfs.linalg import svm
 from bigfs.result import observed
-from storage.runs.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
 
 pytestmark = pytest.mark.slow

@@ -13,13 +13,13 @@ import sys
 import numpy as np
 import pytest
 import typer
+from bigfs.flows import options
+from bigfs.flows.cli.app import app
+from bigfs.flows.serving import run_server
+from bigfs.storage.runs.runs import Run
 
 from bigfs import __version__ as bigfs_version
 from bigfs.engine import clusters
-from flows import options
-from flows.cli.app import app
-from flows.serving import run_server
-from storage.runs.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.listing import names_in
 from tests.helpers.processes import environment, give_database, write_corpus
@@ -93,7 +93,7 @@ def test_methods_and_parameters(bigfs, corpus):
 
 
 def test_a_killed_selection_goes_on_from_its_checkpoint(bigfs, corpus, monkeypatch):
-    from storage.runs.runs import Checkpoint
+    from bigfs.storage.runs.runs import Checkpoint
 
     bigfs("stage", corpus, "c.zarr", "--workers", 0)
     words = ("select", "c.zarr", "--features", 4, "--set", "tol=1e-4", "--workers", 0)
@@ -172,7 +172,7 @@ def test_a_bad_line_on_a_cluster_is_one_line_on_stderr(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "flows",
+        "bigfs",
         "stage",
         "bad.svm",
         "c.zarr",
@@ -272,15 +272,15 @@ HEAVY = ("prefect", "sklearn", "pandas", "pyarrow", "requests", "matplotlib")
     ("modules", "unwanted"),
     [
         # the script of a command, which its workers import
-        ("flows.cli", ("typer", "pydantic", "bigfs")),
-        ("flows.cli.app", ("prefect", "zarr", "sklearn", "numba", "matplotlib")),
+        ("bigfs.flows.cli", ("typer", "pydantic", "bigfs")),
+        ("bigfs.flows.cli.app", ("prefect", "zarr", "sklearn", "numba", "matplotlib")),
         # what `bigfs run` needs to find and print a result that is there
         (
-            "flows.cli.app, flows.reuse, flows.report.summary",
+            "bigfs.flows.cli.app, bigfs.flows.reuse, bigfs.flows.report.summary",
             ("prefect", "sklearn", "numba", "matplotlib"),
         ),
         # what `bigfs stage` needs for any source
-        ("flows.cli.app, flows.staging, storage.staging.stage", HEAVY),
+        ("bigfs.flows.cli.app, bigfs.flows.staging, bigfs.storage.staging.stage", HEAVY),
     ],
 )
 def test_commands_without_work_load_no_heavy_library(modules, unwanted):
@@ -346,17 +346,19 @@ def no_prefect(monkeypatch, tmp_path):
 
 
 def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatch, no_prefect):
-    from flows.cli.servers import _server
+    from bigfs.flows.cli.servers import _server
 
-    monkeypatch.setattr("flows.serving.run_server", lambda *_: contextlib.nullcontext("http://x"))
-    monkeypatch.setattr("flows.serving.crash_abandoned", lambda _: None)
+    monkeypatch.setattr(
+        "bigfs.flows.serving.run_server", lambda *_: contextlib.nullcontext("http://x")
+    )
+    monkeypatch.setattr("bigfs.flows.serving.crash_abandoned", lambda _: None)
     with _server(4200, "nightly"):
         home = tmp_path / ".local" / "share" / "bigfs" / "prefect"
         assert os.environ["PREFECT_HOME"] == str(home)
         assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
-ASK = "from flows.cli.servers import uses_prefect; print(uses_prefect(None))"
+ASK = "from bigfs.flows.cli.servers import uses_prefect; print(uses_prefect(None))"
 API = "http://127.0.0.1:9/api"
 PROFILE = f"""
 active = "mine"
@@ -397,7 +399,7 @@ def test_a_profile_or_a_file_of_prefect_says_whether_a_run_is_a_flow(tmp_path, n
 def test_a_run_with_prefect_and_no_server_is_a_flow_on_a_server_of_its_own(tmp_path):
     write_corpus(tmp_path / "corpus.jsonl", seed=3)
     give_database(tmp_path / "home")
-    command = [sys.executable, "-m", "flows", "run", "corpus.jsonl", "--prefect", "--json"]
+    command = [sys.executable, "-m", "bigfs", "run", "corpus.jsonl", "--prefect", "--json"]
     ended = subprocess.run(
         [*command, "--method", "anova", "--features", "5", "--workers", "0", "--out", "r"],
         cwd=tmp_path,
@@ -421,8 +423,8 @@ def no_server(monkeypatch):
         pytest.fail("a server was started")
         yield
 
-    monkeypatch.setattr("flows.cli.servers._server", start)
-    monkeypatch.setattr("flows.cli.servers._set_home", lambda: None)
+    monkeypatch.setattr("bigfs.flows.cli.servers._server", start)
+    monkeypatch.setattr("bigfs.flows.cli.servers._set_home", lambda: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
 
 
@@ -450,7 +452,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
 
 
 def test_the_time_zone_is_that_of_the_machine(monkeypatch):
-    from flows.cli.servers import local_timezone
+    from bigfs.flows.cli.servers import local_timezone
 
     monkeypatch.setenv("TZ", "Europe/Rome")
     assert local_timezone() == "Europe/Rome"

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from bigfs.flows.locks import AlreadyRunning, exclusive
+from bigfs.storage.runs.runs import Run
 
-import storage
-from flows.locks import AlreadyRunning, exclusive
-from storage.runs.runs import Run
+from bigfs import storage
 from tests.helpers.commands import fails
 from tests.helpers.daily import daily
 from tests.helpers.listing import is_lock, names_in
@@ -77,7 +77,7 @@ def test_bad_parameters_are_refused_before_any_work(
         pytest.fail("a server was used")
         yield
 
-    monkeypatch.setattr("flows.cli.servers._server", start_server)
+    monkeypatch.setattr("bigfs.flows.cli.servers._server", start_server)
     before = listing(tmp_path)
     place = {"run": ("corpus.svm",), "select": (store, "--out", "r"), "serve": ("corpus.svm",)}[
         command
@@ -87,7 +87,7 @@ def test_bad_parameters_are_refused_before_any_work(
 
 
 def test_a_good_value_of_a_named_parameter_is_not_refused():
-    from flows.evaluation.selection import require_parameters
+    from bigfs.flows.evaluation.selection import require_parameters
 
     require_parameters("sparge-lda", 3, {"embedding": "lda", "gamma": 0.5, "class_weight": None})
     require_parameters("jgsc", 3, {"n_features_to_select": 5})  # counts atoms there
@@ -209,8 +209,9 @@ def test_brackets_in_names_are_printed_as_they_are(bigfs, store, tmp_path, name)
 
 
 def test_progress_shows_labels_as_they_are(capsys):
+    from bigfs.flows.cli.output import show_progress
+
     from bigfs import engine
-    from flows.cli.output import show_progress
 
     with show_progress(as_json=False):
         engine.map_tiles(abs, [1, 2], label="read [/red]")
@@ -259,7 +260,7 @@ def test_two_selections_at_once_both_end_well(store, tmp_path):
     command = [
         sys.executable,
         "-m",
-        "flows",
+        "bigfs",
         "select",
         store,
         "--out",
@@ -359,7 +360,9 @@ def test_names_that_look_like_formulas_are_written_as_they_are(bigfs, store, tmp
         ],
         dtype=object,
     )
-    monkeypatch.setattr("storage.corpus.FeatureNames.__getitem__", lambda self, index: names[index])
+    monkeypatch.setattr(
+        "bigfs.storage.corpus.FeatureNames.__getitem__", lambda self, index: names[index]
+    )
     assert (
         bigfs("select", store, "--out", "r", "--method", "anova", "--features", 60, *SERIAL)[0] == 0
     )

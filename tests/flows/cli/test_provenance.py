@@ -4,9 +4,9 @@ import subprocess
 import sys
 from datetime import datetime, timedelta
 
-from flows import tls
-from flows.cli import servers
-from flows.report import provenance
+from bigfs.flows import tls
+from bigfs.flows.cli import servers
+from bigfs.flows.report import provenance
 
 
 def test_a_result_says_when_where_and_how_it_was_made(monkeypatch):

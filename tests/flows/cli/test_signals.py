@@ -13,14 +13,14 @@ import time
 
 import psutil
 import pytest
+from bigfs.flows.cli import signals
 
-from flows.cli import signals
 from tests.helpers import stages
 from tests.helpers.processes import environment, give_database, until, write_corpus
 
 pytestmark = pytest.mark.process
 
-BIGFS = [sys.executable, "-m", "flows"]
+BIGFS = [sys.executable, "-m", "bigfs"]
 METHOD = [
     "--method",
     "sparge-lda",
@@ -167,7 +167,7 @@ def test_signal_that_is_ignored_stays_ignored():
 END_AT_ONCE = """
 import signal
 from bigfs import engine
-from flows.cli import signals
+from bigfs.flows.cli import signals
 if __name__ == "__main__":
     with engine.cluster(workers=1, memory_limit="600MB"):
         signals.note(signal.SIGTERM)

@@ -5,12 +5,11 @@ import json
 
 import numpy as np
 import pytest
+from bigfs.flows.comparison import audit
+from bigfs.flows.options import Engine
 
 import bigfs as package
-import storage
-from bigfs import SparGE
-from flows.comparison import audit
-from flows.options import Engine
+from bigfs import SparGE, storage
 from tests.helpers import stages
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus

@@ -6,22 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bigfs.flows.comparison import bench, standings
+from bigfs.flows.comparison.bench import Bench
+from bigfs.flows.comparison.outcomes import write_outcome
+from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.evaluation import selection
+from bigfs.storage.runs.runs import RunError
 from scipy.stats import binomtest
 from scipy.stats import t as student_t
 from sklearn.svm import LinearSVC
 
-import storage
-from bigfs import ANOVA, L1SVM, SparGE, engine, stability
+from bigfs import ANOVA, L1SVM, SparGE, engine, stability, storage
 from bigfs.evaluation import linear_model
 from bigfs.evaluation.significance import choice_stability
 from bigfs.result import ALL, Status
 from bigfs.selectors.registry import METHODS
-from flows.comparison import bench, standings
-from flows.comparison.bench import Bench
-from flows.comparison.outcomes import write_outcome
-from flows.comparison.request import Comparison
-from flows.evaluation import selection
-from storage.runs.runs import RunError
 from tests.helpers import stages
 from tests.helpers.processes import write_corpus
 from tests.helpers.stores import write_svmlight
@@ -415,7 +414,7 @@ def test_a_work_folder_may_be_left_to_another_method(tmp_path, monkeypatch):
     mine, other = tmp_path / ".work" / "mine", tmp_path / ".work" / "other"
     rmdir = Path.rmdir
     mine.mkdir(parents=True)
-    monkeypatch.setattr("storage.atomic.delete_marked", rmdir)
+    monkeypatch.setattr("bigfs.storage.atomic.delete_marked", rmdir)
 
     def make(self):
         other.mkdir()

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bigfs.flows import run as runs
+from bigfs.flows.cli import comparisons
+from bigfs.flows.comparison import bench
+from bigfs.flows.comparison.compare import compare, require_result
+from bigfs.flows.comparison.outcomes import read_outcome
+from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.comparison.standings import require_folder
+from bigfs.flows.options import Engine, Staging
+from bigfs.flows.reuse import digest
+from bigfs.storage import graphs as stored_graphs
+from bigfs.storage.errors import StoreError
+from bigfs.storage.runs.runs import RunError
 
-import storage.graphs
-from bigfs import SparGE
+from bigfs import SparGE, storage
 from bigfs.engine import ClusterLost
-from flows import run as runs
-from flows.cli import comparisons
-from flows.comparison import bench
-from flows.comparison.compare import compare, require_result
-from flows.comparison.outcomes import read_outcome
-from flows.comparison.request import Comparison
-from flows.comparison.standings import require_folder
-from flows.options import Engine, Staging
-from flows.reuse import digest
-from storage.errors import StoreError
-from storage.runs.runs import RunError
 from tests.helpers.commands import fails
 from tests.helpers.processes import PREFECT_WARNS, artifacts, write_corpus
 
@@ -68,7 +68,7 @@ def run(
 
 
 def run_flow(source, methods, **more):
-    from flows.prefect_flows import compare
+    from bigfs.flows.prefect_flows import compare
 
     given = {"settings": Staging(tile_rows=100), "engine": SERIAL, "out": "out"} | more
     return compare(source, methods, [4, 12], **given, return_state=True)
@@ -77,9 +77,9 @@ def run_flow(source, methods, **more):
 def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, corpus, monkeypatch):
     graphs, staged, ran = [], [], []
     monkeypatch.setattr(
-        storage.graphs,
+        stored_graphs,
         "stream_knn",
-        lambda *a, knn=storage.graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k),
+        lambda *a, knn=stored_graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k),
     )
     monkeypatch.setattr(
         *(storage, "stage"),
@@ -260,7 +260,9 @@ def test_bad_choices_leave_nothing(corpus, home):
 
 @pytest.fixture
 def no_work(monkeypatch):
-    monkeypatch.setattr("flows.comparison.compare.compare", lambda *_: pytest.fail("work began"))
+    monkeypatch.setattr(
+        "bigfs.flows.comparison.compare.compare", lambda *_: pytest.fail("work began")
+    )
 
 
 def test_a_folder_of_others_is_in_the_way(tmp_path):
@@ -298,9 +300,8 @@ def test_command_refuses_paths_before_any_work(bigfs, no_work, tmp_path, corpus)
 
 
 def test_command_is_a_flow_where_the_settings_of_prefect_name_a_server(bigfs, corpus, monkeypatch):
+    from bigfs.flows import prefect_flows
     from prefect.settings import PREFECT_API_URL, temporary_settings
-
-    from flows import prefect_flows
 
     compared = []
     monkeypatch.setattr(prefect_flows, "compare", lambda **given: compared.append(given))

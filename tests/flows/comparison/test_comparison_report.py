@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from bigfs.flows.comparison.report import PHONE, picture, write_comparison
 
 from bigfs.result import ALL
-from flows.comparison.report import PHONE, picture, write_comparison
 
 SIZES = [10, 50, 100]
 

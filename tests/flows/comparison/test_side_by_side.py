@@ -4,13 +4,13 @@ import threading
 
 import numpy as np
 import pytest
+from bigfs.flows.comparison import bench, standings
+from bigfs.flows.comparison.bench import Bench
+from bigfs.flows.comparison.compare import run_method, run_methods
+from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.comparison.side_by_side import run_side_by_side
 
 from bigfs import engine
-from flows.comparison import bench, standings
-from flows.comparison.bench import Bench
-from flows.comparison.compare import run_method, run_methods
-from flows.comparison.request import Comparison
-from flows.comparison.side_by_side import run_side_by_side
 from tests.helpers import stages
 from tests.helpers.processes import write_corpus
 

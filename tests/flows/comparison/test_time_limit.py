@@ -5,8 +5,7 @@ import threading
 import time
 
 import pytest
-
-from flows.comparison.time_limit import time_limit
+from bigfs.flows.comparison.time_limit import time_limit
 
 LONG = 30.0  # seconds
 

@@ -4,15 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from bigfs.flows import reuse
+from bigfs.flows.evaluation import selection
+from bigfs.flows.options import Scoring
+from bigfs.storage.runs.runs import Run
 from pydantic import ValidationError
 
-import storage
-from bigfs import ANOVA, SelectorCV
+from bigfs import ANOVA, SelectorCV, storage
 from bigfs.evaluation.splits import held_out_split, stratified_folds
-from flows import reuse
-from flows.evaluation import selection
-from flows.options import Scoring
-from storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.commands import fails
 
@@ -100,7 +99,7 @@ def test_test_size_holds_out_that_share(stores, tmp_path):
 
 
 def test_folds_asked_for_are_not_too_much_work(stores, tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.evaluation.plan.MAX_WORK", 1.0)
+    monkeypatch.setattr("bigfs.flows.evaluation.plan.MAX_WORK", 1.0)
     run = evaluated(stores["plain"], tmp_path / "r", features=8, folds=4)
     assert run.metadata["measured"]["how"] == "nested folds"
     assert run.metadata["measured"]["folds"] == 4

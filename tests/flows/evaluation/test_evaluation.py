@@ -11,18 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from bigfs.flows.evaluation import plan as evaluation
+from bigfs.flows.evaluation import selection
+from bigfs.storage.runs.runs import Run
 from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
 import bigfs.evaluation.scoring
-import storage
-from bigfs import ANOVA, Matrix, SparGE, engine
+from bigfs import ANOVA, Matrix, SparGE, engine, storage
 from bigfs.evaluation import linear_model, splits
 from bigfs.selectors.registry import METHODS
-from flows.evaluation import plan as evaluation
-from flows.evaluation import selection
-from storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.daily import daily
 from tests.helpers.processes import write_corpus
@@ -508,8 +507,8 @@ def test_real_targets_are_evaluated_by_the_r2_of_a_ridge(home):
 def test_the_terminal_and_prefect_name_the_metric_and_how_it_was_measured(
     home, monkeypatch, capsys
 ):
-    from flows.cli.output import print_run
-    from flows.report import artifacts
+    from bigfs.flows.cli.output import print_run
+    from bigfs.flows.report import artifacts
 
     run, shown = (
         finished(write_label_sets(home / "d.jsonl"), "sparge-hsl", 6, settings={"label": "topics"}),

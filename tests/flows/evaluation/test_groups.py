@@ -5,16 +5,15 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from bigfs.flows.evaluation import selection
+from bigfs.storage.runs.runs import Run
 from sklearn import config_context
 from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-import storage
-from bigfs import ANOVA, SelectorCV, SparGE, SparGECV
+from bigfs import ANOVA, SelectorCV, SparGE, SparGECV, storage
 from bigfs.evaluation import splits
-from flows.evaluation import selection
-from storage.runs.runs import Run
 from tests.helpers.commands import fails
 
 DONORS, EACH, D = 24, 10, 30

@@ -3,8 +3,9 @@
 import json
 import os
 
-from storage.runs.earlier import kept_folder
-from storage.runs.runs import Run
+from bigfs.storage.runs.earlier import kept_folder
+from bigfs.storage.runs.runs import Run
+
 from tests.helpers.commands import fails
 
 NIGHTS = {  # key: day, chosen names, accuracy, gap
@@ -79,7 +80,7 @@ def test_a_folder_without_runs_and_a_damaged_run_are_one_line(bigfs, tmp_path):
 
 
 def test_prefect_is_told_when_the_choice_has_changed(tmp_path, monkeypatch):
-    from flows.report import artifacts
+    from bigfs.flows.report import artifacts
 
     told = []
     monkeypatch.setattr(artifacts, "emit_event", lambda event, **more: told.append((event, more)))

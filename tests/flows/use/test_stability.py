@@ -6,8 +6,7 @@ import json
 import numpy as np
 import pytest
 
-import storage
-from bigfs import ANOVA, stability
+from bigfs import ANOVA, stability, storage
 from tests.helpers.commands import fails
 from tests.helpers.stores import write_svmlight
 

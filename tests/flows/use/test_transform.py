@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from bigfs.flows.use.predict import predict
+from bigfs.flows.use.transform import transform
+from bigfs.storage.runs.runs import Run
 
-import storage
-from flows.use.predict import predict
-from flows.use.transform import transform
-from storage.runs.runs import Run
+from bigfs import storage
 from tests.helpers import stages
 
 pytestmark = pytest.mark.slow
@@ -123,7 +123,7 @@ def test_h5ad_holds_label_sets_and_ranks(runs, tmp_path):
 
 @pytest.mark.parametrize("kind", ["class", "multilabel", "real"])
 def test_parquet_has_a_row_per_sample(runs, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.use.transform.ROWS", 7)
+    monkeypatch.setattr("bigfs.flows.use.transform.ROWS", 7)
     corpus, run = runs[kind]
     for _ in range(2):
         file = transform(run, corpus.uri, tmp_path / "z.parquet")
@@ -189,7 +189,9 @@ def test_names_that_collide_in_parquet_are_refused(runs, tmp_path, monkeypatch):
     corpus, run = runs["class"]
     names = np.array([f"f{j}" for j in range(8)], dtype=object)
     names[Run.open(run).selected[0]] = "bigfs_label"
-    monkeypatch.setattr("storage.corpus.FeatureNames.__getitem__", lambda self, index: names[index])
+    monkeypatch.setattr(
+        "bigfs.storage.corpus.FeatureNames.__getitem__", lambda self, index: names[index]
+    )
     rerun = stages.select(corpus.uri, tmp_path / "r", method="anova", features=3)
     path = stages.finish(rerun)
     with pytest.raises(ValueError, match="two columns would be named bigfs_label"):

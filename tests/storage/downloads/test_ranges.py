@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from bigfs.storage.downloads import downloader
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import find
 
-import storage
-from bigfs import engine
-from storage.downloads import downloader
-from storage.errors import SourceError
-from storage.sources import find
+from bigfs import engine, storage
 from tests.helpers.sources import rows_of
 
 N, COLUMNS = 20_000, 20
@@ -110,7 +109,7 @@ def test_two_of_twenty_columns_take_a_part_of_the_bytes(site, tmp_path, table, n
 
 
 def test_large_row_groups_are_laid_out_without_a_copy(site, tmp_path, table, monkeypatch):
-    monkeypatch.setattr("storage.sources.tables.columnar.MAX_GROUP_BYTES", 1 << 16)
+    monkeypatch.setattr("bigfs.storage.sources.tables.columnar.MAX_GROUP_BYTES", 1 << 16)
     write_parquet(table, tmp_path / "t.parquet")
     site.files["/t.parquet"] = (tmp_path / "t.parquet").read_bytes()
     source = find(f"{site.url}/t.parquet", columns="c3,c11", where="c3 > 0.5")

@@ -6,12 +6,12 @@ import fsspec
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from bigfs.flows.job import Job
+from bigfs.storage import sources
+from bigfs.storage.downloads import downloader, remote
+from bigfs.storage.errors import SourceError, is_permanent, redacted
 
-import storage
-from flows.job import Job
-from storage import sources
-from storage.downloads import downloader, remote
-from storage.errors import SourceError, is_permanent, redacted
+from bigfs import storage
 
 X = sp.csr_array(np.array([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]))
 

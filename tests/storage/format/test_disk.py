@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from storage.format import disk
+from bigfs.storage.format import disk
 
 
 @pytest.mark.parametrize("read", [disk.load, disk.map_file])

@@ -9,13 +9,12 @@ import fsspec
 import numpy as np
 import pytest
 import zarr
+from bigfs.storage.errors import Damaged
+from bigfs.storage.format import manifest, shards, verified
+from bigfs.storage.format.shards import chunks_per_shard
+from bigfs.storage.format.writer import Writer
 
-import storage
-from bigfs import engine
-from storage.errors import Damaged
-from storage.format import manifest, shards, verified
-from storage.format.shards import chunks_per_shard
-from storage.format.writer import Writer
+from bigfs import engine, storage
 from tests.helpers.stores import dense_tiles, write_svmlight
 
 ROWS = 3000
@@ -96,7 +95,7 @@ def test_values_are_those_of_a_store_without_shards(store, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("limit", ["298MB", "1GB"])
 def test_shards_are_the_same_bytes_whatever_the_memory(store, tmp_path, limit, monkeypatch):
-    from storage.staging import build
+    from bigfs.storage.staging import build
 
     if limit == "298MB":  # a chunk at a time
         monkeypatch.setattr(build, "entries_for", lambda limit: 4096)
@@ -196,7 +195,7 @@ def test_no_byte_of_a_shard_can_change_unseen(store):
 def test_a_tile_reads_only_its_part_of_the_checksums(store, monkeypatch):
     monkeypatch.setattr(verified, "CHECKSUM_CHUNK", 2)
     monkeypatch.setattr(manifest, "CHECKSUM_CHUNK", 2)
-    monkeypatch.setattr("storage.format.writer.CHECKSUM_CHUNK", 2)
+    monkeypatch.setattr("bigfs.storage.format.writer.CHECKSUM_CHUNK", 2)
     other = storage.stage(Path(store).with_name("a.svm"), f"{store}-2", tile_rows=40)
     read, get = [], verified.VerifiedStore.get
 
@@ -329,7 +328,7 @@ def test_an_error_in_a_shard_leaves_nothing(store, tmp_path, monkeypatch):
 
 
 def test_a_graph_of_many_blocks_has_shards_and_the_same_neighbors(store, tmp_path, monkeypatch):
-    monkeypatch.setattr("storage.graphs.row_alignment", lambda cost: 256)
+    monkeypatch.setattr("bigfs.storage.graphs.row_alignment", lambda cost: 256)
     monkeypatch.setattr("bigfs.graph.row_blocks.ROW_ALIGNMENT", 256)
     corpus = storage.open(store)
     sharded = storage.graph(corpus, k=3, method="exact")

@@ -5,11 +5,10 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from bigfs.storage.format.tiles import FeatureNames
+from bigfs.storage.format.verified import StoreRef
 
-import storage
-from bigfs import ANOVA
-from storage.format.tiles import FeatureNames
-from storage.format.verified import StoreRef
+from bigfs import ANOVA, storage
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """Stores written by every version so far must open for ever, with the same numbers.
 
-`stores/text-v1.zarr` was made by `storage.stage(folder, min_df=1, tile_rows=2)` of TEXTS, then
-`storage.append(folder, …, split="test")` of LATER. `stores/samples-v3.zarr` was made by
-`storage.stage(file, columns="x", **ROLES)` of the CSV file SAMPLES.
+`stores/text-v1.zarr` was made by `bigfs.storage.stage(folder, min_df=1, tile_rows=2)` of TEXTS,
+then `bigfs.storage.append(folder, …, split="test")` of LATER. `stores/samples-v3.zarr` was made by
+`bigfs.storage.stage(file, columns="x", **ROLES)` of the CSV file SAMPLES.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-import storage
+from bigfs import storage
 from tests.helpers.stores import LATER, STORES, TEXTS
 
 SAMPLES = (

@@ -1,10 +1,9 @@
 """A run that replaces another result of its question keeps it, and nothing else."""
 
 import pytest
-
-from storage import atomic
-from storage.runs.earlier import kept_folder
-from storage.runs.runs import Run
+from bigfs.storage import atomic
+from bigfs.storage.runs.earlier import kept_folder
+from bigfs.storage.runs.runs import Run
 
 PARAMETERS = {"store": "a.zarr", "method": "anova", "features": 1, "parameters": {}}
 

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-
-from storage import atomic
-from storage.errors import StoreError
-from storage.runs.runs import Run, RunError
+from bigfs.storage import atomic
+from bigfs.storage.errors import StoreError
+from bigfs.storage.runs.runs import Run, RunError
 
 ASKED = {"store": "s.zarr", "method": "anova", "features": 3, "parameters": {}}
 
@@ -217,7 +216,7 @@ def test_a_run_behind_a_symbolic_link_is_replaced_where_it_lies(tmp_path):
 
 
 def test_an_exchange_that_was_killed_is_completed(tmp_path):
-    from storage.runs.runs import recover
+    from bigfs.storage.runs.runs import recover
 
     whole(tmp_path / "a", mark=1)
     (tmp_path / "a" / atomic.MARKER).write_bytes(atomic.WORDS)
@@ -371,7 +370,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr("storage.atomic.mark", full)
+        patched.setattr("bigfs.storage.atomic.mark", full)
         with pytest.raises(RunError, match=r"the disk of .* is full"):
             Run.begin(tmp_path / "a", ASKED)
     assert list(tmp_path.iterdir()) == []

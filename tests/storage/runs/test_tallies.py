@@ -4,9 +4,8 @@ import os
 
 import numpy as np
 import pytest
-
-from storage.runs.runs import RunError
-from storage.runs.tallies import tallies_of
+from bigfs.storage.runs.runs import RunError
+from bigfs.storage.runs.tallies import tallies_of
 
 
 def test_tallies_add_up_over_files_and_are_apart_by_key(tmp_path):

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from bigfs.storage import sources
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import labels
+from bigfs.storage.sources.rcv1 import Joined
 
-import storage
-from storage import sources
-from storage.errors import SourceError
-from storage.sources import labels
-from storage.sources.rcv1 import Joined
+from bigfs import storage
 from tests.helpers.sources import documents_of, refused, rows_of
 
 FRAME = pd.DataFrame({"text": ["one two", "two three"], "label": ["a", "b"]})

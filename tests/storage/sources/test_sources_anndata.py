@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
+from bigfs.flows.evaluation import selection
+from bigfs.storage import sources
+from bigfs.storage.errors import SourceError, StoreError
+from bigfs.storage.runs.runs import Run
 
-import storage
-from bigfs import ANOVA, LaplacianScore
-from flows.evaluation import selection
-from storage import sources
-from storage.errors import SourceError, StoreError
-from storage.runs.runs import Run
+from bigfs import ANOVA, LaplacianScore, storage
 from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.commands import fails
 from tests.helpers.sources import SIZES, refused, rows_of
@@ -115,7 +114,7 @@ def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
     zarr_text(
         zarr.open_group(path)["obs"], "split", ["train", "test", "train"] * 7 + ["test", "test"]
     )
-    monkeypatch.setattr("storage.anndata_view.TILE_NNZ", 10)
+    monkeypatch.setattr("bigfs.storage.anndata_view.TILE_NNZ", 10)
     corpus, staged = storage.open(path), storage.open(storage.stage(path, tmp_path / "staged.zarr"))
     assert len(corpus.X.row_tiles) > 3
     X = matrix.toarray().astype(np.float32)
@@ -145,7 +144,7 @@ def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
     assert corpus.has_test_half
     with pytest.raises(StoreError, match="this step needs a staged store: bigfs stage"):
         storage.check(path)
-    monkeypatch.setattr("storage.anndata_view.MAX_CHUNK_BYTES", 10)
+    monkeypatch.setattr("bigfs.storage.anndata_view.MAX_CHUNK_BYTES", 10)
     with pytest.raises(StoreError, match="has chunks of 0 MB, too large"):
         storage.open(path)
     write_anndata(zarr.open_group(path, mode="w"), matrix, "csc_matrix", zarr_text)

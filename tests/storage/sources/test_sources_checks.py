@@ -11,15 +11,15 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 import zarr
+from bigfs.storage import sources
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import checks
+from bigfs.storage.sources.base import Rows
+from bigfs.storage.staging import build, transpose
+from bigfs.storage.staging import scratch as scratch_files
 
-import storage
+from bigfs import storage
 from bigfs.engine import NotEnoughMemory
-from storage import sources
-from storage.errors import SourceError
-from storage.sources import checks
-from storage.sources.base import Rows
-from storage.staging import build, transpose
-from storage.staging import scratch as scratch_files
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.sources import refused, rows_of
@@ -290,7 +290,7 @@ def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(tmp_path, 
     """No array of d numbers is made while the store is; a limit too small for one of them refuses
     the file by both sizes.
     """
-    monkeypatch.setattr("storage.staging.transpose.MAX_COLUMNS_HELD", 1 << 18)
+    monkeypatch.setattr("bigfs.storage.staging.transpose.MAX_COLUMNS_HELD", 1 << 18)
     (tmp_path / "a.svm").write_text("1 1:2 7:1\n-1 3000000:1\n1 2:3\n")
     largest = []
     for module, name in (

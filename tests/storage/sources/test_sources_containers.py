@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import find
 
-import storage
+from bigfs import storage
 from bigfs.engine import NotEnoughMemory, limit_memory
-from storage.errors import SourceError
-from storage.sources import find
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
 LINES = b"".join(b"%d %d:%d\n" % (i % 2, 1 + i % 5, 1 + i) for i in range(300))
@@ -166,7 +166,7 @@ def test_the_same_table_in_all_containers_gives_equal_stores(tmp_path):
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_rows_and_documents_of_containers_in_any_pieces(tmp_path, monkeypatch, name, size, limit):
     """In place, and laid out on scratch where a part is larger than the limit."""
-    monkeypatch.setattr("storage.sources.tables.columnar.MAX_GROUP_BYTES", limit)
+    monkeypatch.setattr("bigfs.storage.sources.tables.columnar.MAX_GROUP_BYTES", limit)
     frame = frame_of(40)
     CONTAINERS[name](pa.Table.from_pandas(frame, preserve_index=False), tmp_path / name)
     source = find(tmp_path / name, where="b > 0.25", columns="b")

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from bigfs.storage import sources
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.tables.records import TextRecords
+from bigfs.storage.sources.tables.tables import Table
 
-from storage import sources
-from storage.errors import SourceError
-from storage.sources.tables.records import TextRecords
-from storage.sources.tables.tables import Table
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
 TEXTS = [
@@ -81,7 +81,7 @@ def write_documents(kind, path):
     ],
 )
 def test_documents_come_back(tmp_path, monkeypatch, kind, name, format, size):
-    monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", size)
+    monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
     write_documents(kind, tmp_path / name)
     source = sources.find(tmp_path / name)
     assert source.format == format
@@ -104,8 +104,8 @@ def test_large_row_groups_are_cut(tmp_path, monkeypatch):
         )
     source = sources.find(tmp_path / "d")
     assert len(source.prepare(tmp_path / "scratch").pieces(1)) == 2
-    monkeypatch.setattr("storage.sources.tables.columnar.MAX_GROUP_BYTES", 1 << 14)
-    monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", 1 << 13)
+    monkeypatch.setattr("bigfs.storage.sources.tables.columnar.MAX_GROUP_BYTES", 1 << 14)
+    monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", 1 << 13)
     ready = source.prepare(tmp_path / "scratch")
     assert max(map(ready.weight, ready.pieces(1))) <= 1 << 14
     found = documents_of(source, tmp_path / "scratch")
@@ -301,7 +301,7 @@ STRAY = ['a pipe of 5" steel', '"first line\nsecond ""line"""', '6" more', '"q"r
 @pytest.mark.parametrize("mark", ["\t", ","])
 def test_a_quote_inside_a_field_is_a_letter(tmp_path, monkeypatch, mark, size):
     """What pyarrow reads of the whole file is what is read in pieces, of one record each too."""
-    monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", size)
+    monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
     rows = ["text{0}label", *(f"{text}{{0}}x" for text in STRAY * 3)]
     path = tmp_path / "d.tsv"
     path.write_text("\n".join(rows).format(mark))

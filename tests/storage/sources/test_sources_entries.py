@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from bigfs.storage import sources
 from sklearn.datasets import dump_svmlight_file
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.utils import murmurhash3_32
 
-import storage
-from storage import sources
+from bigfs import storage
 from tests.helpers.daily import daily
 from tests.helpers.sources import SIZES, refused, rows_of
 from tests.helpers.stores import write_named
@@ -76,7 +76,7 @@ def test_a_store_of_lists_is_that_of_svmlight(tmp_path, table, suffix, monkeypat
     path = write(rows, tmp_path / f"x{suffix}")
     question = f"{path}?indices=cols&values=vals&label=y&n_features=40"
     for size in PIECES:
-        monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)
+        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
         uri = storage.stage(question, tmp_path / f"{size}.zarr")
         assert content_of(uri) == content_of(want)
 
@@ -211,7 +211,7 @@ def test_names_are_columns_as_those_of_scikit_learn(
     question = write_named(tmp_path / f"x{suffix}", counts, kind)
     content = set()
     for size in PIECES:
-        monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)
+        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
         uri = storage.stage(question, tmp_path / f"{size}.zarr", hashing=hashing)
         content.add(content_of(uri))
     assert len(content) == 1

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
+from bigfs.storage import fingerprint, sources
+from bigfs.storage.errors import SourceError, StoreError
+from bigfs.storage.format import manifest
 
-import storage
-from storage import fingerprint, sources
-from storage.errors import SourceError, StoreError
-from storage.format import manifest
+from bigfs import storage
 from tests.helpers.listing import names_in
 from tests.helpers.stores import LATER, STORES, TEXTS
 

@@ -12,11 +12,10 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+from bigfs.storage.runs.runs import Run
 
-import storage
-from bigfs import FRegression
-from storage.errors import SourceError
-from storage.runs.runs import Run
+from bigfs import FRegression, storage
 from tests.helpers.anndata import write_anndata
 from tests.helpers.commands import fails
 
@@ -64,7 +63,7 @@ def test_files_of_tables(frame, tmp_path, suffix, options, monkeypatch):
     if suffix == ".jsonl" and "columns" in options:
         frame["i"], frame["v"] = [[[0, 3]] * 70, [[1.5, 2.5]] * 70]
         options = {"indices": "i", "values": "v"}
-    monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", 600)
+    monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", 600)
     path = save(frame, tmp_path / f"x{suffix}")
     uri = storage.stage(path, tmp_path / "a.zarr", label=TAGS, **options)
     require_sets(uri, frame)

@@ -5,12 +5,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import find
 from sklearn.impute import SimpleImputer
 from sklearn.utils import murmurhash3_32
 
-import storage
-from storage.errors import SourceError
-from storage.sources import find
+from bigfs import storage
 from tests.helpers import stages
 from tests.helpers.sources import refused
 
@@ -65,7 +65,7 @@ def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, monkey
     found = find(write(frame, tmp_path / f"table{suffix}"), **options())
     want = expected(frame)
     for size in (1 << 20, 300):
-        monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", size)
+        monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
         source = found.prepare(tmp_path / f"scratch-{size}")
         assert list(source.feature_names) == list(want.columns)
         rows = [source.read(piece) for piece in source.pieces(size)]
@@ -147,7 +147,7 @@ def test_bad_options_are_refused_by_name(frame, tmp_path, more, message):
 
 
 def test_many_categories_are_refused(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr("storage.sources.tables.numeric.MAX_CATEGORIES", 59)
+    monkeypatch.setattr("bigfs.storage.sources.tables.numeric.MAX_CATEGORIES", 59)
     path = write(frame, tmp_path / "table.csv")
     source = find(path, columns="id,age", categories="id", name="batch", label="group")
     with pytest.raises(SourceError, match="'id' holds more than 59 categories"):
@@ -231,11 +231,11 @@ def test_all_columns_with_missing_values_are_told_at_once(tmp_path):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_categories_and_names_of_columns_may_be_hashed(frame, tmp_path, monkeypatch, suffix):
     """As many categories as there are, by the hash of scikit-learn's vectorizers."""
-    monkeypatch.setattr("storage.sources.tables.numeric.MAX_CATEGORIES", 1)
+    monkeypatch.setattr("bigfs.storage.sources.tables.numeric.MAX_CATEGORIES", 1)
     path, content = write(frame, tmp_path / f"table{suffix}"), set()
     for size in (300, 10**7):
-        monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", size)
-        monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)
+        monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
+        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
         uri = storage.stage(path, tmp_path / f"{size}.zarr", hashing=5, **options())
         content.add(storage.open(uri).spec["content"])
     assert len(content) == 1

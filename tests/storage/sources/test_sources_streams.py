@@ -16,13 +16,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError, StoreError
+from bigfs.storage.format.manifest import manifest_of
 from sklearn.datasets import dump_svmlight_file
 
-import storage
-from bigfs import engine
+from bigfs import engine, storage
 from bigfs.matrix.matrix import Matrix
-from storage.errors import SourceError, StoreError
-from storage.format.manifest import manifest_of
 from tests.helpers.daily import daily
 
 duckdb = pytest.importorskip("duckdb")
@@ -245,8 +244,8 @@ def test_texts_come_as_those_of_a_file(tmp_path, y):
     ids=lambda values: str(values.type)[:30],
 )
 def test_the_hash_of_a_column_knows_its_values_and_not_its_batches(values):
-    from storage.sources.tables.streams import ContentHash
-    from storage.sources.tables.tables import decoded
+    from bigfs.storage.sources.tables.streams import ContentHash
+    from bigfs.storage.sources.tables.tables import decoded
 
     def digest(*parts):
         content = ContentHash()
@@ -393,8 +392,8 @@ def test_an_error_of_the_users_generator_passes_and_leaves_nothing(
 KILLED = """
     import os, signal, sys
     import numpy as np, pyarrow as pa
-    import storage
-    from storage.staging import stage
+    from bigfs import storage
+    from bigfs.storage.staging import stage
 
     def kill(*_):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -5,9 +5,9 @@ import gzip
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
 
-import storage
-from storage.errors import SourceError
+from bigfs import storage
 
 
 @pytest.fixture

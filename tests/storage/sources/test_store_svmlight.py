@@ -8,13 +8,13 @@ import lzma
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.svmlight.source import Svmlight
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-import storage
-from storage.errors import SourceError
-from storage.sources.svmlight.source import Svmlight
+from bigfs import storage
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_bad_line_is_named(tmp_path, text, message):
 
 def test_index_zero_after_a_head_without_one_is_an_error_not_a_guess(tmp_path, monkeypatch):
     (tmp_path / "a.svm").write_text("1 1:2\n" * 20 + "1 0:1\n")
-    monkeypatch.setattr("storage.sources.svmlight.source.HEAD", 50)
+    monkeypatch.setattr("bigfs.storage.sources.svmlight.source.HEAD", 50)
     with pytest.raises(SourceError, match="line 21: indices begin at 1: say zero_based=True"):
         read(tmp_path / "a.svm")
     X, _ = read(tmp_path / "a.svm", zero_based=True)

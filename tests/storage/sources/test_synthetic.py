@@ -6,14 +6,14 @@ import pickle
 
 import numpy as np
 import pytest
+from bigfs.storage import sources
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.synthetic.generators import TextGenerator, TextSpec
+from bigfs.storage.sources.synthetic.source import CORPORA
 from sklearn.feature_selection import f_classif
 from sklearn.svm import LinearSVC
 
 from bigfs import SparGE
-from storage import sources
-from storage.errors import SourceError
-from storage.sources.synthetic.generators import TextGenerator, TextSpec
-from storage.sources.synthetic.source import CORPORA
 
 TEXTS = [name for name, spec in CORPORA.items() if isinstance(spec, TextSpec)]
 

@@ -10,13 +10,12 @@ import threading
 from collections import Counter
 
 import pytest
+from bigfs.storage import sources
+from bigfs.storage.staging import build
+from bigfs.storage.staging.text import tokens, vectorize
 from distributed import Client, LocalCluster
 
-import storage
-from bigfs import engine
-from storage import sources
-from storage.staging import build
-from storage.staging.text import tokens, vectorize
+from bigfs import engine, storage
 
 MOST_KERNELS = 22  # that staging text and selecting by SparGE compile
 began = threading.Event()
@@ -35,7 +34,7 @@ def documents(tmp_path):
 
 @pytest.mark.nightly
 def test_a_first_run_compiles_each_kernel_for_one_type(tmp_path, documents):
-    command = [sys.executable, "-m", "flows", "run", str(documents)]
+    command = [sys.executable, "-m", "bigfs", "run", str(documents)]
     command += ["--features", "10", "--method", "sparge-lda", "--workers", "0"]
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)

@@ -5,11 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
+from bigfs.storage.errors import StoreError
+from bigfs.storage.format import manifest, shards, writer
+from bigfs.storage.runs.runs import Run
 
-import storage
-from storage.errors import StoreError
-from storage.format import manifest, shards, writer
-from storage.runs.runs import Run
+from bigfs import storage
 from tests.helpers.daily import daily
 from tests.helpers.stores import STORES, dense_tiles, write_named
 

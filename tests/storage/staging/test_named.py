@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from bigfs.storage.errors import SourceError
 
-import storage
-from storage.errors import SourceError
+from bigfs import storage
 from tests.helpers.daily import daily
 from tests.helpers.stores import dense_tiles, write_named
 
@@ -57,7 +57,7 @@ def test_rows_by_names_join_as_if_staged_at_once(tmp_path, rows, suffix, kind, m
     want = samples_of(storage.stage(whole, tmp_path / "all.zarr"))
     contents = set()
     for size in PIECES:
-        monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)
+        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
         uri = storage.stage(first, tmp_path / f"{size}.zarr")
         for _ in range(2):  # what was appended is not appended again
             storage.append(second, uri)
@@ -72,7 +72,7 @@ def test_hashed_rows_join_and_name_what_was_empty(tmp_path, rows, kind, monkeypa
     whole = write_named(tmp_path / "all.parquet", [*few, *rows], kind, split=False)
     want = samples_of(storage.stage(whole, tmp_path / "all.zarr", hashing=64))
     for size in PIECES:
-        monkeypatch.setattr("storage.staging.build.MATRIX_PIECE", size)
+        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
         uri = storage.stage(
             write_named(tmp_path / "a.parquet", few, kind, split=False),
             tmp_path / f"{size}.zarr",

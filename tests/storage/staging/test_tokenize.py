@@ -9,17 +9,17 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from bigfs.storage.scaling import unit_rows
+from bigfs.storage.staging.scratch import save
+from bigfs.storage.staging.text import tokens as kernels
+from bigfs.storage.staging.text import vocabularies
+from bigfs.storage.staging.text.terms import Counts, Documents
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
-import storage
-from storage.scaling import unit_rows
-from storage.staging.scratch import save
-from storage.staging.text import tokens as kernels
-from storage.staging.text import vocabularies
-from storage.staging.text.terms import Counts, Documents
+from bigfs import storage
 
 ANALYZE = CountVectorizer().build_analyzer()
 
@@ -381,11 +381,11 @@ def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, op
         path.parent.mkdir(parents=True, exist_ok=True)
         chosen = rng.permutation(" ".join(words[: i + 3]).split())[: rng.integers(200)]
         path.write_text(" ".join(chosen), encoding="utf-8")
-    monkeypatch.setattr("storage.staging.build.TEXT_PIECE", 3000)
+    monkeypatch.setattr("bigfs.storage.staging.build.TEXT_PIECE", 3000)
     fast = storage.open(storage.stage(tmp_path / "texts", tmp_path / "fast.zarr", **options))
-    monkeypatch.setattr("storage.staging.text.vectorize.Documents", AnalyzedDocuments)
-    monkeypatch.setattr("storage.staging.text.vocabularies.merge_files", merged_in_python)
-    monkeypatch.setattr("storage.staging.text.vectorize.find_columns", columns_in_python)
+    monkeypatch.setattr("bigfs.storage.staging.text.vectorize.Documents", AnalyzedDocuments)
+    monkeypatch.setattr("bigfs.storage.staging.text.vocabularies.merge_files", merged_in_python)
+    monkeypatch.setattr("bigfs.storage.staging.text.vectorize.find_columns", columns_in_python)
     slow = storage.open(storage.stage(tmp_path / "texts", tmp_path / "slow.zarr", **options))
     assert fast.X.shape[1] > 30
     assert sp.vstack([tile.load() for tile in fast.X.row_tiles]).nnz > 500

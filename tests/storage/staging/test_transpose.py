@@ -5,10 +5,9 @@ matrix.
 import numpy as np
 import pytest
 import scipy.sparse as sp
-
-from storage.staging import transpose
-from storage.staging.scratch import write_block
-from storage.staging.transpose import BlockColumns, ColumnSpan
+from bigfs.storage.staging import transpose
+from bigfs.storage.staging.scratch import write_block
+from bigfs.storage.staging.transpose import BlockColumns, ColumnSpan
 
 
 def spilled(X, sizes, folder):

@@ -8,8 +8,7 @@ from sklearn.base import clone
 from sklearn.feature_selection import f_classif, f_regression
 from sklearn.preprocessing import KBinsDiscretizer
 
-import storage
-from bigfs import CMIM, JMI, MRMR, RRPC, Matrix
+from bigfs import CMIM, JMI, MRMR, RRPC, Matrix, storage
 from bigfs.engine import NotEnoughMemory
 from bigfs.result import Status, observed
 from bigfs.selectors.greedy import search

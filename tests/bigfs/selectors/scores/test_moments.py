@@ -8,8 +8,7 @@ from scipy.stats import ttest_ind
 from sklearn.base import clone
 from sklearn.feature_selection import VarianceThreshold, f_regression
 
-import storage
-from bigfs import FRegression, Matrix, TScore, Variance
+from bigfs import FRegression, Matrix, TScore, Variance, storage
 from tests.helpers.stores import write_mat
 
 

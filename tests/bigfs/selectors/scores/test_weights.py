@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import storage
-from bigfs import ANOVA, Chi2, Fisher, FRegression, Matrix, TScore, Variance
+from bigfs import ANOVA, Chi2, Fisher, FRegression, Matrix, TScore, Variance, storage
 from tests.helpers.stores import write_svmlight
 
 SELECTORS = [ANOVA(), Fisher(), Chi2(), TScore()]

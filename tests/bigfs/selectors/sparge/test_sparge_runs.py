@@ -10,11 +10,12 @@ import weakref
 
 import numpy as np
 import pytest
+from bigfs.storage.format import manifest, verified
+from bigfs.storage.runs.runs import Run
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
-import storage
-from bigfs import Matrix, SparGE, SparGECV, engine
+from bigfs import Matrix, SparGE, SparGECV, engine, storage
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
@@ -22,8 +23,6 @@ from bigfs.embedding.responses import lda
 from bigfs.result import observed
 from bigfs.selectors.sparge import cross_validation, fold_scores
 from bigfs.selectors.sparge.fold_scores import training_data
-from storage.format import manifest, verified
-from storage.runs.runs import Run
 
 pytestmark = pytest.mark.slow
 
@@ -317,10 +316,10 @@ def test_a_worker_killed_in_a_pass_changes_nothing(store):
 
 DIES = """
 import os, sys
-import storage
+from bigfs import storage
 from bigfs import SparGE
 from bigfs.result import observed
-from storage.runs import Run
+from bigfs.storage.runs import Run
 
 corpus = storage.open(sys.argv[1])
 cuts = []

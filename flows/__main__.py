@@ -1,5 +1,0 @@
-"""`python -m flows` is the command line."""
-
-from flows.cli import main
-
-main()
