@@ -272,7 +272,7 @@ HEAVY = ("prefect", "sklearn", "pandas", "pyarrow", "requests", "matplotlib")
     ("modules", "unwanted"),
     [
         # the script of a command, which its workers import
-        ("bigfs.flows.cli", ("typer", "pydantic", "bigfs")),
+        ("bigfs.flows.cli", ("typer", "pydantic", "numpy", "bigfs.engine")),
         ("bigfs.flows.cli.app", ("prefect", "zarr", "sklearn", "numba", "matplotlib")),
         # what `bigfs run` needs to find and print a result that is there
         (
