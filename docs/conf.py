@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-from docutils.nodes import SkipNode
-from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx_gallery.sorting import FunctionSortKey
 
 ROOT = Path(__file__).parent.parent
@@ -27,6 +25,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "command_line",
+    "formulas",
 ]
 templates_path = ["_templates"]
 exclude_patterns = [
@@ -108,23 +107,5 @@ html_sidebars = {
     page: []
     for page in ("getting-started", "choose", "architecture", "comparison", "faq", "glossary")
 }
-
-
-def _inline_math(self, node):
-    self.body.append(tex2mathml(node.astext(), as_block=False))
-    raise SkipNode
-
-
-def _block_math(self, node):
-    self.body.append(f'<div class="math-block">{tex2mathml(node.astext(), as_block=True)}</div>')
-    raise SkipNode
-
-
-def setup(app):
-    """Formulas as MathML, which browsers draw without a script from elsewhere."""
-    app.add_html_math_renderer(
-        "mathml", inline_renderers=(_inline_math, None), block_renderers=(_block_math, None)
-    )
-
 
 html_math_renderer = "mathml"

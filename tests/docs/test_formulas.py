@@ -1,0 +1,30 @@
+"""The formulas of the pages: the delimiters of a norm, a set or an inner product have one size."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+mathml = runpy.run_path(str(DOCS / "formulas.py"))["mathml"]
+STRETCHES = re.compile(r'<mo(?![^>]*stretchy="false")[^>]*>([‖|{}⟨⟩])</mo>')
+
+
+@pytest.mark.parametrize(
+    "formula", [r"\|W\|_F^2", r"\{a_i\}_{i \le n}", r"\langle u, v \rangle^2", r"|x|^2"]
+)
+@pytest.mark.parametrize("as_block", [False, True])
+def test_no_delimiter_stretches_away_from_its_partner(formula, as_block):
+    assert mathml(formula, as_block).count('stretchy="false"') == 2
+    assert not STRETCHES.search(mathml(formula, as_block))
+
+
+def test_brackets_around_a_fraction_still_stretch():
+    assert "<mo>(</mo>" in mathml(r"\left(\frac{a}{b}\right)^2", True)
+
+
+def test_pages_stretch_no_norm_and_no_set():
+    """The renderer could not tell them from those that must not stretch."""
+    for page in DOCS.rglob("*.md"):
+        assert not re.search(r"\\(left|right)\s*\\[|{}lr]|\\begin\{cases", page.read_text()), page
