@@ -102,11 +102,11 @@ def fit_dask() -> None:
 
 
 def scheduled_run() -> None:
-    from bigfs.flows.pipeline import pipeline
+    from bigfs.flows.prefect_flows import bigfs as flow
     from prefect.testing.utilities import prefect_test_harness
 
     with prefect_test_harness(server_startup_timeout=120):
-        pipeline("rows.svm", features=5, store="rows.zarr", out="three", engine={"workers": 0})
+        flow("rows.svm", features=5, store="rows.zarr", out="three", engine={"workers": 0})
 
 
 @app.command("functions")

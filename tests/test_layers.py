@@ -62,7 +62,6 @@ LAYERS: dict[str, list[set[str]]] = {
         {"run"},
         {"comparison"},
         {"prefect_flows"},
-        {"pipeline", "sweep", "compare"},
         {"cli"},
     ],
 }
@@ -80,7 +79,7 @@ ONE_DOOR = {
     },
     "prefect": {
         f"flows/{name}.py"
-        for name in ("prefect_flows", "sweep", "report/artifacts", "serving", "cli/servers")
+        for name in ("prefect_flows", "report/artifacts", "serving", "cli/servers")
     },
     "spams": {"bigfs/coding"},
 }

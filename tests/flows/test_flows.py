@@ -15,13 +15,11 @@ import numpy as np
 import pytest
 from bigfs.flows import locks, staging, steps
 from bigfs.flows import run as runs
-from bigfs.flows.comparison.standings import read_comparison
 from bigfs.flows.job import Job
 from bigfs.flows.locks import AlreadyRunning, exclusive
 from bigfs.flows.options import Engine, Scoring, Staging
 from bigfs.flows.report import artifacts
 from bigfs.flows.report.history import history
-from bigfs.storage import graphs as stored_graphs
 from bigfs.storage.errors import StoreError
 from bigfs.storage.runs.runs import Run
 
@@ -391,34 +389,6 @@ def test_two_runs_never_hold_one_place(tmp_path):
         raise AssertionError("not reached")
     with exclusive(places, wait=False):
         pass
-
-
-# --- the sweep ------------------------------------------------------------------------------------
-
-
-def test_a_sweep_of_version_0_1_is_a_comparison_with_a_grid(prefect, corpus, worked, monkeypatch):
-    from bigfs.flows.sweep import sweep
-
-    graphs = []
-    monkeypatch.setattr(
-        stored_graphs,
-        "stream_knn",
-        lambda *a, knn=stored_graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k),
-    )
-    grid = {"sparge-lpp": {"gamma": [0.5, 1.0]}}
-    methods = ["sparge-lpp", "sparge-sda", "f-regression"]
-    given = {"engine": SERIAL, "out": "runs/sweep"}
-    state = sweep(corpus, methods, [6], grid, **given, return_state=True)
-    assert state.is_completed()
-    assert (len(graphs), worked.count("stage")) == (1, 1)
-    rows = {row["method"]: row for row in read_comparison("runs/sweep")["rows"]}
-    names = ["sparge-lpp gamma=0.5", "sparge-lpp gamma=1.0", "sparge-sda"]
-    assert set(rows) == {*names, "f-regression"}
-    for name in names:
-        assert [point["n_features"] for point in rows[name]["points"]] == [6]
-        assert 1 / 3 < rows[name]["points"][0]["accuracy"] <= 1.0
-    assert rows["f-regression"]["error"] == "it cannot learn from one class per sample"
-    assert "comparison" in artifacts_of(state)
 
 
 # --- refused before any work ----------------------------------------------------------------------

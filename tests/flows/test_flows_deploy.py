@@ -60,28 +60,6 @@ def test_every_deployment_fits_its_flow(deployment):
     assert deployment["schedules"][0]["timezone"]
 
 
-NIGHTLY = {"source": "corpus", "method": "f-classif", "features": 500, "out": "runs/nightly"}
-NIGHTLY |= {"overlap": "skip", "settings": None, "engine": None, "parameters": None}
-WEEKLY = {"source": "corpus", "methods": ["anova"], "features": [100], "grid": None}
-
-
-@pytest.mark.parametrize(
-    ("entrypoint", "given"),
-    [
-        ("bigfs.flows.pipeline.pipeline", NIGHTLY),
-        ("bigfs.flows.sweep.sweep", WEEKLY),
-        ("bigfs.flows.compare.compare", {"source": "corpus", "methods": ["anova"], "sizes": [100]}),
-        ("bigfs.flows.pipeline.select", {"store": "c.zarr", "out": "r", "features": "auto"}),
-        ("bigfs.flows.pipeline.evaluate", {"run": "r"}),
-        ("bigfs.flows.pipeline.stage", {"source": "corpus"}),
-    ],
-)
-def test_deployments_of_version_0_1_fit_their_entry_points(entrypoint, given):
-    from prefect.flows import load_flow_from_entrypoint
-
-    assert set(load_flow_from_entrypoint(entrypoint).validate_parameters(given)) >= set(given)
-
-
 def test_the_form_has_a_help_text_for_every_parameter():
     from bigfs.flows import prefect_flows
 
