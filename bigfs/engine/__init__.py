@@ -39,8 +39,6 @@ from bigfs.engine.measure import (
     reset_peak_memory,
 )
 from bigfs.engine.memory import (
-    MemoryInUse,
-    SharedMemory,
     lazy_zeros,
     memory_limit,
     planned_memory,
@@ -88,12 +86,10 @@ __all__ = [
     "ClusterLost",
     "KeptOperands",
     "LazyBlock",
-    "MemoryInUse",
     "NotEnoughMemory",
     "Progress",
     "ScratchFile",
     "Shared",
-    "SharedMemory",
     "Tile",
     "add",
     "beside",

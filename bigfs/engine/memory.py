@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import mmap
-import threading
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -24,44 +20,6 @@ from bigfs.engine.budget import (
 )
 from bigfs.engine.clusters import client, known_workers
 from bigfs.types import AnyArray
-
-
-class MemoryInUse(Exception):
-    """A step fits in its limit, but not beside what runs at the same time. Raised before it runs.
-    It is no `MemoryError`: nothing is refused for good."""
-
-
-_holder: ContextVar[tuple[SharedMemory, object] | None] = ContextVar("holder", default=None)
-
-
-class SharedMemory:
-    """The memory of this process, for parts of the work that run at once in threads."""
-
-    def __init__(self) -> None:
-        self._lock, self._held = threading.Lock(), dict[object, int]()
-
-    @contextlib.contextmanager
-    def share(self) -> Iterator[None]:
-        """Let `require_memory` hold what it is asked for until the block ends."""
-        mine = object()
-        token = _holder.set((self, mine))
-        try:
-            yield
-        finally:
-            _holder.reset(token)
-            with self._lock:
-                self._held.pop(mine, None)
-
-    def hold(self, part: object, projected: int, allowed: int, what: str) -> None:
-        """Hold the projected bytes of a step for a part, or raise `MemoryInUse`."""
-        with self._lock:
-            others = sum(size for holder, size in self._held.items() if holder is not part)
-            if others + projected > allowed:
-                raise MemoryInUse(
-                    f"{what} needs {format_bytes(int(projected))}, and {format_bytes(int(others))} "
-                    f"of {format_bytes(int(allowed))} are in use"
-                )
-            self._held[part] = max(self._held.get(part, 0), projected)
 
 
 def memory_limit() -> int:
@@ -100,9 +58,6 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
             f"{format_bytes(int(allowed))} is allowed: "
             "raise --memory-limit, use smaller tiles, or choose smaller parameters"
         )
-    if (holder := _holder.get()) is not None:
-        memory, part = holder
-        memory.hold(part, int(projected), int(allowed), what)
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> AnyArray:

@@ -77,14 +77,6 @@ def compare(
         float,
         typer.Option(help="seconds that one method may take, to choose and to be scored", min=0.1),
     ] = 86400.0,
-    at_once: Annotated[
-        int,
-        typer.Option(
-            help="methods that run side by side as far as memory allows. With 1, each one's time, "
-            "processor time and memory are its own",
-            min=1,
-        ),
-    ] = 1,
     prefect: WithPrefect = None,
     as_json: Json = False,
 ) -> None:
@@ -105,7 +97,6 @@ def compare(
         "test_size": scoring.test_size,
         "judge": scoring.judge,
         "subsamples": subsamples,
-        "at_once": at_once,
         "constraints": with_constraints({}, keep, forbid) or None,
         "grid": parse_grid(grid),
         "lists": lists,

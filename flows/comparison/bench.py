@@ -7,7 +7,6 @@ without pickles. A second comparison with the same samples, sizes and program ta
 from __future__ import annotations
 
 import errno
-import threading
 import time
 from collections.abc import Callable
 from copy import copy
@@ -82,9 +81,7 @@ class Bench:
         sizes_of = [(s.X_test.shape[0], s.X_train.shape[0]) for s in self.splits]
         self.test_ratio = float(np.mean([test / train for test, train in sizes_of]))
         self.metrics = tuple(plan.measured["metrics"])
-        self.at_once = 1  # methods that run side by side now
         self.graph_seconds = 0.0  # of all graphs that this bench made or read
-        self._graph_lock = threading.Lock()
         self._neighbors: dict[Any, Neighbors] = {}
 
     def key(self, method: str) -> str:
@@ -186,11 +183,7 @@ class Bench:
     # --- choosing ---
 
     def _measured_choice(self, name: str, folder: Path) -> tuple[Chosen, dict[str, Any]]:
-        """Choose on all training samples, with time, processor time and peak memory.
-
-        Processor time and memory are those of whole processes, so they are missing where methods
-        run side by side.
-        """
+        """Choose on all training samples, with time, processor time and peak memory."""
         checkpoints: list[Checkpoint] = []
 
         def keep(fit: int) -> Checkpoint:
@@ -199,15 +192,13 @@ class Bench:
 
         samples = selection.samples_of(self.train)
         choose_now = self._chooser(name, "all", self.train.X, self.train.y, samples)
-        is_alone = self.at_once == 1
-        is_reset = is_alone and engine.reset_peak_memory()
+        is_reset = engine.reset_peak_memory()
         began, used = time.perf_counter(), engine.processor_time()
         chosen = choose_now(keep)
         figures: dict[str, Any] = {
             "seconds": time.perf_counter() - began,
-            "processor_seconds": engine.processor_time_since(used) if is_alone else None,
+            "processor_seconds": engine.processor_time_since(used),
             "peak_memory": max(engine.peak_memory().values()) if is_reset else None,
-            "at_once": self.at_once,
             "resumed": any(checkpoint.resumed for checkpoint in checkpoints),
             **chosen.used,
         }
@@ -283,9 +274,8 @@ class Bench:
         X, y = selection.usable(selector, method, copy(X), y)  # a copy counts its own passes
         if selection.get_method(method).graph and selector.forbid is None:
             of_graph = part, selector.n_neighbors, selector.metric
-            with self._graph_lock:  # methods side by side wait for the graph of the first one
-                if of_graph not in self._neighbors:
-                    self._neighbors[of_graph] = self._make_graph(X, *of_graph)
+            if of_graph not in self._neighbors:
+                self._neighbors[of_graph] = self._make_graph(X, *of_graph)
             selector.set_params(graph=self._neighbors[of_graph])
         return selector, method, X, y
 

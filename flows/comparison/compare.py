@@ -19,7 +19,6 @@ from bigfs.flows.comparison.foreign import Foreign
 from bigfs.flows.comparison.outcomes import Outcome
 from bigfs.flows.comparison.report import write_comparison
 from bigfs.flows.comparison.request import Comparison
-from bigfs.flows.comparison.side_by_side import run_side_by_side
 from bigfs.flows.comparison.standings import (
     FORMAT,
     csv_rows,
@@ -130,9 +129,6 @@ def run_methods(
 ) -> tuple[list[Outcome], dict[str, str], list[str]]:
     """Run the methods, and a model on all features where it fits in memory.
 
-    With `at_once` above 1 they run side by side. A method whose projected memory does not fit
-    beside the others then runs alone after them.
-
     Returns the outcomes, the reasons of those that failed, and the names of those whose earlier
     results were taken.
     """
@@ -143,17 +139,12 @@ def run_methods(
         if (earlier := bench.find(name)) is not None:
             found[name] = earlier
     reused = list(found)
-    left = [name for name in everything if name not in found]
-    memory = work.SharedMemory()
 
-    def attempt(name: str) -> Outcome | str | None:
-        """Return the outcome, the reason of a failure, or None if the method has to wait."""
+    def attempt(name: str) -> Outcome | str:
+        """Return the outcome, or the reason of a failure."""
         work.show_progress(name, 0, 1)
         try:
-            with memory.share():
-                return call(run_method, request, bench, name)
-        except work.MemoryInUse:
-            return None
+            return call(run_method, request, bench, name)
         except TooLate:
             late = f"it took longer than {request.timeout:g} s"
             return f"{late}, and goes on from its last step when repeated"
@@ -162,17 +153,9 @@ def run_methods(
         finally:
             work.show_progress(name, 1, 1)
 
-    beside = [name for name in left if name != ALL]
-    bench.at_once = min(request.at_once, len(beside))
-    if bench.at_once > 1:
-        ended = run_side_by_side(attempt, beside, bench.at_once)
-        found |= {name: result for name, result in ended.items() if result is not None}
-    bench.at_once = 1
-    for name in [name for name in left if name not in found]:
+    for name in [name for name in everything if name not in found]:
         work.show_progress("methods", len(found), len(everything))
-        result = attempt(name)
-        assert result is not None  # nothing runs beside it
-        found[name] = result
+        found[name] = attempt(name)
     work.show_progress("methods", len(everything), len(everything))
     outcomes = [result for name in everything if isinstance(result := found[name], Outcome)]
     failures = {name: result for name in names if isinstance(result := found[name], str)}

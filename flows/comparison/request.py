@@ -110,9 +110,6 @@ class Comparison(Request):
             "stability",
         ),
     ] = None
-    at_once: Annotated[
-        int, Field(ge=1, description="methods that run side by side, as far as memory allows")
-    ] = 1
     constraints: Annotated[
         dict[str, Any] | None,
         Field(

@@ -49,7 +49,6 @@ COLUMNS = (
     "p_value",
     "p_holm",
     "seconds",
-    "at_once",
     "processor_seconds",
     "peak_memory",
     "passes",
@@ -199,13 +198,6 @@ def explanation(standings: dict[str, Any]) -> list[str]:
         if standings["repeats"]
         else " Stability is not measured on one set of training samples: ask for subsamples."
     )
-    at_once = max((row.get("at_once", 1) for row in standings["rows"]), default=1)
-    beside = (
-        f" Up to {at_once} methods ran at once, and their times are longer than alone. Processor "
-        f"times and memory are those of methods that ran alone."
-        if at_once > 1
-        else ""
-    )
     given = (
         " A list is the same in every fold. If it was chosen with samples that test it here, its "
         "scores are too high."
@@ -214,7 +206,7 @@ def explanation(standings: dict[str, Any]) -> list[str]:
     )
     return [
         f"The methods are ordered by the mean of {METRIC_NAMES[standings['metrics'][0]]} over the "
-        f"sizes. Time and passes are those of choosing at all sizes.{beside}{given}",
+        f"sizes. Time and passes are those of choosing at all sizes.{given}",
         f"Redundancy is the mean absolute correlation of the chosen features, and overlap their "
         f"Jaccard index with those of {best}, both with {sizes[-1]:,} features.{stability}",
         f"* differs from {best}: {test} has p < {ALPHA} after Holm's adjustment for all tests of "

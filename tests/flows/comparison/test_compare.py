@@ -114,8 +114,8 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
 
     ran.clear()
     store = about["corpus"]["store"]
-    # the store itself is a source too, and two tasks run at once
-    assert run_flow(store, [*methods, "chi2"], at_once=2, settings=None).is_completed()
+    # the store itself is a source too
+    assert run_flow(store, [*methods, "chi2"], settings=None).is_completed()
     assert sorted(ran) == ["chi2", "f-regression"]
     again = json.loads(Path("out/compare.json").read_text())
     assert again["reused"] == ["laplacian", "mutual-info", "lsdf", "all features"]
@@ -308,7 +308,7 @@ def test_command_is_a_flow_where_the_settings_of_prefect_name_a_server(bigfs, co
     monkeypatch.setattr(comparisons, "quiet_prefect", lambda debug: None)
     monkeypatch.setattr(comparisons, "print_comparison", lambda *_: None)
     words = ("--methods", "anova,chi2", "--sizes", "12,4", "--test-size", 0.2, "--timeout", 7)
-    words = (*words, "--at-once", 2, "--keep", "7,8", "--forbid", "a")
+    words = (*words, "--keep", "7,8", "--forbid", "a")
     words = (*words, "--grid", "anova.param=[0.5,null]", "--fresh", "--workers", 0)
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert bigfs("compare", corpus, "out", *words)[0] == 0
@@ -316,7 +316,7 @@ def test_command_is_a_flow_where_the_settings_of_prefect_name_a_server(bigfs, co
     assert expected["methods"] == ["anova", "chi2"]
     assert expected["sizes"] == [4, 12]
     assert (expected["test_size"], expected["timeout"], expected["fresh"]) == (0.2, 7, True)
-    assert (expected["engine"].workers, expected["at_once"]) == (0, 2)
+    assert expected["engine"].workers == 0
     assert expected["grid"] == {"anova": {"param": [0.5, None]}}
     assert expected["constraints"] == {"keep": [7, 8], "forbid": ["a"]}
 
