@@ -2,13 +2,16 @@
 Every night: choose again as the corpus grows
 =============================================
 
-A folder of documents grows, and each night the features are chosen anew. On a schedule this is one
-command::
+A folder of documents grows, and each night the features are chosen anew. In cron this is one
+command, and it does nothing where the folder has not changed::
+
+    bigfs run posts --features 60
+
+With a Prefect server there is a page per run, and a schedule of Prefect's::
 
     bigfs serve posts --cron "0 3 * * *" --features 60
 
-It starts a Prefect server on this machine, with a page per run. On a work pool of your own server
-the same flow is a deployment (``deploy/prefect.yaml``)::
+On a work pool the same flow is a deployment (``deploy/prefect.yaml``)::
 
     prefect --no-prompt deploy --all --prefect-file deploy/prefect.yaml
     prefect deployment run bigfs/nightly --param features=60

@@ -9,11 +9,6 @@ strings, because `serve` pickles a flow with its types.
 import contextlib
 import inspect
 import logging
-import multiprocessing
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,15 +23,18 @@ from bigfs.flows.options import Engine, Scoring
 from bigfs.flows.report import artifacts
 from bigfs.storage.errors import redacted
 from prefect import flow, get_run_logger, runtime, task
-from prefect.exceptions import MissingContextError
-from prefect.settings import get_current_settings
+from prefect.logging.handlers import APILogHandler
+from prefect.settings import (
+    PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW,
+    get_current_settings,
+    temporary_settings,
+)
 from prefect.states import Completed, State
 from prefect.tasks import exponential_backoff
 from pydantic import Field
 
 from bigfs.selectors.registry import METHODS
 
-END_SECONDS = 10.0  # in which a flow run ends by itself
 SKIPPED: State[Any] = Completed(
     name="Skipped", message="skipped: another run works on the same corpus or directory"
 )
@@ -183,7 +181,6 @@ def bigfs(**given: Any) -> Any:
     --------
     compare : Compare methods, numbers of features and parameters.
     """
-    _end_with_parent()
     return _run(Job(**given))
 
 
@@ -253,24 +250,6 @@ def compare(**given: Any) -> Any:
     return _compare(Comparison(**given))
 
 
-def _end_with_parent() -> None:
-    """End this process if the one that spawned it is killed, as `bigfs serve` may be.
-
-    At SIGTERM Prefect gives the flow run the state Crashed, as long as the server answers.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def wait() -> None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(END_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 def _run(job: Job, *, scored: bool = True) -> Any:
     job = job.with_out()
     if runs.is_done(job, scored=scored):
@@ -314,24 +293,17 @@ def on_cluster(engine: Engine) -> Iterator[None]:
         yield
 
 
-class _RunLog(logging.Handler):
-    """Writes what bigfs logs into the log of the flow run."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(MissingContextError):  # from a thread that serves no flow
-            get_run_logger().log(record.levelno, record.getMessage())
-
-
 @contextlib.contextmanager
 def _logged() -> Iterator[None]:
-    """Show the log of bigfs in that of the flow run, and nowhere else."""
-    log, handler = logging.getLogger("bigfs.flows"), _RunLog()
+    """Send the log of bigfs to that of the flow run, and nowhere else."""
+    log, handler = logging.getLogger("bigfs"), APILogHandler()
     before = log.level, log.propagate
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
     try:
-        yield
+        with temporary_settings({PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW: "ignore"}):
+            yield  # threads of Dask serve no flow
     finally:
         level, log.propagate = before
         log.setLevel(level)

@@ -55,7 +55,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"locks", "reuse", "cli.signals", "cli.extras"},
         {"evaluation", "use.files", "report.summary"},
         {"use", "report", "tls"},
-        {"options", "serving"},
+        {"options"},
         {"job"},
         {"staging"},
         {"steps"},
@@ -69,7 +69,7 @@ ABOVE = {"bigfs": {"storage", "flows"}, "storage": {"flows"}, "flows": set()}
 
 # The files that may import a library. Zarr: a store, a graph beside it, and the stores that anndata
 # writes.
-# Prefect: the flows, what they show, the server, and the settings that say whether there is one.
+# Prefect: the flows, what they show, and the settings that say whether there is a server.
 ONE_DOOR = {
     "dask": {"bigfs/engine"},
     "distributed": {"bigfs/engine"},
@@ -78,8 +78,7 @@ ONE_DOOR = {
         *("storage/sources/anndata", "storage/write_back.py"),
     },
     "prefect": {
-        f"flows/{name}.py"
-        for name in ("prefect_flows", "report/artifacts", "serving", "cli/servers")
+        f"flows/{name}.py" for name in ("prefect_flows", "report/artifacts", "cli/servers")
     },
     "spams": {"bigfs/coding"},
 }

@@ -18,8 +18,8 @@ from bigfs.flows.cli.options import (
     parse_parameters,
     with_constraints,
 )
-from bigfs.flows.cli.output import out_console, print_rows, show_progress, state
-from bigfs.flows.cli.servers import quiet_prefect, uses_prefect
+from bigfs.flows.cli.output import out_console, print_rows, show_progress
+from bigfs.flows.cli.servers import uses_prefect
 from bigfs.flows.job import Request
 from bigfs.flows.options import Scoring
 
@@ -104,7 +104,6 @@ def compare(
     }
     with show_progress(as_json, "start-up"):
         if uses_prefect(prefect):
-            quiet_prefect(state["debug"])
             from bigfs.flows.prefect_flows import compare as compare_as_flow
 
             compare_as_flow(**given)

@@ -21,9 +21,8 @@ from bigfs.flows.cli.output import (
     print_rows,
     print_run,
     show_progress,
-    state,
 )
-from bigfs.flows.cli.servers import quiet_prefect, uses_prefect
+from bigfs.flows.cli.servers import uses_prefect
 from bigfs.flows.job import Job
 from bigfs.flows.locks import exclusive, inform
 from bigfs.flows.options import Engine, Scoring
@@ -61,7 +60,6 @@ def run(
 
     require_flows("bigfs run")
     job = job.with_out()
-    with_prefect = uses_prefect(prefect)
     from bigfs.storage.runs.runs import require_out
 
     require_out(job.folder)
@@ -75,8 +73,7 @@ def run(
     prepared = runs.prepare(job)  # what is refused is an error before any work starts
 
     with show_progress(as_json, "start-up"):
-        if with_prefect:
-            quiet_prefect(state["debug"])
+        if uses_prefect(prefect):
             from bigfs.flows.prefect_flows import bigfs
 
             bigfs(**dict(job))

@@ -7,17 +7,18 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import psutil
 import typer
 from bigfs.flows.cli import signals
 from bigfs.flows.cli.extras import require_flows
 from bigfs.flows.cli.options import Fields, Json
-from bigfs.flows.cli.output import print_record
+from bigfs.flows.cli.output import print_record, state
 from bigfs.flows.job import Job
+from bigfs.storage.errors import redacted
 
 from bigfs.engine import quiet_dask
 
@@ -60,16 +61,11 @@ def serve(
     name: Annotated[
         str | None, typer.Option(help="name of the deployment (default: name of the source)")
     ] = None,
-    port: Annotated[
-        int,
-        typer.Option(
-            min=1, help="port of the local Prefect server, unless Prefect's settings name an API"
-        ),
-    ] = 4200,
 ) -> None:
     """Repeat the whole job on a cron schedule until stopped.
 
-    The schedule is on the API that Prefect's settings name, or on a server of its own.
+    The schedule is kept by the API that Prefect's settings name, such as that of
+    `prefect server start`.
     """
     from bigfs.flows import run as runs
     from bigfs.flows.evaluation.selection import require_parameters
@@ -78,27 +74,25 @@ def serve(
     require_flows("bigfs serve")
     require_parameters(job.method, job.features, job.parameters)
     runs.prepare(job)  # a missing source is an error now, and not in the night
-    _set_defaults(DASK_LOGGING__DISTRIBUTED="warning")  # of the flow runs, which are processes
-    if api_address() is None:
-        _set_home()  # before the first import of Prefect
+    if (address := api_address()) is None:
+        raise ValueError(
+            "bigfs serve needs a Prefect server: run `prefect server start`, and set "
+            "PREFECT_API_URL to its address, such as http://127.0.0.1:4200/api. Without one, let "
+            "cron call `bigfs run`, which does nothing twice"
+        )
     schedule = make_schedule(cron, timezone or local_timezone())
-    name = name or source_name(job.source)
-    with _server(port, name):
-        print(f"schedule: {cron} in the time zone {schedule.timezone}", flush=True)
-        from bigfs.flows.prefect_flows import bigfs
+    require_api(address, "start it, or let cron call `bigfs run --no-prefect`")
+    print(f"schedule: {cron} in the time zone {schedule.timezone}", flush=True)
+    from bigfs.flows.prefect_flows import bigfs
 
-        try:
-            with contextlib.suppress(SystemExit):  # Prefect's answer to SIGTERM as it starts
-                bigfs.serve(
-                    name=name,
-                    schedule=schedule,
-                    parameters=job.model_dump(mode="json"),
-                    limit=1,
-                    print_starting_message=False,
-                )
-            signals.note(signal.SIGTERM)  # Prefect takes it and returns; a Ctrl-C is noted already
-        finally:
-            _end_runs()
+    with contextlib.suppress(SystemExit):  # Prefect's answer to SIGTERM as it starts
+        bigfs.serve(
+            name=name or source_name(job.source),
+            schedule=schedule,
+            parameters=job.model_dump(mode="json"),
+            limit=1,
+        )
+    signals.note(signal.SIGTERM)  # Prefect takes it and returns; a Ctrl-C is noted already
 
 
 def make_schedule(cron: str, timezone: str) -> Any:
@@ -111,25 +105,47 @@ def make_schedule(cron: str, timezone: str) -> Any:
 
 
 def local_timezone() -> str:
-    """Return the name of this machine's time zone, UTC where it has none."""
+    """Return the name of this machine's time zone, UTC where its clock is that.
+
+    A clock that tells its offset, but not the name of its zone, is refused.
+    """
     link = os.path.realpath("/etc/localtime")
-    return os.environ.get("TZ", "").lstrip(":") or link.partition("zoneinfo/")[2] or "UTC"
+    name = os.environ.get("TZ", "").lstrip(":") or link.partition("zoneinfo/")[2] or "UTC"
+    with contextlib.suppress(ZoneInfoNotFoundError, ValueError):
+        now = datetime.now().astimezone()
+        if now.astimezone(ZoneInfo(name)).utcoffset() == now.utcoffset():
+            return name
+    raise ValueError(
+        f"the clock of this machine is not that of the time zone {name}: give the zone of the "
+        f"schedule, such as --timezone Europe/Rome"
+    )
 
 
-# --- Prefect's server and environment -------------------------------------------------------------
+# --- Prefect's settings ---------------------------------------------------------------------------
 
 
 def uses_prefect(choice: bool | None) -> bool:
     """Return whether a command is a Prefect flow: as chosen, or if Prefect's settings name an API.
 
-    Where they name none, Prefect may start a server for the time of a run that is to be a flow.
+    An API that does not answer is refused. Where Prefect's settings name none, Prefect may start a
+    server for the time of a run that is to be a flow. Prefect's lines go to the server alone, and
+    not between the progress bars.
     """
-    if choice:
+    if choice is False:
+        return False
+    if not state["debug"]:  # Prefect reads it as it is imported
+        _set_defaults(PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL="CRITICAL")
+    if (address := api_address()) is not None:
+        require_api(address, "start it, or give --no-prefect")
+    elif choice:
         _set_defaults(
             PREFECT_SERVER_ALLOW_EPHEMERAL_MODE="true",
             PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="120",
         )
-    return api_address() is not None if choice is None else choice
+    is_flow = choice or address is not None
+    if is_flow and not state["debug"]:
+        quiet_dask()  # Prefect routes its lines to the console
+    return is_flow
 
 
 def api_address() -> str | None:
@@ -157,53 +173,17 @@ def api_address() -> str | None:
     return get_current_settings().api.url
 
 
-def quiet_prefect(debug: bool) -> None:
-    """Let flows of the command line run without log lines between the progress bars.
+def require_api(address: str, advice: str) -> None:
+    """Refuse an API that does not answer."""
+    from prefect.client.orchestration import get_client
 
-    It sets the environment of Prefect, which is imported later.
-    """
-    if not debug:  # before distributed is imported: Prefect routes its lines to the console
-        quiet_dask()
-    _set_defaults(
-        PREFECT_LOGGING_LEVEL="INFO" if debug else "CRITICAL",
-        PREFECT_SERVER_LOGGING_LEVEL="CRITICAL",
-    )
-
-
-@contextlib.contextmanager
-def _server(port: int, deployment: str) -> Iterator[None]:
-    """Let Prefect use the API of its settings, or a server for the block with the user's secret."""
-    if (address := api_address()) is not None:
-        print(f"runs: {address.removesuffix('/api')}", flush=True)
-        yield
-        return
-    from bigfs.flows.serving import LOG, SECRET, crash_abandoned, run_server, user_secret
-
-    home, variable = _set_home(), "PREFECT_SERVER_API_AUTH_STRING"
-    secret = os.environ.get(variable)
-    place = variable if secret else user_data() / SECRET
-    with run_server(home, port, secret or user_secret(user_data())) as address:
-        print(
-            f"runs: {address} (to log in, use the secret in {place}; the server's log is "
-            f"{home / LOG})",
-            flush=True,
+    with get_client(sync_client=True) as client:
+        error = client.api_healthcheck()
+    if error is not None:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise OSError(
+            f"{redacted(address)}, which Prefect's settings name, does not answer ({why}): {advice}"
         )
-        crash_abandoned(deployment)  # of others' servers the flow run told it itself
-        yield
-
-
-def user_data() -> Path:
-    """Return the folder of this user's data."""
-    from platformdirs import user_data_path
-
-    return user_data_path("bigfs")
-
-
-def _set_home() -> Path:
-    """Return Prefect's own folder. Its parents are made: a new user may have no ~/.local."""
-    from bigfs.flows.tls import private_folder
-
-    return private_folder(Path(os.environ.setdefault("PREFECT_HOME", str(user_data() / "prefect"))))
 
 
 def _set_defaults(**environment: str) -> None:
@@ -215,15 +195,3 @@ def _set_defaults(**environment: str) -> None:
         **environment,
     }.items():
         os.environ.setdefault(name, value)
-
-
-def _end_runs(seconds: float = 5) -> None:
-    """End the flow runs of this process while the server answers, or they would retry forever."""
-    runs = []
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
-            runs += [child] if "spawn_main" in " ".join(child.cmdline()) else []
-    for run in runs:
-        run.terminate()
-    for run in psutil.wait_procs(runs, timeout=seconds)[1]:
-        run.kill()

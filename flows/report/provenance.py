@@ -39,7 +39,7 @@ def time_step(step: str) -> Iterator[dict[str, Any]]:
     record: dict[str, Any] = {"stage": step}
     began = time.perf_counter()
     yield record
-    record |= {"seconds": time.perf_counter() - began, "peak_memory": process_memory()}
+    record |= {"seconds": time.perf_counter() - began, "peak_memory": engine.peak_memory()}
     log.info("%s: %.1f s", step, record["seconds"])
 
 
@@ -48,21 +48,8 @@ def start_up(loaded: str) -> dict[str, Any]:
     return {
         "stage": f"start-up ({loaded})",
         "seconds": process_age(),
-        "peak_memory": process_memory(),
+        "peak_memory": engine.peak_memory(),
     }
-
-
-def process_memory() -> dict[str, int]:
-    """Return the resident bytes of the processes.
-
-    They are the peaks of this process and the workers, and the current bytes of Prefect's server.
-    """
-    peaks = engine.peak_memory()
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "bigfs.flows.serving" in child.cmdline():
-                peaks["prefect server"] = child.memory_info().rss
-    return peaks
 
 
 def process_age() -> float:

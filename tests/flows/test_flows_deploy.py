@@ -2,12 +2,10 @@
 through the API.
 """
 
-import base64
 import contextlib
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 import urllib.error
@@ -18,8 +16,6 @@ import psutil
 import pytest
 import yaml
 from bigfs.flows.comparison.standings import read_comparison
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
 
 from tests.helpers.processes import (
     CANARY,
@@ -28,9 +24,6 @@ from tests.helpers.processes import (
     artifacts,
     assert_no_secrets,
     client,
-    environment,
-    free_port,
-    give_database,
     start,
     stop,
     until,
@@ -313,196 +306,30 @@ def secrets_of(worker):
             yield child.environ().get("AWS_SECRET_ACCESS_KEY")
 
 
-# --- without any of that --------------------------------------------------------------------------
+# --- bigfs serve ----------------------------------------------------------------------------------
 
 
-def call(url, body=None, secret=None, **headers):
-    """Status, headers and content of a request."""
-    if secret:
-        headers["Authorization"] = "Basic " + base64.b64encode(secret.encode()).decode()
-    data = None if body is None else json.dumps(body).encode()
-    asked = urllib.request.Request(
-        url,
-        data,
-        {"Content-Type": "application/json", **headers},
-        method=headers.pop("method", None),
-    )
-    try:
-        with urllib.request.urlopen(asked, timeout=120) as answer:
-            return answer.status, dict(answer.headers), answer.read()
-    except urllib.error.HTTPError as answer:
-        return answer.code, dict(answer.headers), answer.read()
-
-
-def refused_everywhere(url, secret):
-    """No request without the secret gets an answer of the API, whatever page or name it is from,
-    and no other page may read an answer.
-    """
-    foreign, own = {"Origin": "https://evil.example"}, url.removesuffix("/api")
-    asked = {
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization,content-type",
-    }
-    filters = f"{url}/deployments/filter"
-    for given in ({}, foreign, {"Host": "evil.example"}, {"Origin": own}):
-        assert call(filters, {}, **given)[0] == 401
-        assert call(filters, {}, "bigfs:guess", **given)[0] == 401
-    assert call(filters, method="OPTIONS", **foreign, **asked)[0] == 400  # so no page can ask
-    for answer in (call(filters, {}, secret, **foreign), call(f"{own}/", **foreign)):
-        allowed = {name.lower(): value for name, value in answer[1].items()}
-        assert allowed.get("access-control-allow-origin") in (None, own)
-    assert call(filters, {}, secret)[0] == 200
-    assert call(filters, {}, secret, Origin=own)[0] == 200
-    for path in ("events/in", "events/out", "logs/out", "task_runs/subscriptions/scheduled"):
-        with connect(
-            f"{url.replace('http', 'ws')}/{path}", subprotocols=["prefect"], open_timeout=60
-        ) as socket:
-            socket.send(json.dumps({"type": "auth", "token": None}))
-            with pytest.raises(ConnectionClosed):
-                socket.recv(timeout=60)
-
-
-def asked_for(url, secret, **parameters):
-    """The final state of a run that the API is asked for; the schedule pauses, since on a busy
-    machine its runs would go first for ever.
-    """
-    deployment = json.loads(call(f"{url}/deployments/filter", {}, secret)[2])[0]["id"]
-    assert call(f"{url}/deployments/{deployment}/pause_deployment", {}, secret)[0] == 200
-    asked = f"{url}/deployments/{deployment}/create_flow_run"
-    status, _, answer = call(asked, {"parameters": parameters}, secret)
-    assert status == 201, answer
-    run = json.loads(answer)["id"]
-
-    def final():
-        state = json.loads(call(f"{url}/flow_runs/{run}", None, secret)[2])["state"]
-        return state if state["type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED") else None
-
-    return until(final, "the run asked for", 200, every=0.3)
-
-
-def flow_runs_of(served):
-    """The processes of flow runs that a serving process has started."""
-    found = []
-    for child in psutil.Process(served.pid).children():
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
-            found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
-    return found
-
-
-@pytest.mark.process
-def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_it(tmp_path):
+def test_serve_runs_by_its_schedule_on_the_server_of_the_settings(prefect_server, tmp_path):
     home = tmp_path / "served"
     home.mkdir()
     write_corpus(home / "corpus.jsonl", seed=3)
-    give_database(tmp_path / "prefect")
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/api"
-    env = environment(
-        tmp_path / "prefect",
-        PREFECT_RUNNER_POLL_FREQUENCY="1",
-        PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
-    )
-    env |= {"XDG_DATA_HOME": str(tmp_path / "data"), "PREFECT_LOGGING_LEVEL": "DEBUG"}
-    command = [
-        sys.executable,
-        "-m",
-        "bigfs",
-        "serve",
-        "corpus.jsonl",
-        "--cron",
-        "* * * * * */5",
-        "--timezone",
-        "Asia/Kolkata",
-        "--features",
-        "12",
-    ]
-    command += ["--set", "gamma=0.5", "--workers", "0", "--out", "runs/r", "--port", port]
+    env = prefect_server.env | {"PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    command = [sys.executable, "-m", "bigfs", "serve", "corpus.jsonl", "--cron", "* * * * * */5"]
+    command += ["--timezone", "Asia/Kolkata", "--features", "12", "--set", "gamma=0.5"]
+    command += ["--workers", "0", "--out", "runs/r"]
     served = start(command, tmp_path / "serve.log", env, home)
     try:
         report = home / "runs" / "r" / "report.html"
         until(lambda: report.exists() or served.poll() is not None, "a run by schedule", 200)
-        assert served.poll() is None, (tmp_path / "serve.log").read_text()
-        assert json.loads((home / "runs" / "r" / "run.json").read_text())["parameters"][
-            "parameters"
-        ] == {"gamma": 0.5}
-        file = tmp_path / "data" / "bigfs" / "prefect-secret"
-        secret = file.read_text()
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert str(file) in (tmp_path / "serve.log").read_text()
         told = (tmp_path / "serve.log").read_text()
+        assert served.poll() is None, told
+        about = json.loads((home / "runs" / "r" / "run.json").read_text())
+        assert about["parameters"]["parameters"] == {"gamma": 0.5}
         assert "schedule: * * * * * */5 in the time zone Asia/Kolkata" in told
-        log = tmp_path / "prefect" / "bigfs-server.log"
-        assert str(log) in told
-        assert stat.S_IMODE(log.stat().st_mode) == 0o600
-        deployment = json.loads(call(f"{url}/deployments/filter", {}, secret)[2])[0]
-        assert deployment["schedules"][0]["schedule"]["timezone"] == "Asia/Kolkata"
-        refused_everywhere(url, secret)
-        state = asked_for(url, secret, out=str(tmp_path / "elsewhere"))
-        assert state["type"] == "COMPLETED"
-        assert (tmp_path / "elsewhere" / "report.html").exists()
-        until(lambda: not flow_runs_of(served), "the end of the run's process")
         tree = psutil.Process(served.pid).children(recursive=True)
-        for process in (psutil.Process(served.pid), *tree):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                assert secret.partition(":")[2] not in " ".join(process.cmdline())
-        told = "".join(
-            call(f"{url}/{kept}/filter", {}, secret)[2].decode()
-            for kept in ("logs", "deployments", "flow_runs", "artifacts")
-        )
-        assert secret.partition(":")[2] not in told + (tmp_path / "serve.log").read_text()
-        for kept in (*home.rglob("*"), *(tmp_path / "prefect").rglob("*")):
-            assert (
-                not kept.is_file() or secret.partition(":")[2].encode() not in kept.read_bytes()
-            ), kept
         served.terminate()
         assert served.wait(60) == 143
         assert (tmp_path / "serve.log").read_text().splitlines()[-1] == "bigfs: terminated"
         assert not psutil.wait_procs(tree, timeout=20)[1]
     finally:
         stop(served)
-
-
-@pytest.mark.process
-@pytest.mark.nightly
-def test_a_killed_serve_takes_its_run_with_it_and_the_next_one_calls_it_crashed(tmp_path):
-    home, port = tmp_path / "served", free_port()
-    home.mkdir()
-    write_corpus(home / "corpus.jsonl", seed=3, rows=9000)
-    give_database(tmp_path / "prefect")
-    env = environment(
-        tmp_path / "prefect",
-        PREFECT_RUNNER_POLL_FREQUENCY="1",
-        PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
-    )
-    env["XDG_DATA_HOME"] = str(tmp_path / "data")
-    command = [sys.executable, "-m", "bigfs", "serve", "corpus.jsonl", "--port", port]
-    command += ["--features", "12", "--workers", "0", "--tile-rows", "500", "--out", "r"]
-    command += ["--method", "sparge-lpp", "--set", "tol=1e-9"]
-    log, often, rarely = tmp_path / "log", ("--cron", "* * * * * */5"), ("--cron", "0 3 1 1 *")
-    served = start([*command, *often], log, env, home)
-    try:
-        until(
-            lambda: any(home.glob(".bigfs/.*.staging")) or served.poll() is not None,
-            "a run at work",
-            200,
-        )
-        assert served.poll() is None, log.read_text()
-        processes = psutil.Process(served.pid).children(recursive=True)
-        assert flow_runs_of(served)
-        served.kill()
-        assert not psutil.wait_procs(processes, timeout=40)[1]
-    finally:
-        stop(served)
-    again = start([*command, *rarely], log, env, home)
-    try:
-        secret = (tmp_path / "data" / "bigfs" / "prefect-secret").read_text()
-
-        def states():
-            answer = call(f"http://127.0.0.1:{port}/api/flow_runs/filter", {}, secret)
-            return {run["state"]["type"] for run in json.loads(answer[2])}
-
-        until(lambda: "schedule: 0 3 1 1 *" in log.read_text(), "the next start", 120)
-        assert "CRASHED" in states()
-        assert "RUNNING" not in states()
-    finally:
-        stop(again)

@@ -1,21 +1,19 @@
 """The command line: what it prints, and one plain line for whatever goes wrong."""
 
-import contextlib
 import errno
 import json
 import os
 import shlex
-import socket
-import stat
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 import typer
 from bigfs.flows import options
+from bigfs.flows.cli import servers
 from bigfs.flows.cli.app import app
-from bigfs.flows.serving import run_server
 from bigfs.storage.runs.runs import Run
 
 from bigfs import __version__ as bigfs_version
@@ -336,29 +334,7 @@ def test_append_joins_once_and_refuses_in_one_line(bigfs, corpus, tmp_path):
 # --- Prefect --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def no_prefect(monkeypatch, tmp_path):
-    """An environment without settings of Prefect, and Prefect not imported."""
-    for name in [name for name in os.environ if name.startswith("PREFECT_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-
-
-def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatch, no_prefect):
-    from bigfs.flows.cli.servers import _server
-
-    monkeypatch.setattr(
-        "bigfs.flows.serving.run_server", lambda *_: contextlib.nullcontext("http://x")
-    )
-    monkeypatch.setattr("bigfs.flows.serving.crash_abandoned", lambda _: None)
-    with _server(4200, "nightly"):
-        home = tmp_path / ".local" / "share" / "bigfs" / "prefect"
-        assert os.environ["PREFECT_HOME"] == str(home)
-        assert stat.S_IMODE(home.stat().st_mode) == 0o700
-
-
-ASK = "from bigfs.flows.cli.servers import uses_prefect; print(uses_prefect(None))"
+ASK = "from bigfs.flows.cli.servers import api_address; print(api_address() is not None)"
 API = "http://127.0.0.1:9/api"
 PROFILE = f"""
 active = "mine"
@@ -395,6 +371,47 @@ def test_a_profile_or_a_file_of_prefect_says_whether_a_run_is_a_flow(tmp_path, n
     assert asked.stdout.strip() == answer
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "corpus.jsonl", "--method", "anova", "--features", 5),
+        ("compare", "corpus.jsonl", "out", "--methods", "anova", "--sizes", 5),
+        ("serve", "corpus.jsonl", "--timezone", "UTC"),
+    ],
+)
+def test_an_api_that_is_down_is_one_line(bigfs, tmp_path, words, monkeypatch):
+    from prefect import settings
+
+    write_corpus(tmp_path / "corpus.jsonl", seed=3)
+    down = {settings.PREFECT_API_URL: API, settings.PREFECT_CLIENT_MAX_RETRIES: 0}
+    with settings.temporary_settings(down):
+        fails(bigfs(*words, "--workers", 0), f"{API}, which Prefect's settings name,", "no-prefect")
+    assert not (tmp_path / ".bigfs").exists()
+
+
+QUIET = """
+import logging
+from bigfs.flows.cli import servers
+servers.require_api = lambda *_: None
+assert servers.uses_prefect(None)
+import bigfs.flows.prefect_flows
+print([handler.level for handler in logging.getLogger().handlers])
+print(logging.getLogger("prefect.flow_runs").isEnabledFor(logging.INFO))
+"""
+
+
+def test_a_flow_of_a_command_tells_the_server_and_not_the_terminal(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", QUIET],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home", PREFECT_API_URL=API),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.split("\n")[:2] == ["[50]", "True"]
+
+
 @pytest.mark.process
 def test_a_run_with_prefect_and_no_server_is_a_flow_on_a_server_of_its_own(tmp_path):
     write_corpus(tmp_path / "corpus.jsonl", seed=3)
@@ -416,18 +433,6 @@ def test_a_run_with_prefect_and_no_server_is_a_flow_on_a_server_of_its_own(tmp_p
 # --- bigfs serve ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def no_server(monkeypatch):
-    @contextlib.contextmanager
-    def start(*_):
-        pytest.fail("a server was started")
-        yield
-
-    monkeypatch.setattr("bigfs.flows.cli.servers._server", start)
-    monkeypatch.setattr("bigfs.flows.cli.servers._set_home", lambda: None)
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -437,30 +442,42 @@ def no_server(monkeypatch):
         (("corpus", "--out", "corpus"), "corpus exists and is not a run directory"),
     ],
 )
-def test_serve_refuses_what_would_fail_in_the_night(bigfs, corpus, no_server, words, said):
+def test_serve_refuses_what_would_fail_in_the_night(bigfs, corpus, words, said, monkeypatch):
+    monkeypatch.setattr(servers, "api_address", lambda: API)
+    monkeypatch.setattr(servers, "require_api", lambda *_: pytest.fail("a server was asked"))
     fails(bigfs("serve", *words), said)
 
 
-def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with (
-            pytest.raises(OSError, match=rf"did not start on port {port} \(Address already in use"),
-            run_server(tmp_path, port, "a:b"),
-        ):
-            pass
+def test_serve_needs_a_server(bigfs, corpus, monkeypatch):
+    monkeypatch.setattr(servers, "api_address", lambda: None)
+    fails(bigfs("serve", "corpus"), "prefect server start", "PREFECT_API_URL", "`bigfs run`")
 
 
-def test_the_time_zone_is_that_of_the_machine(monkeypatch):
-    from bigfs.flows.cli.servers import local_timezone
+@pytest.fixture
+def set_clock():
+    """A function that sets the time zone of this process."""
+    before = os.environ.get("TZ")
 
-    monkeypatch.setenv("TZ", "Europe/Rome")
-    assert local_timezone() == "Europe/Rome"
-    monkeypatch.delenv("TZ")
-    monkeypatch.setattr(os.path, "realpath", lambda _: "/usr/share/zoneinfo/America/New_York")
-    assert local_timezone() == "America/New_York"
-    monkeypatch.setattr(os.path, "realpath", lambda path: path)
-    assert local_timezone() == "UTC"
+    def set_zone(name):
+        os.environ.pop("TZ", None) if name is None else os.environ.__setitem__("TZ", name)
+        time.tzset()
+
+    yield set_zone
+    set_zone(before)
+
+
+def test_the_time_zone_is_that_of_the_clock(monkeypatch, set_clock):
+    set_clock("Asia/Kolkata")
+    assert servers.local_timezone() == "Asia/Kolkata"
+    monkeypatch.delenv("TZ")  # the C library keeps the clock, and only the link is asked
+    monkeypatch.setattr(os.path, "realpath", lambda _: "/usr/share/zoneinfo/Asia/Kolkata")
+    assert servers.local_timezone() == "Asia/Kolkata"
+    monkeypatch.setattr(os.path, "realpath", lambda path: path)  # a copy of the file of its zone
+    with pytest.raises(ValueError, match="give the zone of the schedule"):
+        servers.local_timezone()
+    set_clock("CET-1CEST,M3.5.0,M10.5.0/3")
+    with pytest.raises(ValueError, match="give the zone of the schedule"):
+        servers.local_timezone()
 
 
 # --- plain words ----------------------------------------------------------------------------------

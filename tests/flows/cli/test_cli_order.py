@@ -2,7 +2,6 @@
 touched.
 """
 
-import contextlib
 import json
 import os
 import subprocess
@@ -72,12 +71,9 @@ BAD = [
 def test_bad_parameters_are_refused_before_any_work(
     bigfs, store, tmp_path, no_work, monkeypatch, command, words, text
 ):
-    @contextlib.contextmanager
-    def start_server(*_):
-        pytest.fail("a server was used")
-        yield
-
-    monkeypatch.setattr("bigfs.flows.cli.servers._server", start_server)
+    monkeypatch.setattr(
+        "bigfs.flows.cli.servers.require_api", lambda *_: pytest.fail("a server was asked")
+    )
     before = listing(tmp_path)
     place = {"run": ("corpus.svm",), "select": (store, "--out", "r"), "serve": ("corpus.svm",)}[
         command

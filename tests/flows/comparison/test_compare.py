@@ -305,7 +305,7 @@ def test_command_is_a_flow_where_the_settings_of_prefect_name_a_server(bigfs, co
 
     compared = []
     monkeypatch.setattr(prefect_flows, "compare", lambda **given: compared.append(given))
-    monkeypatch.setattr(comparisons, "quiet_prefect", lambda debug: None)
+    monkeypatch.setattr("bigfs.flows.cli.servers.require_api", lambda *_: None)
     monkeypatch.setattr(comparisons, "print_comparison", lambda *_: None)
     words = ("--methods", "anova,chi2", "--sizes", "12,4", "--test-size", 0.2, "--timeout", 7)
     words = (*words, "--keep", "7,8", "--forbid", "a")
