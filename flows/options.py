@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from bigfs.flows.locks import inform
+from bigfs.flows.messages import inform
 from bigfs.storage.messages import read_parts
 from pydantic import (
     AfterValidator,

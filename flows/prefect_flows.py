@@ -18,10 +18,10 @@ from bigfs.flows import run as runs
 from bigfs.flows.comparison import compare as comparison
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.job import DAY, Job, Request
-from bigfs.flows.locks import AlreadyRunning, exclusive
 from bigfs.flows.options import Engine, Scoring
 from bigfs.flows.report import artifacts
-from bigfs.storage.errors import redacted
+from bigfs.storage.errors import BusyError, may_pass, redacted
+from bigfs.storage.runs.runs import lock_run
 from prefect import flow, get_run_logger, runtime, task
 from prefect.logging.handlers import APILogHandler
 from prefect.settings import (
@@ -44,7 +44,7 @@ SKIPPED: State[Any] = Completed(
 
 
 def _is_transient(_task: Any, _run: Any, state: Any) -> bool:
-    return runs.is_transient(state.data)
+    return may_pass(state.data)
 
 
 def _make_task(step: Callable[..., Any]) -> Any:
@@ -220,7 +220,7 @@ def evaluate(
     Returns the run's directory.
     """
     engine, choices = engine or Engine(), (scoring or Scoring()).choices()
-    with exclusive([run], wait=True), on_cluster(engine):
+    with lock_run(run), on_cluster(engine):
         evaluate_again = TASKS[steps.evaluate_again].with_options(timeout_seconds=timeout)
         evaluate_again(run, choices)
         found = reuse.find_run(run)
@@ -276,7 +276,7 @@ def _skip_if_busy() -> Iterator[None]:
     """End the block if another run holds a lock and this one does not wait."""
     try:
         yield
-    except AlreadyRunning as error:
+    except BusyError as error:
         get_run_logger().warning("skipped: %s", error)
 
 

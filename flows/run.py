@@ -5,7 +5,6 @@ Nothing here imports Prefect, because that takes longer than a small selection.
 
 from __future__ import annotations
 
-import errno
 import random
 import time
 from collections.abc import Callable
@@ -14,12 +13,12 @@ from typing import Any
 
 from bigfs.flows import reuse
 from bigfs.flows.job import Job, Request
-from bigfs.flows.locks import exclusive, inform
+from bigfs.flows.messages import inform, say
 from bigfs.flows.options import Engine
-from bigfs.storage.errors import StoreError, is_permanent, redacted
+from bigfs.storage.errors import may_pass, redacted
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.earlier import kept_folder
-from bigfs.storage.runs.runs import Run, RunError, recover, require_out
+from bigfs.storage.runs.runs import Run, RunError, lock_run, recover, require_out
 
 from bigfs import storage
 
@@ -27,16 +26,6 @@ Call = Callable[..., Any]  # `call(step, request, ...)` returns `step(request, .
 RETRIES = 4  # of a step after an error that may pass
 FIRST_WAIT = 5.0  # seconds before the first retry; each later one waits twice as long
 JITTER = 0.5  # share of a wait that is random, so that jobs do not return at once
-# errors that a retry does not fix
-PERMANENT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG}
-PERMANENT_TYPES = (
-    FileNotFoundError,
-    PermissionError,
-    FileExistsError,
-    NotADirectoryError,
-    IsADirectoryError,
-)
-CLIENTS = {"botocore", "aiohttp"}  # clients of object stores, whose errors are no OSError
 
 
 # --- the order ------------------------------------------------------------------------------------
@@ -57,7 +46,7 @@ def run(
 
     call, reads_store = call or try_again, is_store(job)
     selection.require_parameters(job.method, job.features, job.parameters)
-    with exclusive([job.folder], wait=job.waits), cluster(job.engine):
+    with lock_run(job.folder, waits=job.waits), cluster(job.engine):
         earlier = [start_up(loaded)]
         if not reads_store:
             earlier.append(call(steps.stage, job))
@@ -183,25 +172,10 @@ def try_again(step: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return step(*arguments)
         except Exception as error:
-            if retry == RETRIES or not is_transient(error):
+            if retry == RETRIES or not may_pass(error):
                 raise
             wait = FIRST_WAIT * 2**retry * (1 + JITTER * random.random())
             text = " ".join(str(error).split())
-            inform(f"{step.__name__}: {text}; trying again in {wait:.0f} s")
+            say(f"{step.__name__}: {text}; trying again in {wait:.0f} s", "warning")
             time.sleep(wait)
     raise AssertionError  # not reached
-
-
-def is_transient(error: BaseException) -> bool:
-    """Return whether a retry may fix an error.
-
-    It may fix an error of the network or the disk, but not a missing file, a full disk, or missing
-    credentials.
-    """
-    error = (isinstance(error, StoreError) and error.__cause__) or error
-    if isinstance(error, PERMANENT_TYPES):
-        return False
-    if type(error).__module__.split(".")[0] in CLIENTS:
-        return not is_permanent(error)
-    is_late = type(error).__name__ in ("TaskRunTimeoutError", "TooLate")
-    return isinstance(error, OSError) and not is_late and error.errno not in PERMANENT_ERRORS

@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 from bigfs.flows.job import Request
-from bigfs.flows.locks import exclusive
 from bigfs.flows.report.provenance import time_step
 
 from bigfs import storage
@@ -17,10 +16,10 @@ log = logging.getLogger("bigfs.flows")
 def stage(request: Request) -> dict[str, Any]:
     """Stage the source, unless its store exists. Returns the record of the step.
 
-    The store is locked meanwhile, and only meanwhile: a store that is there is only read.
+    A store that is there is only read, and needs no lock.
     """
     settings = request.settings.chosen() | {"memory_limit": request.engine.staging_memory}
-    with exclusive([str(request.store)], wait=request.waits), time_step("stage") as record:
+    with time_step("stage") as record:
         existing = storage.staged(request.source, request.store, **settings)
         record |= {
             "store": existing or storage.stage(request.source, request.store, **settings),

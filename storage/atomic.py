@@ -24,9 +24,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
-from bigfs.storage.errors import RunError, StoreError
+from bigfs.storage.errors import BusyError, RunError, StoreError, is_full, may_pass
 from bigfs.storage.fingerprint import fingerprint_of
-from filelock import FileLock, Timeout
+from bigfs.storage.locks import lock, lock_file, name_taken
 
 MARKER = ".made-by-bigfs"
 WORDS = b"bigfs works in this folder. It may delete the folder and all that it holds.\n"
@@ -39,11 +39,6 @@ EXCHANGE = 60.0  # seconds that the two renames of another process may take
 # Flushing 2,000 files of 100 kB one by one took 10.5 s, by 8 threads 0.95 s, and by one call of
 # syncfs 0.5 s. That call is no part of Python, and it does not reach what another machine wrote.
 FLUSHERS = 8
-FULL = (errno.ENOSPC, errno.EDQUOT)
-LASTING = {  # errors that do not pass
-    *(errno.EROFS, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM),
-    *(errno.ENOTDIR, errno.EISDIR, errno.ELOOP),
-}
 
 Place = str | os.PathLike[str]
 
@@ -206,12 +201,19 @@ def workplace(target: Path) -> Iterator[Path]:
     """Make a marked folder beside a target for the block. Those of dead processes are deleted."""
     sweep(target)
     work = target.parent / f".{target.name}.{_key()}{WORK}"
+    before("write", work)
+    work.mkdir(parents=True)
     try:
-        mark(work)
-        with FileLock(work / LOCK):
-            yield work
-    finally:
-        _clear(work, target)
+        with lock_file(work / LOCK):  # held until the folder is gone, so that nobody sweeps it
+            try:
+                _put_marker(work, WORDS)
+                yield work
+            finally:
+                _clear(work, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            work.rmdir()  # the lock could not be taken
+        raise
 
 
 def publish(new: Path, target: Path, work: Path | None = None) -> None:
@@ -238,17 +240,17 @@ def recover(target: Place) -> None:
     for work in _workplaces(path):
         if os.path.lexists(work / OLD) and is_marked(work):
             try:
-                with FileLock(work / LOCK, timeout=EXCHANGE):
+                with lock_file(work / LOCK, EXCHANGE):
                     _restore(work, path)
             except FileNotFoundError:
                 pass  # the process that made the exchange has finished it
-            except Timeout:
+            except BusyError:
                 raise StoreError(
                     f"{path} is being replaced by another process, which does not go on: end that "
                     f"process and repeat the command"
                 ) from None
             except OSError as error:
-                if error.errno not in LASTING:
+                if may_pass(error):
                     raise
                 raise StoreError(
                     f"the process that replaced {path} was ended, and its folder cannot be written "
@@ -259,13 +261,12 @@ def recover(target: Place) -> None:
 def sweep(target: Path) -> None:
     """Delete the workplaces of dead processes, after what they interrupted is put right."""
     for work in _workplaces(target):
-        if work.is_dir() and _is_free(work):
-            work.rmdir()
-        elif is_marked(work):
-            with contextlib.suppress(Timeout):
-                with FileLock(work / LOCK, timeout=0):
-                    pass
-                _clear(work, target)
+        # another process may sweep it too, or have just made it
+        with contextlib.suppress(BusyError, FileNotFoundError):
+            is_dead = _is_begun(work) and time.time() - work.stat().st_mtime > EXCHANGE
+            if is_marked(work) or is_dead:
+                with lock_file(work / LOCK):
+                    _clear(work, target)
 
 
 def _workplaces(target: Path) -> list[Path]:
@@ -287,9 +288,15 @@ def _clear(work: Path, target: Path) -> None:
     _restore(work, target)
     if os.path.lexists(work / OLD):
         sync(target.parent)  # the new one has the name for good
-    delete_marked(work)
-    if work.is_dir() and _is_free(work):  # it was not marked yet
-        work.rmdir()
+    if _is_begun(work):
+        shutil.rmtree(work)
+    else:
+        delete_marked(work)
+
+
+def _is_begun(work: Path) -> bool:
+    """Return whether a workplace holds no more than its lock, so that it is not marked yet."""
+    return work.is_dir() and not work.is_symlink() and set(os.listdir(work)) <= {LOCK}
 
 
 @contextlib.contextmanager
@@ -301,7 +308,7 @@ def building(
     target, spilled = _places(uri, scratch)
     make_folder(target.parent)
     spilled.parent.mkdir(parents=True, exist_ok=True)
-    with naming_full_disk(target.parent, spilled.parent), lock(target, wait, uri):
+    with naming_full_disk(target.parent, spilled.parent), lock(target, wait=wait, name=uri):
         dead = {work.name.split(".")[-2] for work in _workplaces(target)}
         with workplace(target) as work, workplace(spilled) as beside:
             new, spills = work / "new", beside / "spills"
@@ -389,31 +396,6 @@ def _require_abandoned(uri: str, dead: set[str]) -> None:
         )
 
 
-# --- locks ----------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def lock(path: Path, wait: float = -1, name: str = "") -> Iterator[None]:
-    """Hold the lock of a path against other processes. Its lock file stays beside the path."""
-    file = path.with_name(f".{path.name}.lock")
-    require_lock_file(file)
-    try:
-        with FileLock(file, timeout=wait):
-            yield
-    except Timeout:
-        raise StoreError(
-            f"another process is writing {name or path}: wait for it, or give another name"
-        ) from None
-
-
-def require_lock_file(path: Place) -> None:
-    """Refuse to lock a file with content, because locking may empty it."""
-    if os.path.lexists(path) and (
-        os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path)
-    ):
-        raise name_taken(path)
-
-
 # --- folders of ours ------------------------------------------------------------------------------
 
 
@@ -495,13 +477,6 @@ def _delete_remote(url: str) -> None:
             _put_marker(url, WORDS, mode="create")
 
 
-def name_taken(path: Place) -> StoreError:
-    """Return the error for a file or folder of others at a name that the program needs."""
-    return StoreError(
-        f"{path} is in the way and bigfs did not make it: move it, remove it, or give another name"
-    )
-
-
 def _is_free(folder: Place) -> bool:
     """Return whether nothing is at a name, or an empty folder."""
     if "://" in str(folder):
@@ -527,11 +502,11 @@ def explain_write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in FULL:
+        if is_full(error):
             raise RunError(
                 f"the disk of {path} is full: free some space and repeat the command"
             ) from error
-        if error.errno in LASTING:
+        if not may_pass(error):
             raise RunError(
                 f"{path} cannot be written ({error.strerror}): give another path"
             ) from error
@@ -551,8 +526,3 @@ def naming_full_disk(*folders: Path) -> Iterator[None]:
         raise StoreError(
             f"the disk of {folder} is full: free some space, or give another path"
         ) from error
-
-
-def is_full(error: BaseException) -> bool:
-    """Return whether an error means that a disk, or the user's share of it, is full."""
-    return isinstance(error, OSError) and error.errno in FULL

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from bigfs.storage import atomic
 from bigfs.storage.downloads import downloader
-from bigfs.storage.errors import StoreError
+from bigfs.storage.errors import BusyError, StoreError
 from bigfs.storage.format import manifest as manifests
+from bigfs.storage.locks import lock, lock_file
 from bigfs.storage.runs.earlier import EARLIER
-from filelock import FileLock, Timeout
 
 DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.stage.default_store`
 COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `downloader.copy_folder`
@@ -211,8 +211,8 @@ def _orphans(home: Path) -> Iterator[tuple[Path, str]]:
 def _killed(home: Path) -> Iterator[tuple[Path, str]]:
     for path in sorted(home.glob(f".*{atomic.WORK}")):
         if WORK.fullmatch(path.name) and path.is_dir() and atomic.is_marked(path):
-            with contextlib.suppress(Timeout):
-                with FileLock(path / atomic.LOCK, timeout=0):
+            with contextlib.suppress(BusyError):
+                with lock_file(path / atomic.LOCK):
                     pass
                 yield path, "a killed command left it"
 
@@ -238,10 +238,13 @@ def _delete(path: Path) -> bool:
     if path.parent.suffix == EARLIER:
         atomic.delete_marked(path)
         return True
-    lock = path / ".lock" if COPY.fullmatch(path.name) else path.with_name(f".{path.name}.lock")
+    is_copy = COPY.fullmatch(path.name)
     try:
-        with FileLock(lock, timeout=0), atomic.workplace(path) as aside:
+        with (
+            lock_file(path / ".lock") if is_copy else lock(path, wait=0),
+            atomic.workplace(path) as aside,
+        ):
             os.rename(path, aside / "pruned")
-    except Timeout:
+    except BusyError:
         return False
     return True

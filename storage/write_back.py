@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import zarr
-from bigfs.storage import atomic
+from bigfs.storage import atomic, locks
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest
 from bigfs.storage.sources.anndata import AnnData
@@ -126,7 +126,7 @@ def write_var(
         columns |= genes or {"highly_variable": is_selected}
         if genes:
             uns["hvg"] = {"flavor": about["parameters"].get("flavor", "seurat")}
-    with atomic.lock(path):
+    with locks.lock(path):
         if path.is_dir():
             _write_folder(path, columns, uns)
         else:

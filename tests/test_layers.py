@@ -40,7 +40,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "storage": [
         {"errors"},
-        {"fingerprint"},
+        {"fingerprint", "locks"},
         {"atomic"},
         {"format", "scaling", "messages"},
         {"downloads", "runs", "roles"},
@@ -52,7 +52,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"appending", "graphs", "integrity"},
     ],
     "flows": [
-        {"locks", "reuse", "cli.signals", "cli.extras"},
+        {"messages", "reuse", "cli.signals", "cli.extras"},
         {"evaluation", "use.files", "report.summary"},
         {"use", "report", "tls"},
         {"options"},

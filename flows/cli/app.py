@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import inspect
+import logging
 import signal
 import sys
 import warnings
@@ -15,7 +16,7 @@ from bigfs.flows.cli import comparisons, corpus, runs, servers, signals
 from bigfs.flows.cli.options import expand_model_options
 from bigfs.flows.cli.output import state
 from bigfs.flows.job import plain_message
-from bigfs.flows.locks import notes, say
+from bigfs.flows.messages import Waits, notes, say
 from pydantic import ValidationError
 from rich.markup import escape
 from typer.exceptions import TyperException
@@ -182,6 +183,7 @@ def run() -> None:
     warnings.formatwarning = _in_one_line
     if sys.__stderr__ is not None:  # `kill -USR1` shows what a command waits for
         faulthandler.register(signal.SIGUSR1, file=sys.__stderr__)
+    logging.getLogger("bigfs.storage").addHandler(Waits(logging.WARNING))
     with signals.handle_signals():
         try:
             status = app(standalone_mode=False)

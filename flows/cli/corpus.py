@@ -21,7 +21,6 @@ from bigfs.flows.cli.output import (
     readable,
 )
 from bigfs.flows.job import Request
-from bigfs.flows.locks import exclusive
 from bigfs.flows.options import Engine, Staging
 from rich.table import Column, Table
 
@@ -85,7 +84,7 @@ def append(
         source, store = store, source
     n_before = storage.open(store).X.shape[0]
     find(source, format=format)
-    with exclusive([store], wait=True), cluster_and_progress(engine, as_json):
+    with cluster_and_progress(engine, as_json):
         uri = storage.append(
             source, store, format=format, split=split, memory_limit=engine.staging_memory
         )

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from bigfs.flows import locks
+from bigfs.flows import messages
 from bigfs.flows.cli.output import state
 from bigfs.flows.job import Request
 from pydantic import BaseModel
@@ -157,8 +157,8 @@ def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def expanded(quiet: bool, log_json: bool, debug: bool, **values: Any) -> None:
         state["debug"] |= debug
-        locks.notes["json"] = log_json
-        state["quiet"] = locks.notes["silent"] = quiet
+        messages.notes["json"] = log_json
+        state["quiet"] = messages.notes["silent"] = quiet
         built = {name: _build(*model, values) for name, model in models.items()}
         command(**values, **built)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bigfs.flows.locks import notes
+from bigfs.flows.messages import notes
 from bigfs.flows.options import Engine
 from rich.console import Console
 from rich.table import Column, Table

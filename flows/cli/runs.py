@@ -24,7 +24,7 @@ from bigfs.flows.cli.output import (
 )
 from bigfs.flows.cli.servers import uses_prefect
 from bigfs.flows.job import Job
-from bigfs.flows.locks import exclusive, inform
+from bigfs.flows.messages import inform
 from bigfs.flows.options import Engine, Scoring
 from rich.table import Table
 from rich.text import Text
@@ -183,13 +183,13 @@ def evaluate(
     require_flows("bigfs evaluate")
     engine.prepare("bigfs.flows.steps")
     from bigfs.flows import steps
-    from bigfs.storage.runs.runs import Run, recover
+    from bigfs.storage.runs.runs import Run, lock_run, recover
 
     from bigfs import storage
 
     # a missing store is an error before anything starts
     storage.open(Run.open(run).metadata["parameters"]["store"])
-    with exclusive([run], wait=True), cluster_and_progress(engine, as_json):
+    with lock_run(run), cluster_and_progress(engine, as_json):
         recover(run)
         steps.evaluate_again(run, scoring.choices())
     print_run(run, as_json)
@@ -204,8 +204,7 @@ def transform(
     """Write the selected columns of a store, best first, with names, targets and splits."""
     from bigfs.flows.use.transform import transform as write_columns
 
-    with exclusive([out], wait=True):
-        path = write_columns(run, store, out)
+    path = write_columns(run, store, out)
     print_record({"file": str(path)}, as_json, str(path))
 
 
@@ -234,7 +233,7 @@ def predict(
 
     from bigfs.evaluation.metrics import METRIC_NAMES
 
-    with exclusive([out], wait=True), cluster_and_progress(engine, as_json):
+    with cluster_and_progress(engine, as_json):
         file, rows, measured, left_out = predict_samples(
             *(run, data, out),
             part=part,
@@ -260,8 +259,7 @@ def export(
     """Write the model of a run as a scikit-learn pipeline that runs without bigfs."""
     from bigfs.flows.use.export import export as export_model
 
-    with exclusive([out], wait=True):
-        path = export_model(run, out)
+    path = export_model(run, out)
     print_record({"file": str(path)}, as_json, str(path))
 
 
@@ -290,7 +288,7 @@ def stability(
         raise ValueError(f"--features must be a whole number here; got {job.features}")
     if not 0 < share < 1:
         raise ValueError(f"--share must be between 0 and 1; got {share:g}")
-    with exclusive([out], wait=True), cluster_and_progress(job.engine, as_json):
+    with cluster_and_progress(job.engine, as_json):
         found = measure_stability(
             job.source,
             out,
@@ -327,10 +325,7 @@ def graph(
     from bigfs import storage
 
     corpus = storage.open(store)
-    with (
-        exclusive([f"{store.rstrip('/').removesuffix('.zarr')}.graphs"], wait=True),
-        cluster_and_progress(engine, as_json),
-    ):
+    with cluster_and_progress(engine, as_json):
         stored = storage.graph(corpus, k, metric=metric, method=knn, recall=recall)
     print_record(
         {"graph": stored.uri, **stored.info},

@@ -21,7 +21,6 @@ from bigfs.flows.comparison.standings import require_folder
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
 from bigfs.flows.job import Method, Request
-from bigfs.flows.locks import exclusive
 from bigfs.flows.options import Scoring
 from bigfs.flows.report.page import STYLE, render, svg_of
 from bigfs.flows.report.provenance import provenance
@@ -30,7 +29,7 @@ from bigfs.flows.run import is_store, store_of, try_again
 from bigfs.storage import atomic
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.metadata import strict_json
-from bigfs.storage.runs.runs import write_csv
+from bigfs.storage.runs.runs import lock_run, write_csv
 from matplotlib.figure import Figure
 from pydantic import AfterValidator, Field
 
@@ -85,7 +84,7 @@ def audit(request: Audit) -> dict[str, Any]:
     folder = Path(request.folder)
     require_folder(folder, "audit.json", FORMAT)
     request = request.model_copy(update={"store": store_of(request)})
-    with exclusive([request.folder], wait=request.waits), request.engine.start():
+    with lock_run(request.folder, waits=request.waits), request.engine.start():
         began = time.perf_counter()
         if not reads_store:
             try_again(steps.stage, request)

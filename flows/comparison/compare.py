@@ -30,7 +30,6 @@ from bigfs.flows.comparison.standings import (
 from bigfs.flows.comparison.time_limit import TooLate, time_limit
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
-from bigfs.flows.locks import exclusive
 from bigfs.flows.options import Engine
 from bigfs.flows.report.page import corpus_facts
 from bigfs.flows.report.provenance import provenance
@@ -39,7 +38,7 @@ from bigfs.flows.run import Call, is_store, store_of, try_again
 from bigfs.storage import atomic
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.metadata import strict_json
-from bigfs.storage.runs.runs import RunError, write_csv
+from bigfs.storage.runs.runs import RunError, lock_run, write_csv
 
 from bigfs import engine as work
 from bigfs.coding.dictionary import NoSpams
@@ -65,7 +64,7 @@ def compare(
     """Stage the source, run the methods and write the files."""
     reads_store, request = is_store(request), prepare(request)
     folder = Path(request.folder)
-    with exclusive([request.folder], wait=request.waits), cluster(request.engine):
+    with lock_run(request.folder, waits=request.waits), cluster(request.engine):
         began = time.perf_counter()
         if not reads_store:
             call(steps.stage, request)

@@ -18,7 +18,7 @@ from bigfs.flows.comparison.bench import Bench
 from bigfs.flows.comparison.outcomes import Outcome
 from bigfs.flows.comparison.request import LIST
 from bigfs.flows.report.summary import choice_text
-from bigfs.storage import atomic
+from bigfs.storage import locks
 from bigfs.storage.runs.metadata import with_nan
 
 from bigfs.evaluation.metrics import METRIC_NAMES
@@ -280,10 +280,10 @@ def require_folder(folder: Path, name: str = "compare.json", words: str = FORMAT
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise atomic.name_taken(folder)
+        raise locks.name_taken(folder)
     file = folder / name
     ours = (folder / "results").is_dir() or (folder / ".work").is_dir()
     if not ours and file.is_file():
         ours = words in file.read_text(encoding="utf-8", errors="replace")[:200]
     if any(folder.iterdir()) and not ours:
-        raise atomic.name_taken(folder)
+        raise locks.name_taken(folder)

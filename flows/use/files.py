@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bigfs.storage import atomic
+from bigfs.storage import atomic, locks
 
 MARK = b"bigfs"  # a key of the metadata of a Parquet file
 
@@ -30,7 +30,7 @@ def with_suffix(file: str | Path, known: Sequence[str], default: str = "") -> Pa
 def require_ours(file: Path, is_ours: Callable[[Path], bool]) -> None:
     """Check that a file is missing, or that the same command wrote it."""
     if os.path.lexists(file) and not is_ours(file):
-        raise atomic.name_taken(file)
+        raise locks.name_taken(file)
 
 
 def is_table(file: Path, header: Sequence[str], *, more: bool = False) -> bool:

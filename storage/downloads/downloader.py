@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import requests
 from bigfs.storage import atomic
 from bigfs.storage.downloads.catalog import File
-from bigfs.storage.errors import SourceError, is_permanent, redacted
-from filelock import FileLock
+from bigfs.storage.errors import SourceError, is_full, may_pass, redacted
+from bigfs.storage.locks import lock_file, require_lock_file
 from platformdirs import user_cache_dir
 from requests.adapters import HTTPAdapter
 
@@ -50,7 +50,7 @@ def download(url: str) -> Path:
         version = version_of(url)
     except requests.RequestException as error:
         copies = sorted(folder.glob(f"{_hash(url)}*/{name}"), key=lambda copy: copy.stat().st_mtime)
-        if is_permanent(error) or not copies:
+        if not may_pass(error) or not copies:
             raise SourceError(unreadable(url, error)) from error
         warnings.warn(
             f"{unreadable(url, error)}: the copy that was fetched before is used",
@@ -143,8 +143,8 @@ def _hash(text: str) -> str:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder of downloads, which is made."""
     folder.mkdir(parents=True, exist_ok=True)
-    atomic.require_lock_file(folder / ".lock")
-    with atomic.naming_full_disk(folder), FileLock(folder / ".lock"):
+    require_lock_file(folder / ".lock")
+    with atomic.naming_full_disk(folder), lock_file(folder / ".lock", wait=-1):
         yield
 
 
@@ -200,7 +200,7 @@ def _download(file: File, checksum: str | None, folder: Path) -> None:
             _fetch(file.url, part)
             break
         except (requests.RequestException, OSError) as error:
-            if atomic.is_full(error):
+            if is_full(error):
                 raise
             if tries_left:
                 time.sleep(PAUSE)

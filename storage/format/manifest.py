@@ -355,5 +355,7 @@ def lost_document(uri: str, content: str, what: str) -> StoreError:
             f"{uri} was removed while it was in use: stage it again and repeat the command"
         )
     if read_root(uri).get("content") != content:
-        return StoreError(f"{uri} was replaced while it was in use: repeat the command")
+        return StoreError(
+            f"{uri} was replaced while it was in use: repeat the command", may_pass=True
+        )
     return Damaged(f"{uri}: {what}: {MEND}")

@@ -35,6 +35,7 @@ import numpy as np
 from bigfs.storage import atomic
 from bigfs.storage.errors import RunError, explain_read_errors
 from bigfs.storage.format import disk
+from bigfs.storage.locks import lock
 from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
 from bigfs.storage.runs.earlier import keep_earlier
 from bigfs.storage.runs.metadata import VERSION, read_metadata, read_parameters, strict_json
@@ -44,7 +45,7 @@ from bigfs.types import AnyArray
 if TYPE_CHECKING:
     from bigfs.storage.runs.models import Model
 
-__all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out", "write_csv"]
+__all__ = ["Checkpoint", "Run", "RunError", "lock_run", "recover", "require_out", "write_csv"]
 
 FILES = {
     *("selected.csv", "classes.csv", "scores.npy", "columns.npz", "run.json", "curves.csv"),
@@ -363,6 +364,16 @@ def require_out(out: str | Path) -> None:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if not os.access(home, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, f"{home} is not writable")
+
+
+@contextlib.contextmanager
+def lock_run(out: str | Path, *, waits: bool = True) -> Iterator[None]:
+    """Hold the directory of a run, or raise a BusyError if another process has it."""
+    final = _final(out)
+    with contextlib.ExitStack() as stack:
+        with atomic.explain_write_errors(final):
+            stack.enter_context(lock(final, wait=-1 if waits else 0, name=str(out)))
+        yield
 
 
 def recover(out: str | Path) -> None:

@@ -191,7 +191,9 @@ def require_same(source: Source, fingerprint: str) -> None:
     """Refuse a source that changed while it was read."""
     if source.fingerprint() != fingerprint:
         raise SourceError(
-            f"{source.path} changed while it was read: repeat the command when nothing writes to it"
+            f"{source.path} changed while it was read: repeat the command once "
+            "nothing writes to it",
+            may_pass=True,
         )
 
 

@@ -6,14 +6,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from bigfs.flows import run as runs
 from bigfs.flows import steps
 from bigfs.flows.job import Job
-from bigfs.flows.locks import exclusive
 from bigfs.flows.options import Engine, Staging
-from bigfs.storage.errors import StoreError
+from bigfs.storage.errors import StoreError, may_pass
+from bigfs.storage.locks import lock
 from bigfs.storage.runs.runs import Run
 
 from bigfs import storage
@@ -82,7 +83,7 @@ def test_a_step_is_tried_again_only_after_an_error_that_may_pass(source, monkeyp
         return real(*arguments, **choices)
 
     monkeypatch.setattr(steps, "select", flaky)
-    monkeypatch.setattr(runs.time, "sleep", waits.append)
+    monkeypatch.setattr(runs, "time", SimpleNamespace(sleep=waits.append))
     errors += [ConnectionResetError("the store hung up")] * 3
     run(source)
     assert capsys.readouterr().err.count("select: the store hung up; trying again in ") == 3
@@ -121,7 +122,7 @@ def test_a_store_is_locked_only_while_it_is_staged(source, monkeypatch):
 
     def is_free(name, real):
         def call(*given, **more):
-            with exclusive([store], wait=False):
+            with lock(store, wait=0):
                 free[name] = True
             return real(*given, **more)
 
@@ -244,10 +245,10 @@ def test_only_a_broken_connection_or_a_busy_object_store_is_asked_again(
     module, names, attributes, again
 ):
     error = client_error(module, names, **attributes)
-    assert runs.is_transient(error) is again
+    assert may_pass(error) is again
     wrapped = StoreError("s3://there cannot be reached")
     wrapped.__cause__ = error
-    assert runs.is_transient(wrapped) is again
+    assert may_pass(wrapped) is again
 
 
 # --- time -----------------------------------------------------------------------------------------

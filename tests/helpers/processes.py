@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 import pytest
-from filelock import FileLock
+from bigfs.storage.locks import lock_file
 
 ROOT = Path(__file__).parents[2]
 # this and the next: what must never be found in a log or a run's files
@@ -162,7 +162,7 @@ def give_database(home):
     Prefect takes ten seconds for it. It is made once for all processes of the tests.
     """
     template = Path(os.environ["BIGFS_TESTS_FOLDER"])
-    with FileLock(template / "lock"):
+    with lock_file(template / "lock", wait=-1):
         if not (template / "prefect.db").exists():
             making = template / "making"
             subprocess.run(

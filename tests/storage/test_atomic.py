@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bigfs.storage import atomic
 from bigfs.storage.errors import RunError, StoreError
-from filelock import FileLock
+from bigfs.storage.locks import lock_file
 
 from tests.helpers.listing import names_in
 
@@ -108,18 +108,6 @@ def test_a_process_killed_before_it_wrote_the_marker_blocks_nobody(tmp_path):
     atomic.delete_marked(tmp_path / "work")
     atomic.mark(tmp_path / "work")
     assert atomic.is_marked(tmp_path / "work")
-
-
-def test_a_lock_file_is_empty_or_refused(tmp_path):
-    atomic.require_lock_file(tmp_path / "new")
-    (tmp_path / "empty").touch()
-    atomic.require_lock_file(tmp_path / "empty")
-    (tmp_path / "mine").write_text("my notes")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "empty")
-    for name in ("mine", "folder", "link"):
-        with pytest.raises(StoreError, match=f"{name} is in the way"):
-            atomic.require_lock_file(tmp_path / name)
 
 
 def test_a_discard_that_meets_a_late_writer_leaves_a_folder_that_is_ours(place, monkeypatch):
@@ -273,7 +261,7 @@ def test_an_exchange_that_is_going_on_is_waited_for(tmp_path, monkeypatch):
     atomic.mark(work)
     (work / "old").mkdir()
     monkeypatch.setattr(atomic, "EXCHANGE", 0.2)
-    with FileLock(work / "lock"), pytest.raises(StoreError, match="replaced by another process"):
+    with lock_file(work / "lock"), pytest.raises(StoreError, match="replaced by another process"):
         atomic.recover(tmp_path / "a")
     assert (work / "old").exists()
     atomic.recover(tmp_path / "a")
@@ -436,16 +424,3 @@ def test_what_version_0_1_left_in_an_object_store_is_taken_over(tmp_path):
     put(url, "X/data/c/0")
     with build(url, tmp_path / "one"):
         assert names(url) == [atomic.MARKER]
-
-
-def test_a_lock_file_stays_and_its_lock_goes(tmp_path):
-    with atomic.lock(tmp_path / "a"):
-        node = os.stat(tmp_path / ".a.lock").st_ino
-        with (
-            pytest.raises(StoreError, match="another process is writing"),
-            atomic.lock(tmp_path / "a", 0),
-        ):
-            raise AssertionError("not reached")
-    assert os.stat(tmp_path / ".a.lock").st_ino == node
-    with atomic.lock(tmp_path / "a", 0):
-        assert os.stat(tmp_path / ".a.lock").st_ino == node

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from bigfs.storage import atomic
 from bigfs.storage.downloads import downloader
+from bigfs.storage.locks import lock
 from bigfs.storage.runs.runs import Run
-from filelock import FileLock
 
 from bigfs import storage
 from tests.helpers.commands import fails
@@ -89,7 +89,7 @@ def test_remains_of_killed_commands_go_unless_somebody_works_there(home):
         storage.delete_leftovers(killed)
         assert (live / "rows").exists()
     assert not list((folder / ".bigfs").glob(".*.staging"))
-    with FileLock(folder / ".bigfs" / f".{os.path.basename(stores[0])}.lock"):
+    with lock(stores[0]):
         assert storage.delete_leftovers(storage.leftovers()[:1]) == 0
     assert storage.check(stores[0]).problems == []
 

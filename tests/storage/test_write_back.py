@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from bigfs.storage import atomic
+from bigfs.storage import locks
 from bigfs.storage.errors import SourceError
 from bigfs.storage.runs.runs import Run
 
@@ -146,7 +146,7 @@ def test_two_selections_into_one_file_go_one_after_the_other(cells, tmp_path):
     chosen = ANOVA(n_features_to_select=4).fit(corpus.X, corpus.y)
     before = content(cells)
     other = threading.Thread(target=corpus.write_var, args=(chosen,), daemon=True)
-    with atomic.lock(cells):
+    with locks.lock(cells):
         other.start()
         other.join(0.5)
         assert other.is_alive()

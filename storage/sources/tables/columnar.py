@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from bigfs.storage import atomic
 from bigfs.storage.downloads import remote
-from bigfs.storage.errors import SourceError, redacted
+from bigfs.storage.errors import SourceError, is_full, redacted
 from bigfs.storage.sources.base import TextSource, files_in, open_decompressed
 from bigfs.storage.sources.tables import tables
 from bigfs.storage.sources.tables.records import Batch, TextRecords
@@ -298,6 +297,6 @@ def _arrow_errors(what: str) -> Iterator[None]:
     except (SourceError, FileNotFoundError):
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
-        if atomic.is_full(error):
+        if is_full(error):
             raise  # the file itself is right
         raise SourceError(f"{what}: {str(error).splitlines()[0]}") from error

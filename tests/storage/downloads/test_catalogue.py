@@ -16,7 +16,7 @@ import pytest
 from bigfs.storage import sources
 from bigfs.storage.downloads import catalog, downloader
 from bigfs.storage.downloads.catalog import ENTRIES, Entry, File
-from bigfs.storage.errors import SourceError, is_permanent
+from bigfs.storage.errors import SourceError, may_pass
 
 from bigfs import storage
 from tests.helpers import stages
@@ -253,7 +253,7 @@ def test_a_url_that_is_refused_or_out_of_reach(site, monkeypatch):
         site.status = status
         with pytest.raises(SourceError, match=f"the server answers {status}") as caught:
             sources.find(url)
-        assert is_permanent(caught.value.__cause__)
+        assert not may_pass(caught.value.__cause__)
         assert "canary" not in str(caught.value)
     site.status = 503
     with pytest.warns(UserWarning, match="the copy that was fetched before is used"):
@@ -266,7 +266,7 @@ def test_a_url_that_is_refused_or_out_of_reach(site, monkeypatch):
     with pytest.raises(SourceError, match=r"other\.svm.* cannot be read") as caught:
         downloader.download(f"{site.url}/other.svm?token=canary")
     assert "canary" not in str(caught.value)
-    assert not is_permanent(caught.value.__cause__)
+    assert may_pass(caught.value.__cause__)
 
 
 def test_a_part_of_an_old_version_is_emptied_before_the_new_mark(site, monkeypatch):

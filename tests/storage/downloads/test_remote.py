@@ -1,5 +1,6 @@
 """Sources behind URLs of fsspec, and what a URL must not hold."""
 
+import errno
 import sys
 
 import fsspec
@@ -9,7 +10,7 @@ import scipy.sparse as sp
 from bigfs.flows.job import Job
 from bigfs.storage import sources
 from bigfs.storage.downloads import downloader, remote
-from bigfs.storage.errors import SourceError, is_permanent, redacted
+from bigfs.storage.errors import SourceError, may_pass, redacted
 
 from bigfs import storage
 
@@ -167,12 +168,19 @@ class ClientError(Exception):
         self.response = {"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {"Code": code}}
 
 
-def test_what_a_server_refuses_for_good_is_permanent():
+def test_what_a_server_refuses_for_good_may_pass():
     botocore = type("NoCredentialsError", (Exception,), {"__module__": "botocore.exceptions"})
     answer = type("ClientResponseError", (Exception,), {"status": 403})
     for error in (ClientError(403), ClientError(404), botocore(), answer()):
-        assert is_permanent(error)
+        assert not may_pass(error)
     for error in (ClientError(503), ClientError(429), ClientError(400, "RequestTimeout")):
-        assert not is_permanent(error)
-    for error in (OSError(5, "EIO"), TimeoutError(), ValueError("x")):
-        assert not is_permanent(error)
+        assert may_pass(error)
+    for error in (OSError(5, "EIO"), TimeoutError()):
+        assert may_pass(error)
+    lasting = (errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ELOOP, errno.ENOTDIR, errno.ENOSPC)
+    for error in (*(OSError(n, "") for n in lasting), OSError("broken bytes"), ValueError("x")):
+        assert not may_pass(error)
+    broken = SourceError("a.svm.bz2 is broken")
+    broken.__cause__ = OSError("Invalid data stream")
+    assert not may_pass(broken)
+    assert may_pass(SourceError("a.svm changed while it was read", may_pass=True))

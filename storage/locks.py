@@ -1,0 +1,124 @@
+"""Locks: one per name, by `flock`. The system releases the lock of a process that was killed.
+
+The lock file lies beside the name, and its holder removes it. Who waited for a file that was
+removed meanwhile takes the next one. What appears by one rename needs no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bigfs.storage.errors import BusyError, StoreError
+
+log = logging.getLogger("bigfs.storage")
+POLL = 0.05  # seconds between two looks at a lock that another process holds
+MISSING = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}  # of disks without flock
+
+Place = str | os.PathLike[str]
+
+
+@contextlib.contextmanager
+def lock(path: Place, *, wait: float = -1, name: Place = "") -> Iterator[None]:
+    """Hold the lock of a path against other processes and threads.
+
+    `wait` limits the seconds to wait; -1 waits as long as it takes, and says so. `name` stands for
+    the path in messages. What depends on the lock is asked inside the block.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.with_name(f".{path.name}.lock")
+    require_lock_file(file)
+    with _held(file, wait, name or path):
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # the folder was removed, or is read-only by now
+                file.unlink()
+
+
+@contextlib.contextmanager
+def lock_file(file: Place, wait: float = 0) -> Iterator[None]:
+    """Hold the lock of a file that is made for it, and that stays."""
+    with _held(Path(file), wait, file):
+        yield
+
+
+@contextlib.contextmanager
+def _held(file: Path, wait: float, name: Place) -> Iterator[None]:
+    descriptor = _acquire(file, wait, name)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(file: Path, wait: float, name: Place) -> int:
+    """Return the open file, once it is locked and has its name still."""
+    began, is_told = time.monotonic(), False
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(file, flags, 0o666)
+        try:
+            if try_lock(descriptor, file):
+                if _is_at(descriptor, file):
+                    return descriptor
+                os.close(descriptor)
+                continue
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        if 0 <= wait <= time.monotonic() - began:
+            raise BusyError(f"another process works on {name}: wait for it, or give another name")
+        if wait < 0 and not is_told:
+            log.warning("another process works on %s: waiting for it to end", name)
+            is_told = True
+        time.sleep(POLL)
+
+
+def try_lock(descriptor: int, name: Place, *, shared: bool = False) -> bool:
+    """Lock an open file if nobody holds it. The lock ends when the file is closed."""
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in MISSING:
+            raise StoreError(
+                f"the disk of {name} has no file locks (flock), which keep two commands apart: "
+                f"mount it with them, or give a path on another disk"
+            ) from error
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise
+        return False
+    return True
+
+
+def _is_at(descriptor: int, file: Path) -> bool:
+    """Return whether an open file has its name still."""
+    try:
+        there = os.stat(file, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), there)
+
+
+def require_lock_file(path: Place) -> None:
+    """Refuse to lock a file with content, because the lock's file is removed."""
+    if os.path.lexists(path) and (
+        os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path)
+    ):
+        raise name_taken(path)
+
+
+def name_taken(path: Place) -> StoreError:
+    """Return the error for a file or folder of others at a name that the program needs."""
+    return StoreError(
+        f"{path} is in the way and bigfs did not make it: move it, remove it, or give another name"
+    )
