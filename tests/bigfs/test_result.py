@@ -165,7 +165,7 @@ def test_loops_of_one_name_are_numbered_and_resume_in_their_order():
         computed, checkpoint = fits_of(both, die_after=die_after)
         assert computed == expected
         assert set(checkpoint.saved) == {"halving", "halving 2"}
-        with observed(checkpoint=checkpoint), observed(lambda *record: None):
+        with observed(checkpoint=checkpoint), observed(lambda *_: pytest.fail("both had ended")):
             assert both() == expected
 
 

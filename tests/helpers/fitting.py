@@ -48,11 +48,22 @@ class MemoryCheckpoint:
 
 
 def fit_and_resume(selector, X, y=None, *, die_after):
-    """Return a clone fitted at once, and one that goes on from where a killed fit ended."""
+    """Return a clone fitted at once, and one that goes on from where a killed fit ended.
+
+    The killed fit and the one that goes on make together as many steps as the fit at once.
+    """
     checkpoint = MemoryCheckpoint(die_after=die_after)
-    with pytest.raises(KeyboardInterrupt), observed(checkpoint=checkpoint):
-        clone(selector).fit(X, y)
+    steps = []
+
+    def fitted(checkpoint=None):
+        with observed(lambda *_: steps.append(1), checkpoint):
+            return clone(selector).fit(X, y)
+
+    whole = fitted()
+    needed = len(steps)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(checkpoint)
     checkpoint.saves_left = None
-    with observed(checkpoint=checkpoint):
-        resumed = clone(selector).fit(X, y)
-    return clone(selector).fit(X, y), resumed
+    resumed = fitted(checkpoint)
+    assert len(steps) == 2 * needed
+    return whole, resumed

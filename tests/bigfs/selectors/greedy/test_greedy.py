@@ -10,10 +10,10 @@ from sklearn.preprocessing import KBinsDiscretizer
 
 from bigfs import CMIM, JMI, MRMR, RRPC, Matrix, storage
 from bigfs.engine import NotEnoughMemory
-from bigfs.result import Status, observed
+from bigfs.result import Status
 from bigfs.selectors.greedy import search
 from bigfs.selectors.greedy.correlations import Correlations
-from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.fitting import fit_and_resume
 from tests.helpers.stores import write_svmlight
 
 M = 9
@@ -243,15 +243,10 @@ class TestGreedy:
     def test_a_killed_run_resumes(self, sample, selector):
         X, y = sample
         selector = clone(selector).set_params(n_features_to_select=M)
-        checkpoint = MemoryCheckpoint(die_after=5)
-        with observed(checkpoint=checkpoint), pytest.raises(KeyboardInterrupt):
-            clone(selector).fit(X, y)
-        expected = clone(selector).fit(X, y)
-        with observed(checkpoint=checkpoint):
-            selector.fit(X, y)
-        assert len(selector.result_.history) == M
-        np.testing.assert_array_equal(selector.selected_, expected.selected_)
-        np.testing.assert_array_equal(selector.criterion_, expected.criterion_)
+        expected, resumed = fit_and_resume(selector, X, y, die_after=5)
+        assert len(resumed.result_.history) == M
+        np.testing.assert_array_equal(resumed.selected_, expected.selected_)
+        np.testing.assert_array_equal(resumed.criterion_, expected.criterion_)
 
     def test_equal_features_are_chosen_by_index(self, sample, selector):
         X, y = sample

@@ -732,10 +732,12 @@ def test_a_hypergraph_that_does_not_fit_is_refused_before_the_graph():
 def test_resumes_from_a_checkpoint():
     X, y, H = data()
     whole = fit(X, y, hyperedges=H, max_iter=9, tol=0)
-    with observed(checkpoint=MemoryCheckpoint()):
+    steps, checkpoint = [], MemoryCheckpoint()
+    with observed(lambda *_: steps.append(1), checkpoint):
         fit(X, y, hyperedges=H, max_iter=4, tol=0)
+    with observed(lambda *_: steps.append(1), checkpoint):
         resumed = fit(X, y, hyperedges=H, max_iter=9, tol=0)
-    assert len(resumed.result_.history) == 9
+    assert len(resumed.result_.history) == len(steps) == 9
     np.testing.assert_allclose(resumed.scores_, whole.scores_, rtol=1e-9)
 
 

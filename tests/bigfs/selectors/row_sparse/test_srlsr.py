@@ -527,11 +527,12 @@ def test_resumes_from_a_checkpoint(rounds, accelerate):
     X, y = data(40, 20, labeled=5)
     given = {"gamma": 0.01, "tol": 0, "accelerate": accelerate}
     whole = fit(SRLSR, X, y, max_iter=rounds + 5, **given)
-    kept = MemoryCheckpoint()
-    with observed(checkpoint=kept):
+    steps, checkpoint = [], MemoryCheckpoint()
+    with observed(lambda *_: steps.append(1), checkpoint):
         fit(SRLSR, X, y, max_iter=rounds, **given)
+    with observed(lambda *_: steps.append(1), checkpoint):
         resumed = fit(SRLSR, X, y, max_iter=rounds + 5, **given)
-    assert len(resumed.result_.history) == rounds + 5
+    assert len(resumed.result_.history) == len(steps) == rounds + 5
     np.testing.assert_allclose(resumed.scores_, whole.scores_, rtol=1e-9)
 
 

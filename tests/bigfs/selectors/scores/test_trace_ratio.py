@@ -8,9 +8,9 @@ import scipy.sparse as sp
 
 from bigfs import TRCFS, Fisher, Matrix, TraceRatio
 from bigfs.graph import affinity, knn
-from bigfs.result import Status, observed
+from bigfs.result import Status
 from bigfs.selectors.scores.trace_ratio import best_set
-from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.fitting import fit_and_resume
 
 
 @pytest.fixture
@@ -77,13 +77,8 @@ def test_features_without_spread_within_come_first():
 
 def test_a_killed_run_resumes(sample):
     X, y = sample
-    checkpoint = MemoryCheckpoint(die_after=1)
-    with observed(checkpoint=checkpoint), pytest.raises(KeyboardInterrupt):
-        TraceRatio(n_features_to_select=4).fit(X, y)
-    expected = TraceRatio(n_features_to_select=4).fit(X, y)
-    with observed(checkpoint=checkpoint):
-        found = TraceRatio(n_features_to_select=4).fit(X, y)
-    np.testing.assert_array_equal(found.scores_, expected.scores_)
+    expected, resumed = fit_and_resume(TraceRatio(n_features_to_select=4), X, y, die_after=1)
+    np.testing.assert_array_equal(resumed.scores_, expected.scores_)
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.99])

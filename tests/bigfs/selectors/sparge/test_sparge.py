@@ -1,6 +1,5 @@
 """SparGE against dense computations from the paper's formulas, on small data."""
 
-import contextlib
 import itertools
 
 import numpy as np
@@ -18,7 +17,7 @@ from bigfs.embedding.responses import lda, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
 from tests.helpers.daily import daily
-from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
 from tests.helpers.master_solvers import apg, simplex
 
 
@@ -262,15 +261,11 @@ def test_unlabeled_samples_take_no_part(text):
     )
 
 
-@pytest.mark.parametrize("after", [1, 3, 100])
+@pytest.mark.parametrize("after", [1, 3, 8])
 def test_killed_run_resumes_to_the_same_answer(text, after):
     X, y = text
-    whole = SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
-    checkpoint = MemoryCheckpoint(die_after=after)
-    with contextlib.suppress(KeyboardInterrupt), observed(checkpoint=checkpoint):
-        SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
-    with observed(checkpoint=checkpoint):
-        resumed = SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
+    selector = SparGE(n_features_to_select=5, tol=1e-3)
+    whole, resumed = fit_and_resume(selector, X, y, die_after=after)
     np.testing.assert_array_equal(resumed.scores_, whole.scores_)
     assert resumed.result_.history == whole.result_.history
 
@@ -289,8 +284,8 @@ def test_columns_that_do_not_fit_in_memory_end_the_cuts_and_more_memory_goes_on(
     whole, checkpoint = clone(selector).fit(X, y), MemoryCheckpoint()
     most = whole.result_.stats["gathered"]
     monkeypatch.setattr(columns, "LARGE_SIZE", 0)
-    with engine.limit_memory(10**9), observed(checkpoint=checkpoint):
-        with monkeypatch.context() as patch:
+    with engine.limit_memory(10**9):
+        with monkeypatch.context() as patch, observed(checkpoint=checkpoint):
             patch.setattr(columns, "FACTOR_BYTES", 10**9 // (most - 1) ** 2)
             with pytest.warns(NotConverged, match="next step does not fit in memory"):
                 short = clone(selector).fit(X, y)
@@ -298,9 +293,12 @@ def test_columns_that_do_not_fit_in_memory_end_the_cuts_and_more_memory_goes_on(
         assert short.result_.stats["gathered"] < most
         assert len(short.selected_) == 5
         n_steps = len(short.result_.history)
+        steps = []
         assert 0 < n_steps < len(whole.result_.history)
         assert short.result_.history == whole.result_.history[:n_steps]
-        more = clone(selector).fit(X, y)
+        with observed(lambda *_: steps.append(1), checkpoint):
+            more = clone(selector).fit(X, y)
+    assert len(steps) == len(whole.result_.history) - n_steps
     assert more.result_.history == whole.result_.history
     np.testing.assert_array_equal(more.scores_, whole.scores_)
 

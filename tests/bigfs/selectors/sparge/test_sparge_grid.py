@@ -1,7 +1,5 @@
 """SparGECV: parameters chosen together by a score of the folds."""
 
-import contextlib
-
 import numpy as np
 import pytest
 from sklearn import metrics
@@ -11,10 +9,9 @@ from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, SparGE, SparGECV
 from bigfs.matrix import gathering
-from bigfs.result import observed
 from bigfs.selectors.sparge import cross_validation, fold_scores
 from bigfs.selectors.sparge.cross_validation import EndOfGrid
-from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.fitting import fit_and_resume
 
 pytestmark = [
     pytest.mark.slow,
@@ -170,12 +167,7 @@ def test_a_killed_grid_goes_on(noisy, after):
     selector = SparGECV(
         n_features_to_select=4, gammas=(0.3, 3.0), cv=2, ranking=["elimination", "svm"]
     )
-    whole = clone(selector).fit(X, y)
-    checkpoint = MemoryCheckpoint(die_after=after)
-    with contextlib.suppress(KeyboardInterrupt), observed(checkpoint=checkpoint):
-        clone(selector).fit(X, y)
-    with observed(checkpoint=checkpoint):
-        resumed = clone(selector).fit(X, y)
+    whole, resumed = fit_and_resume(selector, X, y, die_after=after)
     np.testing.assert_array_equal(
         resumed.cv_results_["mean_test_score"], whole.cv_results_["mean_test_score"]
     )

@@ -1,6 +1,5 @@
 """SparGE with the squared hinge loss against dense solvers of its own objective."""
 
-import contextlib
 import itertools
 
 import numpy as np
@@ -17,8 +16,8 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.result import Status, observed
-from tests.helpers.fitting import MemoryCheckpoint
+from bigfs.result import Status
+from tests.helpers.fitting import fit_and_resume
 from tests.helpers.master_solvers import apg, simplex
 
 
@@ -230,12 +229,7 @@ def test_the_held_out_loss_is_that_of_a_dense_svm(text):
 def test_killed_run_resumes_to_the_same_answer(text, after):
     X, y = text
     selector = SparGE(n_features_to_select=5, loss="squared_hinge", tol=1e-3)
-    whole = clone(selector).fit(X, y)
-    checkpoint = MemoryCheckpoint(die_after=after)
-    with contextlib.suppress(KeyboardInterrupt), observed(checkpoint=checkpoint):
-        clone(selector).fit(X, y)
-    with observed(checkpoint=checkpoint):
-        resumed = clone(selector).fit(X, y)
+    whole, resumed = fit_and_resume(selector, X, y, die_after=after)
     np.testing.assert_array_equal(resumed.scores_, whole.scores_)
     assert resumed.result_.history == whole.result_.history
 
