@@ -34,10 +34,16 @@ from bigfs.selectors.sparge.response import GraphEmbedding
 from bigfs.selectors.svm.elimination import eliminate_by_svm, elimination_sizes
 from bigfs.types import IntArray
 
-GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may have
-    "class_weight": ("root", "balanced"),
-    "loss": ("squared",),
-    "ranking": ("elimination", "weights"),
+# The embeddings that take a parameter, and the values that the others may have. Those not named
+# here, such as gamma, belong to all.
+TAKEN_BY: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
+    "target": (("cca", "hsl"), ("auto",)),
+    "class_weight": (("lda",), ("root", "balanced")),
+    "loss": (("lda",), ("squared",)),
+    "ranking": (("lda",), ("elimination", "weights")),
+    "graph": (("sda", "lpp"), (None,)),
+    "weighting": (("sda", "lpp"), ("uniform",)),
+    "beta": (("sda",), (1,)),
 }
 # The unit of gamma in Σs²/Σs: of 0.3, 1, 2, 4 and 8 it has the best mean accuracy in inner folds
 # (benchmarks/papers/choice.py).
@@ -244,17 +250,16 @@ class SparGE(GraphEmbedding, Selector):
                 FutureWarning,
                 stacklevel=3,
             )
-        for name, general in GENERAL.items():
+        for name, (embeddings, general) in TAKEN_BY.items():
             value = getattr(self, name)
-            if self.embedding != "lda" and value not in general:
+            if self.embedding in embeddings or (name != "graph" and value in general):
+                continue
+            if name != "graph" or value is not None:
+                given = name if name == "graph" else f"{name}={value!r}"
+                wanted = " or ".join(map(repr, embeddings))
                 raise ValueError(
-                    f"{name}={value!r} needs embedding='lda'; got embedding={self.embedding!r}"
+                    f"{given} needs embedding={wanted}; got embedding={self.embedding!r}"
                 )
-        if self.target != "auto" and not self._takes_real:
-            raise ValueError(
-                f"target={self.target!r} needs embedding='cca' or 'hsl'; got "
-                f"embedding={self.embedding!r}"
-            )
 
     # --- the problem ---
 
