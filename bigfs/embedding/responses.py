@@ -13,9 +13,10 @@ from bigfs import engine
 from bigfs.embedding import spectral
 from bigfs.matrix import Centered, Matrix
 from bigfs.matrix.class_sums import class_sizes
+from bigfs.result import Result
 from bigfs.types import FloatArray, IntArray
 
-NEGLIGIBLE = 1e-8  # of the largest singular value
+NEGLIGIBLE_SINGULAR_VALUE = 1e-8  # of the largest one
 
 
 def one_hot(codes: IntArray, c: int) -> FloatArray:
@@ -53,12 +54,13 @@ def lda_factor(codes: IntArray, c: int, weights: FloatArray | None = None) -> Fl
         raise ValueError(f"class number {int(sizes.argmin())} has no sample: every class needs one")
     root = np.sqrt(sizes) if weights is None else 1 / np.sqrt(weights)
     basis = np.linalg.qr(np.column_stack([root, np.eye(c)[:, : c - 1]]))[0]
-    U = basis[:, 1:] * np.sign(np.diag(basis)[1:] + 0.5)  # signs that do not depend on LAPACK
+    # q_kk ≠ 0, so that the sign of the contrast of class k and those after it is not LAPACK's
+    U = basis[:, 1:] * np.where(np.diag(basis)[1:] < 0, -1.0, 1.0)
     C: FloatArray = U / root[:, None]
     return C if weights is None else C - sizes @ C / sizes.sum()
 
 
-def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> FloatArray:
+def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> Result[spectral.Embedding]:
     """Return T (n × r), the leading left singular vectors of Xc, fewer if X has lower rank.
 
     A randomized SVD computes them with implicit centering. `tol` is about the largest distance of T
@@ -66,9 +68,7 @@ def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> FloatArray:
     """
     if not X.deviations.any():
         raise ValueError("all samples of X are equal up to rounding: pca needs samples that differ")
-    vectors: FloatArray
-    vectors, _ = spectral.randomized_svd(Centered(X, X.means), r, tol=tol, seed=seed).value
-    return vectors
+    return spectral.randomized_svd(Centered(X, X.means), r, tol=tol, seed=seed)
 
 
 def cca(Y: FloatArray) -> FloatArray:
@@ -80,14 +80,14 @@ def cca(Y: FloatArray) -> FloatArray:
     U, s, _ = np.linalg.svd(Y - Y.mean(axis=0), full_matrices=False)
     if s.size == 0 or s[0] <= 0:
         raise ValueError("the targets are constant: cca needs targets that vary")
-    return spectral.fix_signs(U[:, s > NEGLIGIBLE * s[0]])
+    return spectral.fix_signs(U[:, s > NEGLIGIBLE_SINGULAR_VALUE * s[0]])
 
 
 def cca_factor(Y: sp.csr_array) -> tuple[FloatArray, FloatArray]:
     """Return C (q × rank) and the shift with which T = YC − 1 shiftᵀ, for sparse targets Y (n × q).
 
     They come from the q × q matrix YcᵀYc. Its small eigenvalues are less exact than singular values
-    of Yc, so directions below the square root of `NEGLIGIBLE` are dropped.
+    of Yc, so directions below the square root of `NEGLIGIBLE_SINGULAR_VALUE` are dropped.
     """
     Y = sp.csr_array(Y, dtype=np.float64)  # sums of small whole numbers would overflow
     means = np.asarray(Y.mean(axis=0)).ravel()
@@ -95,7 +95,7 @@ def cca_factor(Y: sp.csr_array) -> tuple[FloatArray, FloatArray]:
     squares, vectors = squares[::-1], vectors[:, ::-1]
     if not len(squares) or squares[0] <= 0:
         raise ValueError("the targets are constant: cca needs targets that vary")
-    kept = squares > NEGLIGIBLE * squares[0]
+    kept = squares > NEGLIGIBLE_SINGULAR_VALUE * squares[0]
     C = spectral.fix_signs(vectors[:, kept]) / np.sqrt(squares[kept])
     return C, means @ C
 
@@ -107,6 +107,11 @@ def hsl_labels(Y: FloatArray) -> FloatArray:
     trivial vector D_v^½ 1, of singular value 1, is dropped. A sample without labels is in no
     hyperedge and has a zero row.
     """
+    if not np.isin(Y, (0, 1)).all():
+        raise ValueError(
+            "hsl needs classes or an indicator of label sets, of 0 and 1; got other numbers: "
+            "embedding='cca' takes real targets and counts"
+        )
     degree = Y.sum(axis=1)
     if not degree.any():
         raise ValueError(
@@ -117,11 +122,13 @@ def hsl_labels(Y: FloatArray) -> FloatArray:
     H = inverse_root[:, None] * Y / np.sqrt(np.maximum(Y.sum(axis=0), 1))
     trivial = np.sqrt(degree / degree.sum())
     U, s, _ = np.linalg.svd(H - np.outer(trivial, trivial @ H), full_matrices=False)
-    return spectral.fix_signs(U[:, s > NEGLIGIBLE])
+    return spectral.fix_signs(U[:, s > NEGLIGIBLE_SINGULAR_VALUE])
 
 
-def sda(A: sp.csr_array, codes: IntArray, c: int, r: int, beta: float) -> FloatArray:
-    """Return T (n × r) of semi-supervised discriminant analysis.
+def sda(
+    A: sp.csr_array, codes: IntArray, c: int, r: int, beta: float
+) -> Result[spectral.Embedding]:
+    """Return T (n × r) of semi-supervised discriminant analysis as the vectors of the result.
 
     It holds the leading eigenvectors, off the constant direction (I + βD)^½ 1, of::
 
@@ -142,4 +149,4 @@ def sda(A: sp.csr_array, codes: IntArray, c: int, r: int, beta: float) -> FloatA
         return W - np.outer(constant, constant @ W)
 
     trivial = sp.csr_array(constant[:, None])
-    return spectral.leading_eigenvectors(multiply, r, trivial, "the sda embedding").value.vectors
+    return spectral.leading_eigenvectors(multiply, r, trivial, "the sda embedding")

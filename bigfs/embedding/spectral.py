@@ -37,7 +37,8 @@ MAX_DENSE_VERTICES = 300  # up to here the n × n matrix is the cheapest way
 VECTORS_BESIDE = 12  # of n numbers, beside the basis of the Lanczos iterations
 OVERSAMPLING = 10  # of the randomized SVD [Halko, Martinsson, Tropp 2011, section 4.2]
 MIN_GAP = 0.01  # of the largest squared singular value: a smaller gap counts as this one
-NEGLIGIBLE = 1e-6  # of the largest singular value: float64 cannot tell the square of less from 0
+LEAST_EIGENVALUE = 1e-8  # of an embedding, which has no vector of a smaller or negative one
+NEGLIGIBLE_SINGULAR_VALUE = 1e-6  # of the largest: float64 cannot tell the square of less from 0
 
 
 class Embedding(NamedTuple):
@@ -139,7 +140,12 @@ def default_width(n: int, d: int, n_set_aside: int = 0) -> int:
 
 
 def graph_embedding(
-    A: sp.csr_array, r: int, parts: Parts | None = None, max_iter: int = MAX_ITER
+    A: sp.csr_array,
+    r: int,
+    parts: Parts | None = None,
+    max_iter: int = MAX_ITER,
+    *,
+    positive: bool = True,
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of D^-½ A D^-½, A a symmetric affinity (n × n).
 
@@ -150,7 +156,13 @@ def graph_embedding(
     root = inverse_root(parts.degree)[:, None]
     null = parts.trivial(joined=False)
     return leading_eigenvectors(
-        lambda V: root * (A @ (root * V)), r, null, "the graph embedding", parts, max_iter
+        lambda V: root * (A @ (root * V)),
+        r,
+        null,
+        "the graph embedding",
+        parts,
+        max_iter,
+        positive=positive,
     )
 
 
@@ -184,8 +196,13 @@ def leading_eigenvectors(
     name: str,
     parts: Parts | None = None,
     max_iter: int = MAX_ITER,
+    *,
+    positive: bool = True,
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of a symmetric N with ‖N‖ ≤ 1.
+
+    If `positive`, those of a negative or negligible eigenvalue are left out, as they are no part of
+    a positive semi-definite S. There may be fewer than r then.
 
     The contrasts of the parts come first, in closed form. Lanczos iterations for the others start
     from fixed vectors. They work on N − 2 T₀T₀ᵀ, which moves the eigenvalues of T₀ to −1, so that a
@@ -227,6 +244,15 @@ def leading_eigenvectors(
     )
     residual = float(residuals.max(initial=0.0))
     values = np.append(np.ones(n_contrasts), values)
+    if positive and len(values) and values[-1] <= LEAST_EIGENVALUE:
+        n_kept = int(np.count_nonzero(values > LEAST_EIGENVALUE))
+        values, next_value = values[:n_kept], float(values[n_kept])
+        rows = rows[: n_kept - n_contrasts]
+        if not n_kept:
+            raise ValueError(
+                f"{name} is empty, because no eigenvector separates the samples: give a graph of "
+                "fewer neighbors, or more samples"
+            )
     gaps = -np.diff(np.append(values, next_value))
     stats = {
         "n_set_aside": n_set_aside,
@@ -276,6 +302,17 @@ def _largest(
             multiply, n, count, tol=TOL / 10, max_iter=max_iter, seed=0
         )
     return values[:r], rows[:r], values[r] if count > r else -1.0
+
+
+def require_width(result: Result[Embedding], n_components: int | None) -> Result[Embedding]:
+    """Return the result, or refuse one of fewer vectors than a user asks for."""
+    width = len(result.value.values)
+    if n_components is not None and width < n_components:
+        raise ValueError(
+            f"n_components={n_components}, but {width} eigenvectors have a positive eigenvalue: "
+            f"choose {width} or fewer, or None"
+        )
+    return result
 
 
 def fix_signs(vectors: AnyArray) -> AnyArray:
@@ -377,6 +414,6 @@ def randomized_svd(
         "error": state.error,
         "passes": Xc.X.passes - passes_before,
     }
-    kept = s > NEGLIGIBLE * s[0]
+    kept = s > NEGLIGIBLE_SINGULAR_VALUE * s[0]
     embedding = Embedding(fix_signs(U[:, kept]), s[kept])
     return Result(embedding, result.status, result.history, stats)

@@ -15,8 +15,7 @@ from bigfs.types import AnyArray
 Weights = Literal["binary", "cosine", "heat"]
 Kind = Literal["plain", "normalized", "random-walk"]
 
-# A bridge below this share of the degrees of its ends is lost in the rounding of an eigenvector.
-NEGLIGIBLE = 1e-8
+NEGLIGIBLE_EDGE = 1e-8  # share of the degrees of its ends, lost in the rounding of an eigenvector
 
 
 def affinity(
@@ -28,8 +27,8 @@ def affinity(
 ) -> sp.csr_array:
     """Return the symmetric affinity A of a kNN graph and its bridges.
 
-    A bridge has the weight of any edge of its length. One of negligible weight is left out, so that
-    its components stay apart.
+    A bridge has the weight of any edge of its length. Edges of negligible weight are left out, so
+    that what only they join stays apart.
 
     Parameters
     ----------
@@ -84,19 +83,23 @@ def affinity(
         raise ValueError(f'symmetrize must be "or" or "and"; got {symmetrize!r}')
     A = sp.csr_array(A.maximum(A.T) if symmetrize == "or" else A.minimum(A.T))
     if neighbors.bridges is not None and len(neighbors.bridges.distance):
-        A = _with_edges(A, neighbors.bridges.samples, weigh(neighbors.bridges.distance))
+        ends = tuple(neighbors.bridges.samples.T)
+        edges = sp.csr_array((weigh(neighbors.bridges.distance), ends), shape=A.shape)
+        A = sp.csr_array(A + edges + edges.T)
+    return without_negligible_edges(A)
+
+
+def without_negligible_edges(A: sp.csr_array) -> sp.csr_array:
+    """Return a symmetric affinity without the edges that an eigenvector cannot tell from none.
+
+    Such an edge has at most a share of 1e-8 of the degrees of its ends, √(d_i d_j).
+    """
+    root = np.sqrt(np.asarray(A.sum(axis=1)).ravel())
+    least = NEGLIGIBLE_EDGE * np.repeat(root, np.diff(A.indptr)) * root[A.indices]
+    A = sp.csr_array((np.where(A.data > least, A.data, 0), A.indices, A.indptr), shape=A.shape)
     A.eliminate_zeros()
     A.sort_indices()
     return A
-
-
-def _with_edges(A: sp.csr_array, samples: AnyArray, values: AnyArray) -> sp.csr_array:
-    """Return A with more edges, without those of negligible weight."""
-    degree = np.asarray(A.sum(axis=1)).ravel()
-    i, j = samples.T
-    values = np.where(values > NEGLIGIBLE * np.sqrt(degree[i] * degree[j]), values, 0)
-    edges = sp.csr_array((values, (i, j)), shape=A.shape)
-    return sp.csr_array(A + edges + edges.T)
 
 
 def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:

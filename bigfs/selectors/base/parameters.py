@@ -222,8 +222,8 @@ result_ : bigfs.result.Result
 """,
     "spectral": """\
 n_components : int or None, default=
-    Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
-    X has few samples.
+    Number of eigenvectors. The number of clusters is a good one. None takes 10, or as many as
+    have a positive eigenvalue.
 %(n_neighbors)s
 %(weighted_metric)s
 %(graph)s
@@ -368,8 +368,8 @@ keep : array-like of int or str, default=
     "sparge_graph": """\
 n_components : int or None, default=
     Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
-    "pca", "lpp", and "hsl" without y, or fewer where X has few samples or its graph falls
-    apart. Class labels and targets fix the width of "lda", "cca" and "hsl".
+    "pca", "lpp", and "hsl" without y, or as many as have a positive eigenvalue. Class labels
+    and targets fix the width of "lda", "cca" and "hsl", which do not look at this parameter.
 n_neighbors : int, default=
     Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
 %(weighted_metric)s

@@ -10,13 +10,26 @@ from typing import Any, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.embedding.spectral import Embedding, Parts, default_width, graph_embedding, graph_parts
-from bigfs.graph.affinities import Weights, affinity, components
+from bigfs.embedding.spectral import (
+    Embedding,
+    Parts,
+    default_width,
+    graph_embedding,
+    graph_parts,
+    require_width,
+)
+from bigfs.graph.affinities import (
+    Weights,
+    affinity,
+    components,
+    without_negligible_edges,
+)
 from bigfs.graph.edges import Metric, Neighbors
 from bigfs.graph.neighbors import knn
 from bigfs.graph.spanning_tree import with_bridges
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
+from bigfs.types import AnyArray
 
 SYMMETRIC = 1e-12  # largest difference of A and Aᵀ that is rounding, as a share of the largest edge
 
@@ -43,22 +56,31 @@ class SampleGraph:
         """Return how many eigenvectors are taken for d features without a choice."""
         return default_width(self.A.shape[0], d, self.parts.n_set_aside)
 
-    def embedding(self, r: int) -> Result[Embedding]:
-        """Return the r leading non-trivial eigenvectors. `stats` gets what they say."""
-        result = graph_embedding(self.A, r, self.parts)
+    def embedding(self, r: int, *, positive: bool = True) -> Result[Embedding]:
+        """Return the r leading non-trivial eigenvectors, fewer where fewer have a positive value.
+
+        `stats` gets what they say.
+        """
+        result = graph_embedding(self.A, r, self.parts, positive=positive)
         self.stats.update(embedding_stats(result))
         return result
+
+    def response(self, n_components: int | None, d: int, is_exact: bool = True) -> AnyArray:
+        """Return T (n × r) for d features, of the width that is asked for or the default one.
+
+        If `is_exact`, a width that the graph does not have is refused.
+        """
+        result = self.embedding(n_components or self.default_width(d))
+        return require_width(result, n_components if is_exact else None).value.vectors
 
 
 def embedding_stats(result: Result[Embedding]) -> dict[str, Any]:
     """Return what the result of a method says about its embedding."""
-    stats = result.stats
+    known = ("n_set_aside", "contrasts", "degenerate")
     return {
-        "n_set_aside": stats["n_set_aside"],
-        "contrasts": stats["contrasts"],
         "embedding_status": result.status.name,
-        "embedding_residual": stats["residual"],
-        "degenerate": stats["degenerate"],
+        "embedding_residual": result.stats["residual"],
+        **{name: result.stats[name] for name in known if name in result.stats},
     }
 
 
@@ -144,4 +166,4 @@ def _checked(graph: Any) -> sp.csr_array:
                 stacklevel=2,
             )
         A = sp.csr_array(A.maximum(A.T))
-    return A
+    return without_negligible_edges(A)

@@ -412,7 +412,7 @@ class SpectralRegression(SparseRegression):
     def _fit(self, X: Matrix, y: Any) -> None:
         n, allowed = X.shape[0], self._allowed(X)
         graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
-        T = spectral_targets(graph, self.n_components or graph.default_width(allowed.shape[1]))
+        T = spectral_targets(graph, self.n_components, allowed.shape[1])
         r = T.shape[1]
         lam = None if isinstance(self.alpha, str) else n * self.alpha
         if self._shares_support:
@@ -433,13 +433,13 @@ class SpectralRegression(SparseRegression):
         return np.where(largest > 0, largest, 1.0)
 
 
-def spectral_targets(graph: SampleGraph, r: int) -> FloatArray:
+def spectral_targets(graph: SampleGraph, n_components: int | None, d: int) -> FloatArray:
     """Return T (n × r), the centered generalized eigenvectors of the graph.
 
     A sample that is set aside has zero before the centering.
     """
     root = np.sqrt(graph.parts.degree)[:, None]
-    U = graph.embedding(r).value.vectors
+    U = graph.response(n_components, d)
     T: FloatArray = np.divide(U, root, out=np.zeros_like(U), where=root > 0)
     return T - T.mean(axis=0)
 

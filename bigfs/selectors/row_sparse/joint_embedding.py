@@ -84,10 +84,19 @@ class JointProblem(RowSparseProblem):
     """The data, the graph, and the step."""
 
     def __init__(
-        self, X: Matrix, graph: SampleGraph, r: int, *, share: float, weight: float, **options: Any
+        self,
+        X: Matrix,
+        graph: SampleGraph,
+        T: FloatArray,
+        r: int,
+        *,
+        share: float,
+        weight: float,
+        **options: Any,
     ) -> None:
         super().__init__(X, r, target="the graph's embedding", **options)
-        self.share, self.weight, self.graph, self.r = share, weight, graph, r
+        self.share, self.weight, self.graph = share, weight, graph
+        self.T, self.r = T, r  # the graph's embedding, and the number of columns of Y
         self.L = laplacian(graph.A, "normalized")
         self.centering = centering(X.shape[0])
         self.penalty = np.inf  # ρ, until the first Y is known
@@ -178,16 +187,18 @@ class JointEmbedding(RowSparseSelector):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_components": [*COUNT, None]}
     _supervised = False
     _ignores_y = True
+    _columns_are_vectors = True  # the first Y is the graph's embedding
 
     @abstractmethod
     def _problem(self, *data: Any, **options: Any) -> JointProblem:
-        """Return the problem of X, a graph and r."""
+        """Return the problem of X, a graph, its embedding and r."""
 
     def _fit(self, X: Matrix, y: Any) -> None:
         allowed = self._allowed(X)
         graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
-        r = self.n_components or graph.default_width(allowed.shape[1])
-        problem = self._problem(X, graph, r, **self._options())
+        T = graph.response(self.n_components, allowed.shape[1], self._columns_are_vectors)
+        r = T.shape[1] if self._columns_are_vectors else self.n_components or T.shape[1]
+        problem = self._problem(X, graph, T, r, **self._options())
         state = self._solve(problem, problem.start())
         self.coef_, self.intercept_, self.embedding_ = state.W, state.b, state.Y
         self.result_.stats.update(penalty=float(problem.penalty), **graph.stats)
@@ -202,7 +213,7 @@ class JELSRProblem(JointProblem):
     def first_embedding(self) -> FloatArray:
         """Return the leading non-trivial eigenvectors of the graph."""
         self.trivial = self.graph.parts.trivial()
-        return np.asarray(self.graph.embedding(self.r).value.vectors)
+        return self.T
 
     def off_trivial(self, V: FloatArray) -> FloatArray:
         """Return V without its part along the trivial vectors."""
@@ -314,11 +325,10 @@ class NDFSProblem(JointProblem):
 
     def first_embedding(self) -> FloatArray:
         """Return the indicators of the clusters that k-means finds in the graph's embedding."""
-        T = self.graph.embedding(self.r).value.vectors
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than asked for
             k = max(self.r, 2)  # a single cluster of all samples would tell nothing
-            clusters = KMeans(k, n_init=10, random_state=self.seed).fit_predict(T)
+            clusters = KMeans(k, n_init=10, random_state=self.seed).fit_predict(self.T)
         Y = responses.one_hot(clusters, k)[:, : self.r] + FLOOR
         return np.asarray(Y / np.linalg.norm(Y, axis=0))
 
@@ -425,6 +435,8 @@ class NDFS(JointEmbedding):
         "gamma": POSITIVE,
         "random_state": SEED,
     }
+
+    _columns_are_vectors = False  # but its clusters
 
     def _problem(self, *data: Any, **options: Any) -> JointProblem:
         options |= {"gamma": self.gamma, "seed": self.random_state}

@@ -199,7 +199,7 @@ class SPEC(GraphSelector):
             r = max(min(self.n_components, A.shape[0] - graph.parts.n_set_aside - 1), 0)
             powers = np.zeros_like(forms.fDf)
             if r > 0:
-                embedding = graph.embedding(r)
+                embedding = graph.embedding(r, positive=False)
                 if embedding.status is not Status.CONVERGED:
                     status = embedding.status
                 vectors, values = embedding.value  # values: 1 − λ

@@ -13,7 +13,12 @@ from sklearn.utils import compute_class_weight
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.tiled_columns import FactoredResponse, StreamedColumns, TiledColumns
 from bigfs.embedding import responses
-from bigfs.embedding.spectral import default_width, hypergraph_embedding, hypergraph_parts
+from bigfs.embedding.spectral import (
+    default_width,
+    hypergraph_embedding,
+    hypergraph_parts,
+    require_width,
+)
 from bigfs.engine import format_bytes
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
@@ -167,22 +172,23 @@ class GraphEmbedding(MatrixInput):
         allowed = self._allowed(X)
         if self.embedding == "pca":
             r = self.n_components or default_width(*allowed.shape)
-            T = responses.pca(allowed, r, tol=self.tol / 4)
-            return Response(X, FactoredResponse.of(T))
+            result = responses.pca(allowed, r, tol=self.tol / 4)
+            T = result.value.vectors
+            return Response(X, FactoredResponse.of(T), stats=embedding_stats(result))
         if self.embedding == "hsl":
             return self._hypergraph_response(X)
         graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
         degree = np.asarray(graph.A.sum(axis=1)).ravel()
         if self.embedding == "lpp":
-            r = self.n_components or graph.default_width(allowed.shape[1])
             omega = np.sqrt(degree) if self.weighting == "degree" else None
-            T = graph.embedding(r).value.vectors
+            T = graph.response(self.n_components, allowed.shape[1])
             return Response(X, FactoredResponse.of(T), omega, graph.stats)
         classes, codes = at_least_two(y)
         r = self.n_components or len(classes) - 1
-        T = responses.sda(graph.A, codes, len(classes), r, self.beta)
+        result = responses.sda(graph.A, codes, len(classes), r, self.beta)
+        T = require_width(result, self.n_components).value.vectors
         omega = np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
-        return Response(X, FactoredResponse.of(T), omega, graph.stats)
+        return Response(X, FactoredResponse.of(T), omega, graph.stats | embedding_stats(result))
 
     def _hypergraph_response(self, X: Matrix) -> Response:
         """Return the leading eigenvectors of the hypergraph of the neighborhoods."""
@@ -191,9 +197,9 @@ class GraphEmbedding(MatrixInput):
         hypergraph = neighbor_hyperedges(neighbors)
         parts = hypergraph_parts(hypergraph, neighbors.index.shape[1])
         r = self.n_components or default_width(*allowed.shape, parts.n_set_aside)
-        result = hypergraph_embedding(hypergraph, r, parts)
-        T = FactoredResponse.of(result.value.vectors)
-        return Response(X, T, stats=stats | embedding_stats(result))
+        result = require_width(hypergraph_embedding(hypergraph, r, parts), self.n_components)
+        T = result.value.vectors
+        return Response(X, FactoredResponse.of(T), stats=stats | embedding_stats(result))
 
     def _hinge_response(self, X: Matrix, y: Labels) -> Response:
         """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""

@@ -27,7 +27,7 @@ def graph(text):
 def test_pca(text):
     X, _ = text
     Xc = X.toarray().astype(float) - X.toarray().mean(axis=0, dtype=float)
-    T = responses.pca(Matrix.from_array(X), 3)
+    T = responses.pca(Matrix.from_array(X), 3).value.vectors
     np.testing.assert_allclose(T.T @ T, np.eye(3), atol=1e-10)
     values = leading(Xc @ Xc.T, 3)[1]
     # the SVD's in_class tolerance
@@ -94,7 +94,9 @@ def test_sda(text, graph, share):
     vectors, _ = leading(off @ S @ off, 3)
     assert np.linalg.eigvalsh(S)[-1] <= 1 + 1e-12
     np.testing.assert_allclose(
-        projector(responses.sda(graph, codes, 4, 3, beta)), projector(vectors), atol=1e-5
+        projector(responses.sda(graph, codes, 4, 3, beta).value.vectors),
+        projector(vectors),
+        atol=1e-5,
     )
 
 
@@ -110,3 +112,39 @@ def test_targets_that_do_not_fit_are_refused_before_they_are_made(text, selector
         pytest.raises(engine.NotEnoughMemory, match=r"classes each|60 sparse"),
     ):
         selector.fit(matrix, y)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "weighting"),
+    [
+        ((10, 15, 5), "balanced"),
+        ((2, 3, 1), "balanced"),
+        ((9, 52, 16, 36, 4), "root"),
+        ((100, 225, 25), "root"),
+    ],
+)
+def test_no_contrast_of_classes_is_lost(sizes, weighting):
+    """Sizes of which a diagonal entry of the basis is −½."""
+    y, c = np.repeat(np.arange(len(sizes)), sizes), len(sizes)
+    weights = None
+    if weighting == "root":
+        weights = np.sqrt(1 / np.array(sizes)) * len(y) / np.sqrt(sizes).sum()
+    T = responses.lda_factor(y, c, weights)[y]
+    Y = responses.one_hot(y, c)
+    S = Y @ np.diag(1 / np.array(sizes) if weights is None else weights) @ Y.T
+    centering = np.eye(len(y)) - 1 / len(y)
+    np.testing.assert_allclose(T @ T.T, centering @ S @ centering, atol=1e-12)
+
+
+def test_the_signs_of_contrasts_do_not_depend_on_lapack(monkeypatch, rng):
+    y = rng.integers(0, 6, 40)
+    C, qr = responses.lda_factor(y, 6), np.linalg.qr
+    signs = np.array([1, -1, 1, -1, -1, 1])
+    monkeypatch.setattr(np.linalg, "qr", lambda A: (qr(A)[0] * signs, None))
+    np.testing.assert_array_equal(responses.lda_factor(y, 6), C)
+
+
+def test_hsl_refuses_counts_and_real_values(rng):
+    for Y in (rng.integers(0, 4, (20, 3)).astype(float), rng.normal(size=(20, 2))):
+        with pytest.raises(ValueError, match="indicator of label sets"):
+            responses.hsl_labels(Y)

@@ -17,6 +17,7 @@ from bigfs.embedding.spectral import (
     hypergraph_embedding,
     hypergraph_parts,
     randomized_svd,
+    require_width,
 )
 from bigfs.graph import affinity, components, knn, laplacian
 from bigfs.graph.hypergraph.hypergraph import Hypergraph, neighbor_hyperedges
@@ -190,7 +191,7 @@ def test_iteration_limit_warns_with_the_residual(rng, monkeypatch):
 def test_a_space_that_ends_is_left(algorithm):
     """A clique: all eigenvalues but one are equal, so two steps see all that one vector reaches."""
     A = sp.csr_array(1 - np.eye(120))
-    result = graph_embedding(A, 7)
+    result = graph_embedding(A, 7, positive=False)
     np.testing.assert_allclose(result.value.values, -1 / 119, atol=1e-12)
     np.testing.assert_allclose(result.value.vectors.T @ result.value.vectors, np.eye(7), atol=1e-8)
     assert result.converged
@@ -285,3 +286,16 @@ def test_randomized_svd_of_low_rank_returns_the_rank(rng):
     assert result.value.vectors.shape == (50, 2)
     with pytest.raises(ValueError, match="centered 50 × 20"):
         randomized_svd(Centered(X, X.means), 21)
+
+
+def test_vectors_of_negative_eigenvalue_are_left_out():
+    """Three cliques of 20: two contrasts, and else the eigenvalue −1/19."""
+    A = sp.csr_array(np.kron(np.eye(3), np.ones((20, 20))) - np.eye(60))
+    A = A + 1e-3 * (1 - np.eye(60))
+    result = graph_embedding(sp.csr_array(A), 10)
+    assert result.value.vectors.shape == (60, 2)
+    assert result.stats["gap"] > 0.9
+    with pytest.raises(ValueError, match="choose 2 or fewer"):
+        require_width(result, 3)
+    with pytest.raises(ValueError, match="no eigenvector separates"):
+        graph_embedding(sp.csr_array(1 - np.eye(30)), 3)

@@ -273,9 +273,10 @@ def test_rounding_makes_no_warning(rng, recwarn):
 )
 def test_few_samples_have_all_others_as_neighbors(name, rng):
     """Five samples, where every method asks for five neighbors or more by default."""
-    X = np.abs(rng.normal(size=(6, 5)))
     y = np.array([0, 1, 0, 1, 0, 1])
-    METHODS[name].make(n_neighbors=9, n_features_to_select=2).fit(X, y)
+    X = np.abs(rng.normal(size=(6, 5))) + 2 * np.eye(5)[y]
+    weak = {"beta": 0.01} if name == "ndfs" else {}
+    METHODS[name].make(n_neighbors=9, n_features_to_select=2, **weak).fit(X, y)
 
 
 def test_the_result_says_what_the_graph_and_the_embedding_are(monkeypatch, text):
@@ -322,3 +323,31 @@ def test_neighbors_of_another_metric_are_taken_as_they_are(rng):
 def test_one_function_limits_the_neighbors(rng):
     X = Matrix.from_array(rng.normal(size=(4, 3)))
     assert neighbors_of(X, 9, "euclidean").index.shape == (4, 3)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("method", ["sparge-lpp", "mcfs"])
+def test_far_clumps_take_no_eigenvector(method, size, rng):
+    """Edges from a clump to the rest weigh 1e-14: its samples are set aside."""
+    parts = []
+    for c in range(3):
+        parts.append(rng.normal(size=(40, 12)) / 2)
+        parts[-1][:, c] += 6
+    for q in range(4):
+        parts.append(rng.normal(size=(size, 12)) / 2)
+        parts[-1][:, 4 + q] += 25 + 3 * q
+    selector = METHODS[method].make(n_features_to_select=3, n_components=2, metric="euclidean")
+    selector.fit(np.vstack(parts))
+    assert sorted(selector.selected_) == [0, 1, 2]
+    assert selector.result_.stats["n_set_aside"] == 4 * size
+
+
+@pytest.mark.parametrize("method", ["sparge-lpp", "mcfs", "mrsf"])
+def test_the_default_width_stops_at_positive_eigenvalues(method, rng):
+    """The graph of the clusters has one contrast less than clusters, and nothing else."""
+    y = np.repeat([0, 1, 2], 20)
+    X = rng.normal(size=(60, 200))
+    X[:, :3] += 4 * (y[:, None] == [0, 1, 2])
+    A = sp.csr_array((y[:, None] == y) - np.eye(60))
+    selector = METHODS[method].make(n_features_to_select=3, graph=A).fit(X)
+    assert sorted(selector.selected_) == [0, 1, 2]

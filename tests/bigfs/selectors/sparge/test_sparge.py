@@ -347,8 +347,10 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("weighting", ["uniform", "degree"])
-@pytest.mark.parametrize("embedding", TARGETS)
+@pytest.mark.parametrize(
+    ("embedding", "weighting"),
+    [*((one, "uniform") for one in TARGETS), ("sda", "degree"), ("lpp", "degree")],
+)
 def test_every_embedding_selects_and_certifies(text, embedding, weighting):
     X, y = text
     selector = SparGE(
@@ -379,3 +381,39 @@ def test_a_size_that_is_given_twice_is_chosen_once(text):
     np.testing.assert_array_equal(
         path[5].selected_, SparGE(n_features_to_select=5).fit(X, y).selected_
     )
+
+
+@pytest.mark.parametrize(
+    ("embedding", "parameters"),
+    [
+        ("lda", {"graph": sp.csr_array(1 - np.eye(6))}),
+        ("hsl", {"graph": sp.csr_array(np.eye(6) - 1)}),
+        ("pca", {"weighting": "degree"}),
+        ("lpp", {"beta": 2.0}),
+        ("lpp", {"target": "real"}),
+        ("cca", {"loss": "squared_hinge"}),
+        ("sda", {"class_weight": {0: 2.0}}),
+    ],
+)
+def test_a_parameter_without_effect_is_refused(embedding, parameters, rng):
+    (name,) = parameters
+    with pytest.raises(ValueError, match=f"^{name}.* needs embedding="):
+        SparGE(embedding=embedding, **parameters).fit(rng.normal(size=(6, 3)), [0, 1, 0, 1, 0, 1])
+
+
+def test_hsl_takes_no_real_targets(rng):
+    X = rng.normal(size=(20, 4))
+    for y in (rng.normal(size=20), rng.integers(0, 4, (20, 3))):
+        with pytest.raises(ValueError, match="indicator of label sets"):
+            SparGE(embedding="hsl").fit(X, y)
+
+
+def test_the_status_of_every_embedding_is_in_the_stats(text):
+    X, y = text
+    for embedding in ("pca", "sda", "lpp"):
+        selector = SparGE(embedding=embedding, n_features_to_select=5)
+        stats = selector.fit(X, TARGETS[embedding](y)).result_.stats
+        assert stats["embedding_status"] == "CONVERGED"
+        assert stats["embedding_residual"] < 0.1
+    stats = SparGE(embedding="sda").fit(X, TARGETS["sda"](y)).result_.stats
+    assert stats["degenerate"] is False
