@@ -7,6 +7,7 @@ from typing import Any
 
 from bigfs.flows.job import Request
 from bigfs.flows.report.provenance import time_step
+from bigfs.storage.integrity import summarize
 
 from bigfs import storage
 
@@ -25,6 +26,8 @@ def stage(request: Request) -> dict[str, Any]:
             "store": existing or storage.stage(request.source, request.store, **settings),
             "reused": existing is not None,
         }
+        record["read"] = summarize(str(record["store"]))
     if existing is not None:
         log.info("stage: reused the result of an earlier run")
+    log.info("stage: %s", record["read"])
     return record

@@ -11,7 +11,6 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
-from urllib.parse import parse_qsl
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,10 +24,12 @@ from bigfs.storage.roles import SampleRoles
 from bigfs.storage.scaling import LOGNORM, SETTINGS, Scaling, require_counts
 from bigfs.storage.sources import find
 from bigfs.storage.sources.anndata import AnnData
+from bigfs.storage.sources.base import parse_options
 from bigfs.storage.sources.obs import join_obs
+from bigfs.storage.sources.scratch_matrix import bounds
 from bigfs.storage.staging import labels, scratch
 from bigfs.storage.staging.scale_blocks import unit_settings
-from bigfs.storage.staging.scratch import TILE_NNZ, bounds
+from bigfs.storage.staging.scratch import TILE_NNZ
 from bigfs.storage.write_back import write_selector
 
 from bigfs import engine
@@ -50,7 +51,7 @@ def open_in_place(uri: str) -> AnnDataCorpus | None:
         return None
     if manifests.exists(path):
         raise StoreError(f"{path} is a staged corpus, which has no options: leave out {query}")
-    options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    options: dict[str, Any] = parse_options(query)
     units = {name: options.pop(name) for name in SETTINGS if name in options}
     source = find(path, **{"format": AnnData.format} | options)
     assert isinstance(source, AnnData)
@@ -185,7 +186,7 @@ class AnnDataCorpus(SampleRoles):
     @cached_property
     def identity(self) -> str:
         """A hash of the names, sizes and dates of the files, none of which is read for it."""
-        with identities.first_rule():
+        with identities.by_dates():
             return self.source.fingerprint()
 
     @property

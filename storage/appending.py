@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from bigfs.storage import atomic
-from bigfs.storage import fingerprint as identities
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.fingerprint import fingerprint_of
@@ -146,16 +145,14 @@ def append(
             with engine.limit_memory(memory_limit):
                 source = source.spool(build.source_folder(scratch))
         fingerprint = source.fingerprint()
-        with identities.first_rule():
-            earlier = source.fingerprint()  # as an earlier version recorded the same source
-        known, names = corpus.manifest.source, {fingerprint, earlier}
-        if known["fingerprint"] in names:
+        known = corpus.manifest.source
+        if known["fingerprint"] == fingerprint:
             raise SourceError(
                 f"{source.path} is what {uri} was staged from, so its samples are there: give a "
                 f"source that holds new samples only"
             )
         require_whole(corpus.store)
-        if names.isdisjoint(known.get("appended", [])):
+        if fingerprint not in known.get("appended", []):
             _grow(corpus, source, fingerprint, split, target, scratch, memory_limit)
     return uri
 
@@ -171,9 +168,9 @@ def _grow(
 ) -> None:
     old = corpus.manifest
     with engine.limit_memory(memory_limit):
-        adopted = source
-        if isinstance(source, MatrixSource):
-            adopted = columns_of(corpus).adopt(source)
+        adopted = source.as_decided(old.source.get("decided", {}))
+        if isinstance(adopted, MatrixSource):
+            adopted = columns_of(corpus).adopt(adopted)
         ready = adopted.prepare(build.source_folder(scratch)).with_memory_limit(memory_limit)
     if (given := set(source.obs_columns)) != (known := set(corpus.roles)):
         raise SourceError(
@@ -221,7 +218,11 @@ def _grow(
         nnz=old.nnz + sum(s.nnz for s in blocks),
         segments=every,
         row_bounds=(*old.row_bounds, *row_bounds(segments, blocks, old.settings["tile_rows"])[1:]),
-        source={**old.source, "appended": [*old.source.get("appended", []), fingerprint]},
+        source={
+            "staged": old.key,
+            **old.source,
+            "appended": [*old.source.get("appended", []), fingerprint],
+        },
     )
     publish(writer, grown)
 

@@ -11,10 +11,13 @@ from bigfs.storage.corpus import Corpus
 from bigfs.storage.format.documents import compare_documents
 from bigfs.storage.opening import open as open_corpus
 from bigfs.storage.opening import require_staged
+from bigfs.storage.sources.base import shorten, shorten_names
 
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
+
+MOST_CLASSES = 8  # of which a summary tells the samples
 
 
 class Report(NamedTuple):
@@ -156,11 +159,6 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
     """
     corpus = require_staged(open_corpus(uri))
     (n, d), manifest = corpus.X.shape, corpus.manifest
-    classes, unlabeled = {}, 0 if manifest.target else n
-    if manifest.target == "class":
-        counts = class_sizes(corpus.y, len(corpus.class_names))
-        classes = dict(zip(corpus.class_names, counts.tolist(), strict=True))
-        unlabeled = n - int(counts.sum())
     return {
         "uri": corpus.uri,
         "samples": n,
@@ -168,11 +166,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
         "nnz": manifest.nnz,
         "density": manifest.nnz / (n * d),
         "target": manifest.target,
-        "classes": classes,
-        "unlabeled": unlabeled,
-        "splits": {
-            s: sum(g.stop - g.start for g in corpus.segments if g.split == s) for s in corpus.splits
-        },
+        **_samples(corpus),
         "roles": corpus.roles,
         "segments": len(manifest.segments),
         "bytes": _sizes(corpus.uri),
@@ -184,6 +178,43 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
         "content": manifest.content,
         "version": manifest.version,
     }
+
+
+def _samples(corpus: Corpus) -> dict[str, Any]:
+    """Return how many samples each class and each split has, and how many have no class."""
+    n = corpus.X.shape[0]
+    classes, unlabeled = {}, 0 if corpus.manifest.target else n
+    if corpus.manifest.target == "class":
+        counts = class_sizes(corpus.y, len(corpus.class_names))
+        classes = dict(zip(corpus.class_names, counts.tolist(), strict=True))
+        unlabeled = n - int(counts.sum())
+    splits = {
+        split: sum(s.stop - s.start for s in corpus.segments if s.split == split)
+        for split in corpus.splits
+    }
+    return {"classes": classes, "unlabeled": unlabeled, "splits": splits}
+
+
+def summarize(uri: str) -> str:
+    """Return in one line what was read into a store."""
+    corpus = require_staged(open_corpus(uri))
+    about, (n, d) = _samples(corpus), corpus.X.shape
+    kind, classes = corpus.manifest.target, about["classes"]
+    labels = {None: "no labels", "real": "real targets"}.get(kind, "sets of labels")
+    if kind == "class":
+        order = sorted(classes, key=classes.__getitem__, reverse=True)[:MOST_CLASSES]
+        some = ", ".join(f"{shorten(name, 30)} {classes[name]:,}" for name in order)
+        more = f" and {len(classes) - len(order):,} more" if len(order) < len(classes) else ""
+        labels = f"{len(classes):,} classes ({some}{more})"
+    left_out = corpus.manifest.source.get("left_out", [])
+    return "; ".join(
+        [
+            f"{corpus.manifest.source['format']}, {n:,} samples × {d:,} features",
+            labels + (f", {about['unlabeled']:,} unlabeled" if kind and about["unlabeled"] else ""),
+            ", ".join(f"{split} {rows:,}" for split, rows in about["splits"].items()) or "no split",
+            *([f"left out {shorten_names(left_out, 3)}"] if left_out else []),
+        ]
+    )
 
 
 def _sizes(uri: str) -> dict[str, int]:

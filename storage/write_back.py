@@ -28,7 +28,7 @@ from bigfs.storage import atomic, locks
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest
 from bigfs.storage.sources.anndata import AnnData
-from bigfs.storage.sources.base import head
+from bigfs.storage.sources.files import head
 from bigfs.storage.sources.hdf5 import need_h5py
 
 from bigfs.types import AnyArray, IntArray

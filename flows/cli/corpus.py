@@ -45,7 +45,7 @@ def stage(
         record,
         as_json,
         f"{'reused' if record['reused'] else 'staged'} {record['store']} "
-        f"in {record['seconds']:.1f} s",
+        f"in {record['seconds']:.1f} s: {record['read']}",
     )
 
 

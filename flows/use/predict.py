@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,6 +35,7 @@ from bigfs.storage.sources.base import (
     MatrixSource,
     Source,
     TextSource,
+    parse_options,
     seen_by_workers,
 )
 from bigfs.storage.sources.labels import label_names
@@ -193,7 +193,7 @@ def _source_like(run: Run, data: str, format: str | None) -> Source:
     name, _, query = about.get("source", "").partition("?")
     if format is not None or "?" in data or not Path(name).suffix == Path(data).suffix != "":
         return find(data, format=format)
-    options = dict(parse_qsl(query, keep_blank_values=True)) | about.get("settings", {})
+    options = parse_options(query) | about.get("settings", {})
     reading = {option: value for option, value in options.items() if option in READING}
     source = find(data, **reading)
     roles = {option: value for option, value in options.items() if option in ROLES}

@@ -165,8 +165,11 @@ def list_files(url: str, suffixes: Sequence[str]) -> list[str]:
     return sorted(fs.unstrip_protocol(file) for file in files)
 
 
-def identity_of(urls: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the names of files behind URLs and what their servers say of their versions."""
+def identity_of(urls: Sequence[str], root: str | None) -> list[tuple[str, str]]:
+    """Return the names of files behind URLs and what their servers say of their versions.
+
+    They are relative to the URL `root`, if any.
+    """
     from bigfs.storage.downloads import downloader
 
     identity = []
@@ -178,7 +181,8 @@ def identity_of(urls: Sequence[str]) -> list[tuple[str, str]]:
                 fs, path = _file_system(url)
                 fs.invalidate_cache()
                 version = fs.ukey(path)
-        identity.append((downloader.file_name(url), version))
+        name = url.removeprefix(f"{root}/") if root else downloader.file_name(url)
+        identity.append((name, version))
     return identity
 
 

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import inspect
 import os
-import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from bigfs.storage.downloads import catalog, remote
 from bigfs.storage.errors import SourceError, redacted
 from bigfs.storage.sources.anndata import AnnData
 from bigfs.storage.sources.arrays import Npy, Npz
-from bigfs.storage.sources.base import MatrixSource, Source, head, is_pattern, list_files, shorten
+from bigfs.storage.sources.base import MatrixSource, Source, parse_options, shorten
 from bigfs.storage.sources.docword import Docword
+from bigfs.storage.sources.files import (
+    CORPORA,
+    data_suffixes,
+    head,
+    is_pattern,
+    list_files,
+    looks_like,
+    require_no_other_format,
+    require_plain,
+    source_errors,
+    walk,
+)
 from bigfs.storage.sources.matlab import Mat
 from bigfs.storage.sources.matrixmarket import MatrixMarket
 from bigfs.storage.sources.objects import recognize
 from bigfs.storage.sources.rcv1 import Joined, Topics
 from bigfs.storage.sources.svmlight.source import Svmlight
-from bigfs.storage.sources.synthetic.source import CORPORA, PREFIX, Synthetic
+from bigfs.storage.sources.synthetic.source import CORPORA as GENERATED
+from bigfs.storage.sources.synthetic.source import PREFIX, Synthetic
 from bigfs.storage.sources.tables.columnar import Arrow, ColumnFile, Parquet
 from bigfs.storage.sources.tables.entries import ArrowLists, ArrowMaps, ParquetLists, ParquetMaps
 from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
@@ -28,7 +41,7 @@ from bigfs.storage.sources.tables.numeric import ArrowFeatures, CsvFeatures, Par
 from bigfs.storage.sources.tables.records import Records
 from bigfs.storage.sources.tables.streams import StreamFeatures, StreamLists, StreamMaps, StreamText
 from bigfs.storage.sources.tables.tables import Csv
-from bigfs.storage.sources.text import Text
+from bigfs.storage.sources.text import Text, require_documents
 from bigfs.storage.sources.vw import VowpalWabbit
 
 from bigfs.advice import closest
@@ -73,6 +86,8 @@ ADVICE = {
     ".arff": "export it to Parquet, as by pandas.DataFrame(scipy.io.arff.loadarff(FILE)[0])"
     ".to_parquet('rows.parquet')",
 }
+# the tables that a folder may hold
+TABLES: tuple[Any, ...] = (Parquet, Arrow, Csv, JsonLines, VowpalWabbit)
 # options that say what the records of a format hold: numbers
 BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
     "columns": {
@@ -100,7 +115,7 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
     ``https://example.org/posts.csv#text=body``. Without a format, the content tells it.
     """
     if format is not None and format not in FORMATS:
-        raise SourceError(f"unknown format {format!r}; the formats are {', '.join(FORMATS)}")
+        raise SourceError(f"unknown format {format!r}; the formats are {_names()}")
     if not isinstance(source, str | os.PathLike):
         if format is not None:
             raise SourceError(f"format= is for files, and {type(source).__name__} is none")
@@ -111,7 +126,7 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
         return _construct(Synthetic, name, options)
     if remote.is_remote(name):
         url, query = remote.split_options(name)
-        options = _parse_options(query) | options
+        options = parse_options(query) | options
         format = options.pop("format", format)
         remote.require_no_secret(url)
         if by_ranges := _kind_by_ranges(url, format):
@@ -127,12 +142,12 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
     if not os.path.exists(source):  # also where a text is no path at all
         name, _, query = name.partition("?")
         if query:
-            return find(name, **{"format": format, **_parse_options(query), **options})
+            return find(name, **{"format": format, **parse_options(query), **options})
         if is_pattern(name):
             return _from_pattern(name, format, options)
         if name in catalog.ENTRIES:
             return _from_catalogue(name, format, options)
-        meant = closest(name, [*catalog.ENTRIES, *(PREFIX + corpus for corpus in CORPORA)])
+        meant = closest(name, [*catalog.ENTRIES, *(PREFIX + corpus for corpus in GENERATED)])
         name = name if len(name) < 500 else shorten(name)
         raise SourceError(
             f"{name} does not exist{meant}"
@@ -140,12 +155,14 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
             else f"{name} does not exist: give the path of a file or a folder, a URL, or a name "
             f"that `bigfs datasets` lists"
         )
-    if Path(source).is_dir() and not any(path.is_file() for path in Path(source).rglob("*")):
-        raise SourceError(
-            f"{name} is an empty folder: give a folder with one subfolder of text files per class"
-        )
-    kind = FORMATS[format] if format else _guess(Path(source))
+    kind = _guess(Path(source), format)
     return _construct(_by_options(kind, options), str(source), options)
+
+
+def _names() -> str:
+    """Return the names of the formats, without those that options choose."""
+    by_option = {kind for kinds in BY_OPTION.values() for kind in kinds.values()}
+    return ", ".join(name for name, kind in FORMATS.items() if kind not in by_option)
 
 
 def _by_options(kind: type[Source], options: dict[str, Any]) -> type[Source]:
@@ -160,7 +177,7 @@ def _from_pattern(pattern: str, format: str | None, options: dict[str, Any]) -> 
     """Return many files as one table."""
     if not (files := list_files(pattern, ())):
         raise SourceError(f"no file has a name like {pattern}")
-    kind = _by_options(FORMATS[format] if format else _guess(Path(files[0])), options)
+    kind = _by_options(_guess(Path(files[0]), format), options)
     if not issubclass(kind, Records):
         raise SourceError(
             f"{pattern} names files of the format {kind.format}, and a pattern is for tables and "
@@ -188,19 +205,7 @@ def _kind_by_ranges(url: str, format: str | None) -> type[Source] | None:
     return next((kind for kind in columnar if start.startswith(kind.magic)), None)
 
 
-def _parse_options(query: str) -> dict[str, Any]:
-    return dict(parse_qsl(query, keep_blank_values=True))
-
-
 def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
-    if "unlabelled" in options:
-        warnings.warn(
-            "unlabelled= is now spelled unlabeled=; the next version knows this spelling only",
-            FutureWarning,
-            stacklevel=2,
-        )
-        options = {"unlabeled": options["unlabelled"]} | options
-        del options["unlabelled"]
     _, *parameters = inspect.signature(kind).parameters.values()  # the first is the path
     known = {p.name: str(p.annotation) for p in parameters}
     required = [p.name for p in parameters if p.default is p.empty]
@@ -250,16 +255,68 @@ def _from_catalogue(name: str, format: str | None, options: dict[str, Any]) -> S
     return Joined(name, parts, n_features=d, sample_shape=entry.sample_shape)  # type: ignore[arg-type]  # the same
 
 
-def _guess(path: Path) -> type[Source]:
-    if path.is_file() and not path.stat().st_size:
+def _guess(path: Path, format: str | None) -> type[Source]:
+    """Return the kind of a file or folder, whose format may be given."""
+    if path.is_dir():
+        return _guess_folder(path, format)
+    require_plain(str(path))
+    if format is not None:
+        return FORMATS[format]
+    if not path.stat().st_size:
         raise SourceError(f"{path} is empty")
     if advice := ADVICE.get(path.suffix.lower()):
         raise SourceError(f"{path} cannot be read as it is: {advice}")
     start = head(path)
     for kind in FORMATS.values():
         if kind.sniff(path, start):
+            if kind is Text and zipfile.is_zipfile(path):
+                with source_errors(f"{path} is broken"), zipfile.ZipFile(path) as archive:
+                    require_documents(str(path), archive.namelist())
             return kind
+    if looks := looks_like(start):
+        raise SourceError(f"{path} {looks}")
+    if start.lstrip()[:1] == b"[":
+        raise SourceError(
+            f"{path} is one JSON array, and JSON Lines has one object per line: turn it into "
+            f"lines, as by jq -c '.[]' {path.name} > rows.jsonl"
+        )
     raise SourceError(
-        f"the format of {path} cannot be detected: name it with format=, "
-        f"one of {', '.join(FORMATS)}"
+        f"the format of {path} cannot be detected: name it with format=, one of {_names()}"
     )
+
+
+def _guess_folder(path: Path, format: str | None) -> type[Source]:
+    """Return the kind of a folder by the suffixes of all its files, or refuse a mixture."""
+    for kind in FORMATS.values():
+        if format in (None, kind.format) and kind.sniff(path, b""):
+            return kind
+    names = walk(path)
+    require_no_other_format(str(path), names)
+    if not names:
+        raise SourceError(
+            f"{path} holds no file that is seen: give a folder with one subfolder of text files "
+            f"per class (names that begin with . or _ are not seen)"
+        )
+    if format is not None:
+        return FORMATS[format]
+    suffixes = data_suffixes(names)
+    tables = {s: kind for kind in TABLES for s in kind.suffixes if s in suffixes}
+    others = [suffix for suffix in suffixes if suffix not in tables]
+    if alone := [suffix for suffix in others if suffix in CORPORA]:
+        raise SourceError(
+            f"{path} holds {suffixes[alone[0]]:,} files {alone[0]}, each of which is a corpus: "
+            f"stage one of them, and append the others"
+        )
+    if not tables:
+        return Text
+    if others or len(set(tables.values())) > 1:
+        counts = ", ".join(f"{n:,} {s or 'without a suffix'}" for s, n in suffixes.most_common(5))
+        raise SourceError(
+            f"{path} holds files of several kinds ({counts}): give a pattern such as "
+            f"'{path}/**/*{next(iter(tables))}', or format=text if all are documents"
+        )
+    [kind] = set(tables.values())
+    if kind is JsonLines:
+        first = list_files(str(path), kind.suffixes)[0]
+        kind = _guess(Path(first), None)
+    return kind

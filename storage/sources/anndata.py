@@ -34,12 +34,13 @@ from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     ScratchMatrix,
     check_rows,
+    cut_dense,
+    cut_sparse,
     flatten_rows,
     read_csr,
     require_compressed,
     require_parts,
     row_lengths,
-    row_ranges,
     transpose_csc,
 )
 
@@ -170,8 +171,9 @@ class AnnData(MatrixSource):
             return self.matrix.pieces(size)
         with self._file() as file:
             X, kind, (n, d) = self._matrix(file)
-            total = 8 * n * d if kind == "array" else 12 * X["data"].shape[0] + 8 * n
-        return row_ranges(n, total, size)
+            if kind == "array":
+                return cut_dense(n, d, size)
+            return cut_sparse(row_lengths(X, (n, d), self.path), size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
         split, obs = self.annotations(*piece)

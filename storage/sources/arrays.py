@@ -16,7 +16,8 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.format import disk
 from bigfs.storage.sources import labels as label_rules
-from bigfs.storage.sources.base import MatrixSource, Rows, decompress, source_errors
+from bigfs.storage.sources.base import MatrixSource, Rows
+from bigfs.storage.sources.files import decompress, source_errors
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     COMPRESSED,
@@ -28,8 +29,10 @@ from bigfs.storage.sources.scratch_matrix import (
     write_csr,
 )
 
+from bigfs.engine import format_bytes
 from bigfs.types import AnyArray
 
+SCALAR_BYTES = 1 << 12  # of a member that holds a word or two numbers
 PARTS = ("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape")  # of a .npz
 
 
@@ -147,6 +150,12 @@ class Npz(SavedMatrix):
             names = set(archive.namelist())
             for name in names.intersection(f"{part}.npy" for part in PARTS):
                 target = folder / ("own_y.npy" if name == "y.npy" else name)
+                size = archive.getinfo(name).file_size
+                if name in ("format.npy", "shape.npy") and size > SCALAR_BYTES:
+                    raise SourceError(
+                        f"{self.path} is broken: its {name} has {format_bytes(size)}, and holds a "
+                        f"word or two numbers"
+                    )
                 with archive.open(name) as packed, open(target, "wb") as out:
                     shutil.copyfileobj(packed, out, 1 << 22)
         if "X.npy" in names:

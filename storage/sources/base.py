@@ -7,30 +7,22 @@ A new format is one class that takes the path first and its options as keywords.
 
 from __future__ import annotations
 
-import bz2
-import codecs
 import contextlib
 import copy
-import errno
-import glob
-import gzip
-import io
 import itertools
-import lzma
 import os
-import shutil
 import sys
-import tarfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from tokenize import TokenError
 from types import MappingProxyType
-from typing import IO, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
+from urllib.parse import unquote
 
 import numpy as np
 import scipy.sparse as sp
-from bigfs.storage.errors import DAMAGED, SourceError, StoreError
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.files import decompress, encoding_of, is_compressed, source_errors
 
 from bigfs.engine import format_bytes, require_memory
 from bigfs.types import AnyArray
@@ -41,28 +33,6 @@ Labels = AnyArray | Sequence[Label]
 
 # what a column of `Rows.obs` says of its samples, by the names of the options that name it
 OBS_ROLES = ("group", "batch", "sample_weight", "time")
-
-# what the readers of all formats may raise for damaged bytes
-BROKEN = (
-    *(*DAMAGED, tarfile.TarError, lzma.LZMAError, ArithmeticError, RuntimeError),
-    *(UnboundLocalError, TokenError, SyntaxError),
-)
-
-
-def _open_zstandard(path: str | Path, mode: str) -> IO[bytes]:
-    import pyarrow as pa
-
-    return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))  # all of its frames
-
-
-# magic bytes
-COMPRESSED = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\x00": lzma.open,
-    b"\x28\xb5\x2f\xfd": _open_zstandard,
-}
-COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
 
 
 class Rows(NamedTuple):
@@ -123,6 +93,8 @@ class Source(ABC):
     memory_limit: int | None = None  # bytes that a process may use beside its libraries
     label_columns: Sequence[str] | None = None  # that could hold the labels, if none was named
     given: Mapping[str, Any] = MappingProxyType({})  # the options that `find` was given
+    version: ClassVar[int] = 1  # of the reader: another one may read other rows of the same bytes
+    guessed: tuple[str, ...] = ()  # the options that the content tells, as nobody named them
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -145,6 +117,22 @@ class Source(ABC):
     def prepare(self, scratch: Path) -> Self:
         """Return the source ready for `pieces`. What can't be cut is written to `scratch` first."""
         return self
+
+    def left_out(self) -> list[str]:
+        """Return the names of the files of a folder that are not read."""
+        return []
+
+    def decided(self) -> dict[str, Any]:
+        """Return what was guessed of a prepared source, which holds for what is added later."""
+        return {name: getattr(self, name) for name in self.guessed}
+
+    def as_decided(self, decided: Mapping[str, Any]) -> Self:
+        """Return the source with what was guessed of an earlier one, where nobody named it."""
+        source = copy.copy(self)
+        for name in set(self.guessed) & set(decided):
+            setattr(source, name, decided[name])
+        source.guessed = tuple(set(self.guessed) - set(decided))
+        return source
 
     @abstractmethod
     def pieces(self, size: int) -> list[Any]:
@@ -182,6 +170,7 @@ class MatrixSource(Source):
     may_have_names: ClassVar[bool] = False  # whether its rows may come by names of columns
     has_names: bool = False  # whether they do, known after `prepare`
     hashing: int | None = None  # to how many columns the names are hashed
+    fixed_names: tuple[str, ...] = ()  # names of columns that every file for a store must have
     may_lack: tuple[str, ...] = ()  # how names of columns begin that another file may lack
 
     def with_hashing(self, hashing: int | None) -> Self:
@@ -230,11 +219,19 @@ class PlainFile(Source):
         source.plain = source.path
         return source
 
+    def text_encoding(self) -> str | None:
+        """Return what the file is transcoded from, None if it is UTF-8 without a mark."""
+        with source_errors(f"{self.path} is broken"):
+            return self.encoding or encoding_of(self.path)
+
     def prepare(self, scratch: Path) -> Self:
         ready = copy.copy(self)
-        if os.path.isfile(self.path) and (self.encoding or is_compressed(self.path)):
-            ready.plain = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}.plain")
-            decompress(self.path, Path(ready.plain), self.encoding)
+        if os.path.isfile(self.path):
+            encoding = self.text_encoding()
+            if encoding or is_compressed(self.path):
+                name = f"{Path(self.path).stem}-{self.fingerprint()}.plain"
+                ready.plain = str(Path(scratch) / name)
+                decompress(self.path, Path(ready.plain), encoding)
         return ready
 
     def length(self) -> int:
@@ -276,135 +273,16 @@ class PlainFile(Source):
 # --- what the formats share -----------------------------------------------------------------------
 
 
-def open_decompressed(path: str | Path, encoding: str | None = None) -> IO[bytes]:
-    """Open a file to read its bytes, those of UTF-8 if its encoding is given.
-
-    Gzip, bzip2, xz and Zstandard are decompressed.
-    """
-    if encoding:
-        return io.BufferedReader(_Transcoded(open_decompressed(path), encoding))
-    with open(path, "rb") as file:
-        start = file.read(6)
-    for magic, open_compressed in COMPRESSED.items():
-        if start.startswith(magic):
-            return open_compressed(path, "rb")  # type: ignore[operator]  # the modules' types differ
-    return open(path, "rb")
-
-
-class _Transcoded(io.RawIOBase):
-    """The bytes of a text in UTF-8, whatever it is encoded in."""
-
-    def __init__(self, file: IO[bytes], encoding: str) -> None:
-        self.file = file
-        self.decoder = codecs.getincrementaldecoder(encoding)()
-        self.rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self.rest and (raw := self.file.read(1 << 16)):
-            self.rest = self.decoder.decode(raw).encode("utf-8", "replace")
-        if not self.rest:
-            self.rest = self.decoder.decode(b"", final=True).encode("utf-8", "replace")
-        count = min(len(buffer), len(self.rest))
-        buffer[:count], self.rest = self.rest[:count], self.rest[count:]
-        return count
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
-
-
-def require_encoding(encoding: str | None) -> None:
-    """Refuse the name of an encoding that Python does not know."""
-    try:
-        codecs.getincrementaldecoder(encoding or "utf-8")
-    except LookupError:
-        raise SourceError(
-            f"encoding={shorten(encoding)} is unknown: give one such as cp1252, latin-1 or utf-16"
-        ) from None
-
-
-def is_pattern(path: str) -> bool:
-    """Return whether a path is no file but names some by * or [ ]."""
-    return ("*" in path or "[" in path) and not os.path.exists(path)
-
-
-def list_files(path: str, suffixes: Sequence[str]) -> list[str]:
-    """Return the file, or the sorted files of a pattern or with a suffix in a folder."""
-    if os.path.isdir(path):
-        return files_in(Path(path), suffixes)
-    if is_pattern(path):
-        return sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))
-    return [path]
-
-
-def files_in(folder: Path, suffixes: Sequence[str]) -> list[str]:
-    """Return the sorted files of a folder that have a suffix, that of a compression apart."""
-    files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
-    return sorted(str(file) for file in files if _suffix(file) in suffixes)
-
-
-def holds_only(folder: Path, suffixes: Sequence[str]) -> bool:
-    """Return whether all that is to be seen in a folder are files with a suffix."""
-    seen = [file for file in folder.iterdir() if not file.name.startswith(".")]
-    return bool(seen) and all(file.is_file() and _suffix(file) in suffixes for file in seen)
-
-
-def _suffix(file: Path) -> str:
-    return (file.with_suffix("") if file.suffix in COMPRESSED_SUFFIXES else file).suffix
-
-
-def is_compressed(path: str | Path) -> bool:
-    """Return whether the first bytes are those of gzip, bzip2, xz or Zstandard."""
-    with open(path, "rb") as file:
-        return file.read(6).startswith(tuple(COMPRESSED))
-
-
-@contextlib.contextmanager
-def source_errors(complaint: str) -> Iterator[None]:
-    """Turn what a reader raises for damaged bytes into a SourceError: "complaint: reason"."""
-    try:
-        yield
-    except BROKEN as error:
-        # EINVAL: a damaged file made the reader seek to a wrong place. Other errors are the disk's
-        if isinstance(error, StoreError) or (
-            isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
-        ):
-            raise
-        text = str(error).splitlines()[0] if str(error) else repr(error)
-        raise SourceError(f"{complaint}: {text}") from error
-
-
 @contextlib.contextmanager
 def seen_by_workers(path: str) -> Iterator[None]:
-    """Say what to do where a worker of another machine does not see the source."""
+    """Say what to do where a file of the source is gone, or a worker does not see it."""
     try:
         yield
     except FileNotFoundError as error:
         raise SourceError(
-            f"a worker cannot see {error.filename or path}: put it on a disk that all workers see, "
-            f"downloads by BIGFS_DATA=FOLDER"
+            f"{error.filename or path} is gone, or a worker cannot see it: put it where all "
+            f"workers see it, downloads by BIGFS_DATA=FOLDER"
         ) from error
-
-
-def head(path: Path, size: int = 1 << 16) -> bytes:
-    """Return the first decompressed bytes of a file, none for a folder."""
-    if path.is_dir():
-        return b""
-    with source_errors(f"{path} is broken"), open_decompressed(path) as file:
-        return file.read(size)
-
-
-def decompress(path: str | Path, target: Path, encoding: str | None = None) -> None:
-    """Write the decompressed content of `path` to `target`, as UTF-8 if its encoding is given."""
-    with (
-        source_errors(f"{path} is broken"),
-        open_decompressed(path, encoding) as file,
-        open(target, "wb") as out,
-    ):
-        shutil.copyfileobj(file, out, 1 << 22)
 
 
 def line_number(path: str, offset: int) -> int:
@@ -428,9 +306,12 @@ def shorten_names(names: Sequence[str], most: int = 20) -> str:
     return ", ".join(map(repr, names[:most])) + more
 
 
-def decode(raw: bytes) -> str:
-    """Decode UTF-8, or else Latin-1, in which every byte is a letter."""
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")
+def parse_options(query: str) -> dict[str, Any]:
+    """Return the options behind a path, of which %xx stands for a byte and + for itself."""
+    options: dict[str, Any] = {}
+    for option in filter(None, query.split("&")):
+        name, _, value = option.partition("=")
+        if (name := unquote(name)) in options:
+            raise SourceError(f"{name}= is given twice: give it once, with commas between names")
+        options[name] = unquote(value)
+    return options

@@ -8,7 +8,8 @@ from typing import Any, Self
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.sources import checks
-from bigfs.storage.sources.base import open_decompressed, shorten
+from bigfs.storage.sources.base import shorten
+from bigfs.storage.sources.files import open_decompressed
 from bigfs.storage.sources.matrixmarket import MatrixMarket
 
 HEADER = ("documents", "words", "counts")  # a line each

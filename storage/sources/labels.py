@@ -17,7 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
-from bigfs.storage.sources.base import Label, decode, open_decompressed, shorten
+from bigfs.storage.sources.base import Label, shorten
+from bigfs.storage.sources.files import decode, open_decompressed
 
 from bigfs.types import AnyArray
 

@@ -12,7 +12,7 @@ import numpy as np
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.arrays import SavedMatrix
-from bigfs.storage.sources.base import open_decompressed
+from bigfs.storage.sources.files import open_decompressed
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     ScratchMatrix,

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -57,9 +58,12 @@ class ScratchMatrix(NamedTuple):
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         """Return row ranges that take about `size` bytes each as csr."""
-        n, _ = self.shape
-        total = 8 * self.array("X").size if self.has("X") else 12 * len(self.array("data")) + 8 * n
-        return row_ranges(n, total, size)
+        n, d = self.shape
+        if self.has("X"):
+            return cut_dense(n, d, size)
+        indptr = self.array("indptr")
+        chunks = (indptr[start : start + CHUNK + 1] for start in range(0, n, CHUNK))
+        return cut_sparse(map(np.diff, chunks), size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
         start, stop = piece
@@ -74,10 +78,26 @@ class ScratchMatrix(NamedTuple):
         return Rows(check_rows(X, self.origin, start), y)
 
 
-def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
-    """Cut n rows of `total` bytes in all into ranges of about `size` bytes, at least a row each."""
-    rows = max(1, size * n // max(total, 1))
+def cut_dense(n: int, d: int, size: int) -> list[tuple[int, int]]:
+    """Cut n rows of d values into ranges of about `size` bytes, at least a row each."""
+    rows = max(1, size // (8 * max(d, 1)))
     return [(start, min(start + rows, n)) for start in range(0, n, rows)]
+
+
+def cut_sparse(lengths: Iterable[AnyArray], size: int) -> list[tuple[int, int]]:
+    """Cut rows with these numbers of entries into ranges of about `size` bytes as csr."""
+    cuts = bounds((12 * part.astype(np.int64) + 8 for part in lengths), max(size, 1))
+    return list(itertools.pairwise(cuts))
+
+
+def bounds(counts: Iterable[AnyArray], tile: int) -> tuple[int, ...]:
+    """Cut rows (or columns) into runs of about `tile` non-zeros."""
+    cuts, row, total = [0], 0, 0
+    for part in counts:
+        ends = total + np.cumsum(part, dtype=np.int64)
+        cuts += (row + 1 + np.flatnonzero(np.diff(ends // tile, prepend=total // tile))).tolist()
+        row, total = row + len(part), int(ends[-1])
+    return tuple(int(cut) for cut in np.unique([*cuts, row]))
 
 
 def read_csr(parts: Any, piece: tuple[int, int], d: int, origin: str) -> sp.csr_array:

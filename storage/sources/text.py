@@ -11,29 +11,39 @@ import io
 import os
 import re
 import stat
+import sys
 import tarfile
 import zipfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
-from bigfs.storage.sources.base import (
-    Document,
-    PlainFile,
-    TextSource,
+from bigfs.storage.sources.base import Document, PlainFile, TextSource
+from bigfs.storage.sources.files import (
+    CORPORA,
+    TEXT_HEAD,
+    compression_of,
+    data_suffixes,
     decode,
     head,
+    inflate,
+    is_unseen,
+    no_text,
     require_encoding,
     source_errors,
+    walk,
 )
 
 from bigfs.engine import require_memory
 
 HALF = re.compile(r"(?:^|[-_. ])(train|test)(?:ing)?$", re.IGNORECASE)
+THIRD = re.compile(r"(?:^|[-_. ])(?:valid|validation|val|dev)$", re.IGNORECASE)
+# suffixes of files that are no documents
+TABLES = {*CORPORA, ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".jsonl", ".ndjson", ".xlsx"}
 BLOCK = 512  # bytes: the unit of a tar's headers and of its end
 HEADER_LIMIT = 1 << 20  # bytes of a member's name and attributes
 MIN_COST = 256  # bytes that an empty document counts, as it is an object too
@@ -42,27 +52,36 @@ ZIP_ENTRY_BYTES = 1000  # measured: bytes of an entry in a zip's own list
 INFLATE_STEP = 1 << 12  # compressed bytes at a time, of which a bzip2 bomb makes 80 MB
 
 
+class Folders(NamedTuple):
+    """What the folders of documents mean."""
+
+    skip: int  # leading folders that all documents share
+    has_halves: bool  # whether the next folder is a half of the same classes, for training or test
+
+
 class Piece(NamedTuple):
     """Some documents, in order of their names."""
 
     names: list[str]  # of the files or members
     sizes: array[int]  # in bytes
     offsets: array[int]  # the byte at which each begins in a tar
-    skip: int  # leading folders that all documents of the source share
+    folders: Folders
 
 
 @dataclass
 class Text(PlainFile, TextSource):
     """A folder, tar (plain, gz, bz2, xz) or zip of documents in UTF-8 or Latin-1.
 
-    ``prefix-train/class/file`` gives the split and the class. Without a split, the first folder
-    that tells documents apart is the class. Without folders, documents are unlabeled.
+    ``prefix-train/class/file`` gives the split and the class, if all documents lie in such halves
+    and these share classes. Else the first folder that tells documents apart is the class. Without
+    folders, documents are unlabeled. A document may be compressed, or in UTF-16 with its mark.
     """
 
     format = "text"
     path: str
     _: KW_ONLY
     encoding: str | None = None  # of the texts; None is UTF-8, or else Latin-1
+    unlabeled: str | None = None  # the class that means "none"
 
     def __post_init__(self) -> None:
         self.plain = self.path
@@ -70,24 +89,27 @@ class Text(PlainFile, TextSource):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        if path.is_dir():
-            return not any((path / name).exists() for name in ("zarr.json", ".zgroup"))
         return _is_tar(head) or _is_zip(path, head)
 
     def check(self) -> None:
         path = Path(self.path)
-        if path.is_file() and not self.sniff(path, start := head(path)) and b"\0" not in start:
+        if path.is_file() and not self.sniff(path, start := head(path)):
+            if kind := no_text(start):
+                raise SourceError(f"{path} {kind}")
             raise SourceError(
                 f"{path} is one text, and a corpus has many: put one on each line of JSON Lines or "
                 f"CSV, or one in each file of a folder"
             )
 
+    def text_encoding(self) -> str | None:
+        return None  # an archive has none, and each document its own
+
     def fingerprint(self) -> str:
-        encoding = [self.encoding] if self.encoding else []
+        settings = self.encoding, self.unlabeled
         if not os.path.isdir(self.path):
-            return fingerprint_of("text", identity_of([self.path]), *encoding)
-        files = (os.path.join(self.path, name) for name in _walk(self.path))
-        return fingerprint_of("text", identity_of(files, root=self.path), *encoding)
+            return fingerprint_of("text", identity_of([self.path]), *settings)
+        files = (os.path.join(self.path, name) for name in walk(self.path))
+        return fingerprint_of("text", identity_of(files, root=self.path), *settings)
 
     def pieces(self, size: int) -> list[Piece]:
         names, sizes, offsets = self._list_documents()
@@ -96,7 +118,9 @@ class Text(PlainFile, TextSource):
                 f"{self.path} holds no documents: give a folder with one "
                 f"subfolder of text files per class"
             )
-        skip = _shared_folders(names)
+        if os.path.isfile(self.path):
+            require_documents(self.path, names)
+        folders = _folders_of(names, self.path)
         order = sorted(range(len(names)), key=names.__getitem__)
         pieces: list[Piece] = []
         room = 0
@@ -106,7 +130,7 @@ class Text(PlainFile, TextSource):
             self.require_record_fits(sizes[at], f"{self.path}: {_as_text(names[at])}")
             cost = max(sizes[at], MIN_COST)
             if not pieces or cost > room:
-                pieces.append(Piece([], array("q"), array("q"), skip))
+                pieces.append(Piece([], array("q"), array("q"), folders))
                 room = size
             pieces[-1].names.append(names[at])
             pieces[-1].sizes.append(sizes[at])
@@ -120,23 +144,26 @@ class Text(PlainFile, TextSource):
     def read(self, piece: Piece) -> Iterator[Document]:
         with source_errors(f"{self.path} is broken"):
             for name, raw in self._contents(piece):
-                label, split = _class_and_split(_parts(name), piece.skip)
-                yield Document(
-                    self._decode(raw, name),
-                    None if label is None else _as_text(label),
-                    split,
-                    _as_text(name),
-                )
+                label, split = _class_and_split(_parts(name), piece.folders)
+                if label is not None:
+                    label = None if _as_text(label) == self.unlabeled else _as_text(label)
+                yield Document(self._decode(raw, name), label, split, _as_text(name))
 
     def _decode(self, raw: bytes, name: str) -> str:
+        place = f"{self.path}: {_as_text(name)}"
+        if compression_of(raw[:6]):
+            limit = sys.maxsize if self.memory_limit is None else self.memory_limit
+            if (content := inflate(raw, limit // self.memory_per_byte)) is None:
+                self.require_record_fits(limit, place)
+            raw = content or b""
         if self.encoding is None:
+            if kind := no_text(raw[:TEXT_HEAD]):
+                raise SourceError(f"{place} is no text. It {kind}")
             return decode(raw)
         try:
             return raw.decode(self.encoding)
         except UnicodeError as error:
-            raise SourceError(
-                f"{self.path}: {_as_text(name)} is not {self.encoding}: {error}"
-            ) from error
+            raise SourceError(f"{place} is not {self.encoding}: {error}") from error
 
     # --- the list -------------------------------------------------------------------------------
 
@@ -175,9 +202,8 @@ class Text(PlainFile, TextSource):
     def _members(self) -> Iterator[tuple[str, int, int, str]]:
         """Yield (name, size, offset, target of a hard link) of every file that is not hidden."""
         if os.path.isdir(self.path):
-            for name in _walk(self.path):
-                if not _is_hidden(name):
-                    yield name, os.path.getsize(os.path.join(self.path, name)), 0, ""
+            for name in walk(self.path):
+                yield name, os.path.getsize(os.path.join(self.path, name)), 0, ""
         elif self._is_zip_archive():
             yield from self._in_zip()
         else:
@@ -191,7 +217,7 @@ class Text(PlainFile, TextSource):
         with zipfile.ZipFile(self.path) as archive:
             self._require_list(len(archive.infolist()) * ZIP_ENTRY_BYTES)
             for info in archive.infolist():
-                if info.is_dir() or _is_hidden(info.filename):
+                if info.is_dir() or is_unseen(info.filename):
                     continue
                 if stat.S_ISLNK(info.external_attr >> 16):
                     raise SourceError(
@@ -215,7 +241,7 @@ class Text(PlainFile, TextSource):
                         f"{self.path} is broken: the header of {_as_text(member.name)} is bad"
                     )
                 at, last = tar.offset, _as_text(member.name)  # the next header
-                if _is_hidden(member.name):
+                if is_unseen(member.name):
                     continue
                 if member.issym():
                     raise SourceError(
@@ -257,7 +283,7 @@ class Text(PlainFile, TextSource):
         elif self._is_zip_archive():
             with zipfile.ZipFile(self.path) as archive:
                 for name, size in zip(piece.names, piece.sizes, strict=True):
-                    yield name, _inflate(archive, name, size)
+                    yield name, _read_member(archive, name, size)
         else:
             with open(self.plain, "rb") as tar:
                 for name, size, offset in zip(piece.names, piece.sizes, piece.offsets, strict=True):
@@ -266,6 +292,15 @@ class Text(PlainFile, TextSource):
                     if len(raw) < size:
                         raise SourceError(f"{self.path} is broken: it ends inside {_as_text(name)}")
                     yield name, raw
+
+
+def require_documents(archive: str, names: Iterable[str]) -> None:
+    """Refuse an archive whose members are tables."""
+    if (found := data_suffixes(names)) and set(found) <= TABLES:
+        raise SourceError(
+            f"{archive} holds tables ({', '.join(sorted(found))}): unpack it, and stage the folder "
+            f"or the file in it"
+        )
 
 
 class _Headers(io.BufferedReader):
@@ -277,7 +312,7 @@ class _Headers(io.BufferedReader):
         return super().read(size)
 
 
-def _inflate(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
+def _read_member(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
     """Read a member, but no further than the `size` bytes that its header states."""
     out = io.BytesIO()
     with archive.open(name) as member:
@@ -305,19 +340,6 @@ def _is_zip(path: Path, head: bytes) -> bool:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _walk(folder: str) -> list[str]:
-    """Return the sorted names of the files in a folder, relative to it."""
-    names = []
-    for home, _, files in os.walk(folder):
-        inside = os.path.relpath(home, folder)
-        names += [
-            name if inside == "." else f"{inside}/{name}"
-            for name in files
-            if os.path.isfile(os.path.join(home, name))
-        ]
-    return sorted(names)
-
-
 def _as_text(name: str) -> str:
     """Return a name as text. Bytes that are not UTF-8 are read as Latin-1."""
     return decode(name.encode("utf-8", "surrogateescape"))
@@ -327,8 +349,34 @@ def _parts(name: str) -> list[str]:
     return [part for part in name.split("/") if part not in ("", ".")]
 
 
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith((".", "__MACOSX")) for part in _parts(name))
+def _folders_of(names: list[str], place: str) -> Folders:
+    """Return what the folders of documents mean, or refuse them where nobody can tell."""
+    skip = _shared_folders(names)
+    inside = [parts[skip:] for parts in map(_parts, names)]
+    tops = {parts[0] for parts in inside if len(parts) > 1}
+    halves = {top for top in tops if HALF.search(top)}
+    thirds = {top for top in tops if THIRD.search(top)}
+    if not halves or tops - halves - thirds:
+        return Folders(skip, False)
+    classes = [{p[1] for p in inside if p[0] == top and len(p) > 2} for top in sorted(halves)]
+    if len(classes) > 1 and not set.intersection(*classes) and any(classes):
+        return Folders(skip, False)  # two classes that are called so
+    if thirds:
+        raise SourceError(
+            f"{place} holds {sorted(thirds)[0]!a} beside {sorted(halves)[0]!a}, and a store has "
+            f"training and test samples only: rename it to _{sorted(thirds)[0]}, so that it is not "
+            f"seen, or move it out"
+        )
+    beside = [
+        "/".join(parts) for parts in inside if len(parts) == 1 or (any(classes) and len(parts) == 2)
+    ]
+    if beside:
+        raise SourceError(
+            f"{place} holds {_as_text(beside[0])!a}"
+            + (f" and {len(beside) - 1:,} more" if len(beside) > 1 else "")
+            + " beside the folders of the classes: move it out, or let its name begin with _"
+        )
+    return Folders(skip, True)
 
 
 def _shared_folders(names: list[str]) -> int:
@@ -348,13 +396,10 @@ def _shared_folders(names: list[str]) -> int:
     return skip
 
 
-def _class_and_split(parts: list[str], skip: int) -> tuple[str | None, str | None]:
+def _class_and_split(parts: list[str], folders: Folders) -> tuple[str | None, str | None]:
     """Return the class and the split of a document, from its folders."""
-    parts = parts[skip:]
+    parts = parts[folders.skip :]
     split = None
-    for i, part in enumerate(parts[:-1]):
-        if match := HALF.search(part):
-            split = match.group(1).lower()
-            parts = parts[i + 1 :]
-            break
+    if folders.has_halves and (match := HALF.search(parts[0])):
+        split, parts = match[1].lower(), parts[1:]
     return parts[0] if len(parts) > 1 else None, split

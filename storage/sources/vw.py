@@ -6,6 +6,7 @@ none is given, times the value of its namespace. One that comes again in a line 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -15,6 +16,7 @@ from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.labels import parse_number
 from bigfs.storage.sources.tables.jsonl import JsonFeatures, LinePosition
 
+BLANKS = re.compile("[ \t]+")  # what divides words. Other blanks are letters of a name
 # the fields of a line
 LABEL, IMPORTANCE, TAG, FEATURES = "label", "importance", "tag", "features"
 
@@ -40,15 +42,22 @@ class VowpalWabbit(JsonFeatures):
             )
 
     def _parse(self, line: bytes, place: LinePosition) -> dict[str, Any]:
-        head, *namespaces = line.decode("utf-8", "replace").rstrip("\n\r").split("|")
-        words = head.split()
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            _refuse(place, f"it is not UTF-8 ({error}): give its encoding=, such as latin-1")
+        head, *namespaces = text.rstrip("\n\r").split("|")
+        words = BLANKS.split(head.strip(" \t")) if head.strip(" \t") else []
         tag = None
         # a tag begins with ', or stands at the | without a space
-        if words and (words[-1].startswith("'") or (namespaces and not head[-1:].isspace())):
+        if words and (words[-1].startswith("'") or (namespaces and head[-1:] not in (" ", "\t"))):
             tag = words.pop().removeprefix("'")
         if len(words) > 3:
             _refuse(place, f"{shorten(head)} is no label, importance and base")
-        label, importance, *_ = [*(_number(word, place) for word in words), None, None]
+        numbers = [_number(word, place) for word in words]
+        label, importance, base = [*numbers, None, None, None][:3]
+        if base:
+            _refuse(place, f"the initial prediction is {base}, which is not kept: leave it out")
         if importance not in (None, 1) and IMPORTANCE not in self.obs_columns.values():
             _refuse(
                 place,
@@ -56,9 +65,9 @@ class VowpalWabbit(JsonFeatures):
             )
         features: dict[str, float] = {}
         for namespace in namespaces:
-            words = namespace.split()
+            words = [word for word in BLANKS.split(namespace) if word]
             prefix, scale = "", 1.0
-            if words and not namespace[0].isspace():
+            if words and namespace[0] not in " \t":
                 name, _, value = words.pop(0).partition(":")
                 prefix, scale = f"{name}^", _value(value, place) if value else 1.0
             for word in words:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bigfs.storage import fingerprint as identities
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import Manifest, Segment
@@ -16,6 +15,7 @@ from bigfs.storage.format.writer import Writer, publish
 from bigfs.storage.scaling import SETTINGS
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
+from bigfs.storage.sources.scratch_matrix import bounds
 from bigfs.storage.staging import labels, tables, transpose
 from bigfs.storage.staging.convert import convert
 from bigfs.storage.staging.named import read_named
@@ -24,7 +24,6 @@ from bigfs.storage.staging.scratch import (
     BY_ROW,
     TILE_NNZ,
     RowBlock,
-    bounds,
     by_segment,
     delete,
     open_array,
@@ -42,6 +41,7 @@ from bigfs.types import AnyArray
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
 TEXT_PIECE = 4 << 20  # bytes of text per task
 MATRIX_PIECE = 32 << 20  # bytes of other input per task
+MOST_LEFT_OUT = 100  # names of files that the manifest keeps
 # class statistics up to this number of values are kept whatever the size of the matrix, but none of
 # more classes than these
 CLASS_STATISTICS_LIMIT, MOST_CLASSES = 1 << 20, 256
@@ -265,8 +265,9 @@ def describe_source(source: Source, plan: Plan) -> dict[str, Any]:
         "uri": source.path,
         "format": source.format,
         "fingerprint": plan.fingerprint,
-        "identity": identities.VERSION,
         **({"options": dict(source.given)} if source.given else {}),
+        **({"left_out": left_out[:MOST_LEFT_OUT]} if (left_out := source.left_out()) else {}),
+        **({"decided": decided} if (decided := source.decided()) else {}),
         "sample_shape": None if source.sample_shape is None else list(source.sample_shape),
         "planted": None if source.planted is None else [int(i) for i in source.planted],
         **({"by_name": True} if isinstance(source, MatrixSource) and source.has_names else {}),

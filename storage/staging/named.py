@@ -156,13 +156,18 @@ class Columns:
         names = self._write(path)
         locate = partial(_locate, path=path, is_sorted=names is None)
         if source.has_names:
+            if source.fixed_names or source.may_lack:
+                known = {name.encode() + b"\n" for name in source.fixed_names}
+                lines = names if names is not None else _lines_of(self.lines())
+                self._require_all([line for line in lines if line not in known], source)
             return Numbered(source, self.size, locate)
         mine = _distinct_lines(own, source.path)
         order = sorted(range(len(mine)), key=mine.__getitem__)
         position = np.empty(len(mine), dtype=np.int64)
         position[order] = locate(np.frombuffer(b"".join(sorted(mine)), dtype=np.uint8))
         if names is not None:
-            self._require_all(names, position, source)
+            absent = np.setdiff1d(np.arange(self.size), position)
+            self._require_all([names[j] for j in absent.tolist()], source)
         save(path, position=position)
         return Numbered(source, self.size, partial(_read_positions, path=path))
 
@@ -178,15 +183,19 @@ class Columns:
         save(path, order=np.array(sorted(range(len(names)), key=names.__getitem__)))
         return names
 
-    def _require_all(self, names: list[bytes], position: IntArray, source: MatrixSource) -> None:
+    def _require_all(self, absent: Sequence[bytes], source: MatrixSource) -> None:
         """Refuse a source without a column. The category of a column may be absent."""
-        absent = np.setdiff1d(np.arange(self.size), position)
-        missing = [names[j].decode("utf-8", "surrogatepass")[:-1] for j in absent.tolist()]
+        missing = [name.decode("utf-8", "surrogatepass")[:-1] for name in absent]
         if missing := [name for name in missing if not name.startswith(source.may_lack)]:
             raise SourceError(
                 f"{source.path} lacks {len(missing):,} of the {self.size:,} columns of "
                 f"{self.place}, such as {shorten_names(missing, 3)}: give a source that has them"
             )
+
+
+def _lines_of(parts: Iterable[bytes]) -> Iterator[bytes]:
+    for part in parts:
+        yield from (line + b"\n" for line in part.split(b"\n")[:-1])
 
 
 def _distinct_lines(raw: bytes, place: str) -> list[bytes]:

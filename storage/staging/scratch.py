@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.format import disk
 from bigfs.storage.format.manifest import Segment
+from bigfs.storage.sources.scratch_matrix import bounds
 
 from bigfs.types import AnyArray
 
@@ -190,13 +191,3 @@ def row_bounds(
         else:
             cuts += [s.start + cut for cut in bounds(lengths_of(inside), TILE_NNZ)[1:]]
     return tuple(cuts)
-
-
-def bounds(counts: Iterable[AnyArray], tile: int) -> tuple[int, ...]:
-    """Cut rows (or columns) into runs of about `tile` non-zeros."""
-    cuts, row, total = [0], 0, 0
-    for part in counts:
-        ends = total + np.cumsum(part, dtype=np.int64)
-        cuts += (row + 1 + np.flatnonzero(np.diff(ends // tile, prepend=total // tile))).tolist()
-        row, total = row + len(part), int(ends[-1])
-    return tuple(int(cut) for cut in np.unique([*cuts, row]))

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from bigfs.storage import atomic
-from bigfs.storage import fingerprint as identities
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.fingerprint import fingerprint_of
@@ -31,7 +30,7 @@ from bigfs.storage.sources.base import MatrixSource, Source, TextSource
 from bigfs.storage.sources.tables.streams import Stream
 from bigfs.storage.staging.build import Plan, build, working_memory
 from bigfs.storage.staging.scale_blocks import unit_settings
-from bigfs.storage.staging.text.weighting import Weighting, make_weighting
+from bigfs.storage.staging.text.weighting import Weighting, make_weighting, require_count
 
 from bigfs import engine
 
@@ -294,6 +293,7 @@ def make_plan(
     """Return the plan for the parameters of `bigfs.storage.stage`. A stream is spooled before."""
     terms = {field.name for field in fields(Weighting)} & set(options)
     text = {name: options.pop(name) for name in terms}
+    require_count("tile_rows", tile_rows)
     weighting = make_weighting(sublinear_tf=sublinear_tf, **text)
     chosen = (format, options, tile_rows, weight, target_sum, scale, weighting.changed())
     if not any(chosen) and (stored := stored_in(source)) is not None:
@@ -326,11 +326,7 @@ def make_plan(
     fingerprint = source.fingerprint()
     key = key_of(source, fingerprint, settings)
     uri = manifests.normalize_uri(store or default_store(source, key))
-    plan = Plan(source, fingerprint, weighting, settings, key, uri)
-    if store is None and not manifests.exists(uri):
-        earlier = manifests.normalize_uri(default_store(source, legacy_key(plan)))
-        return plan._replace(uri=earlier) if manifests.exists(earlier) else plan
-    return plan
+    return Plan(source, fingerprint, weighting, settings, key, uri)
 
 
 def stored_in(source: Any) -> manifests.Manifest | None:
@@ -344,13 +340,8 @@ def stored_in(source: Any) -> manifests.Manifest | None:
 
 def key_of(source: Source, fingerprint: str, settings: dict[str, Any]) -> str:
     """Return the key of a source and its settings: equal keys mean equal stores."""
-    return fingerprint_of(source.format, fingerprint, manifests.VERSION, sorted(settings.items()))
-
-
-def legacy_key(plan: Plan) -> str:
-    """Return the key that rule 1 gives, so that stores of earlier versions are reused."""
-    with identities.first_rule():
-        return key_of(plan.source, plan.source.fingerprint(), plan.settings)
+    reader = source.format, source.version
+    return fingerprint_of(*reader, fingerprint, manifests.VERSION, sorted(settings.items()))
 
 
 def default_store(source: Source, key: str) -> Path:
@@ -365,8 +356,7 @@ def is_staged(plan: Plan) -> bool:
         require_free(plan.uri)
         return False
     manifest = manifests.manifest_of(plan.uri)
-    by_rule_1 = "identity" not in manifest.source and plan.stored is None
-    if manifest.key != (legacy_key(plan) if by_rule_1 else plan.key):
+    if manifest.source.get("staged", manifest.key) != plan.key:  # a store that grew has another key
         raise StoreError(
             f"{plan.uri} holds {manifest.source['uri']}, which has changed since or "
             f"was staged with other settings: give another name or remove it"

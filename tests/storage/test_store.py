@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from bigfs.storage.staging.scratch import bounds
+from bigfs.storage.sources.scratch_matrix import bounds
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from bigfs import engine, storage
@@ -154,7 +154,7 @@ def test_hashing_needs_no_vocabulary(documents, folder, tmp_path):
     ("make", "message"),
     [
         (lambda p: p / "nowhere", "does not exist"),
-        (lambda p: (p / "empty").mkdir() or p / "empty", "empty folder"),
+        (lambda p: (p / "empty").mkdir() or p / "empty", "holds no file that is seen"),
         (
             lambda p: (
                 (p / "a.tar.xz").write_bytes(lzma.compress(os.urandom(9999))[:500])

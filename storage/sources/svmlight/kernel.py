@@ -12,7 +12,8 @@ from numba import njit
 
 from bigfs.types import AnyArray
 
-BAD_LABEL, BAD_INDEX, ORDER, BAD_VALUE, NOT_FINITE, ZERO_INDEX = 1, 2, 3, 4, 5, 6
+BAD_LABEL, BAD_INDEX, REPEATED, BAD_VALUE, NOT_FINITE, ZERO_INDEX, BAD_QUERY = 1, 2, 3, 4, 5, 6, 7
+NO_LABEL = 8
 SPACE, TAB, RETURN, NEWLINE = ord(" "), ord("\t"), ord("\r"), ord("\n")
 COLON, COMMA, HASH, DOT = ord(":"), ord(","), ord("#"), ord(".")
 PLUS, MINUS, ZERO, NINE = ord("+"), ord("-"), ord("0"), ord("9")
@@ -182,17 +183,20 @@ def short_decimal(raw: AnyArray, begin: int) -> tuple[int, float]:
 
 
 @njit(cache=True, nogil=True)
-def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
+def parse(raw: AnyArray, base: int, has_labels: bool, lines: int, marks: int) -> Any:
     """Parse whole lines, whose indices begin at `base`, with the bounds that `count` returned.
 
     Return 0 or what is wrong with the token at byte `where`, and that place; the labels of all
     lines, their number per line (int32), and (place in them, place of the first byte) of each that
-    float64 may hold inexactly; then the entries in CSR, from column 0, and the same pairs for each
-    value whose float32 is unsure.
+    float64 may hold inexactly; the query of each line, −1 without one; then the entries in CSR,
+    from column 0, whether they are sorted, and the same pairs for each value whose float32 is
+    unsure.
     """
     n = len(raw)
     labels = np.empty(lines + marks)
     label_counts = np.zeros(lines, dtype=np.int32)
+    queries = np.full(lines, -1, dtype=np.int64)
+    is_sorted = True
     indptr = np.zeros(lines + 1, dtype=np.int64)
     indices = np.empty(marks, dtype=np.int32)
     values = np.empty(marks, dtype=np.float32)
@@ -222,14 +226,22 @@ def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
                 break
             token = i
             if is_query(raw, i):
-                while not ends_token(raw, i):
+                i += 4
+                query = 0
+                while i < n and is_digit(raw[i]) and query < BEYOND:
+                    query = query * 10 + int(raw[i] - ZERO)
                     i += 1
+                if i == token + 4 or not ends_token(raw, i):
+                    code = BAD_QUERY
+                queries[rows] = query
                 first = False
             elif first:
                 first = False
                 end, value, _, _ = number(raw, i)
-                if end < n and raw[end] == COLON and end > i:
-                    continue  # a line without a label: its first token is an entry
+                if end < n and raw[end] == COLON and end > i:  # a line without a label
+                    if has_labels and (i == 0 or raw[i - 1] == NEWLINE):
+                        code = NO_LABEL
+                    continue
                 while True:
                     end, value, _, exact = number(raw, i)
                     if end == i or not (ends_token(raw, end) or raw[end] == COMMA):
@@ -256,9 +268,10 @@ def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
                     code = BAD_INDEX
                 elif index < base:
                     code = ZERO_INDEX
-                elif index <= last:
-                    code = ORDER
+                elif index == last:
+                    code = REPEATED
                 else:
+                    is_sorted = is_sorted and index > last
                     last = index
                     begin = i + 1
                     sure = True
@@ -278,5 +291,6 @@ def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
                         entry += 1
         rows += 1
         indptr[rows] = entry
-    entries = indptr[: rows + 1], indices[:entry], values[:entry], unsure
-    return code, token if code else 0, labels[:label], label_counts[:rows], unsure_labels, *entries
+    of_labels = labels[:label], label_counts[:rows], unsure_labels
+    entries = indptr[: rows + 1], indices[:entry], values[:entry], is_sorted, unsure
+    return code, token if code else 0, *of_labels, queries[:rows], *entries

@@ -8,13 +8,12 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import parse_qsl
 
 import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of
-from bigfs.storage.sources.base import MatrixSource, Rows
+from bigfs.storage.sources.base import MatrixSource, Rows, parse_options
 from bigfs.storage.sources.synthetic.generators import (
     ImageGenerator,
     ImageSpec,
@@ -101,7 +100,7 @@ class Synthetic(MatrixSource):
                 f"unknown generated corpus {name!r}"
                 + (closest(name, CORPORA) or f"; the corpora are {', '.join(CORPORA)}")
             )
-        options = dict(parse_qsl(query, keep_blank_values=True))
+        options = parse_options(query)
         if unknown := sorted(set(options) - {"rows", "seed"}):
             raise SourceError(
                 f"{path}: unknown option {', '.join(unknown)}; the options are rows and seed"

@@ -7,21 +7,27 @@ that, the table is laid out on scratch.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import copy
 import itertools
+import os
+import subprocess
+import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, is_full, redacted
-from bigfs.storage.sources.base import TextSource, files_in, open_decompressed
+from bigfs.storage.sources.base import TextSource
+from bigfs.storage.sources.files import open_decompressed
 from bigfs.storage.sources.tables import tables
 from bigfs.storage.sources.tables.records import Batch, TextRecords
-from bigfs.storage.sources.tables.tables import Part, Table, as_batch
+from bigfs.storage.sources.tables.tables import Part, Table, as_batch, partitioned, with_partitions
 
 from bigfs import engine
 from bigfs.engine import require_memory
@@ -42,7 +48,7 @@ class ColumnFile(Table):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        return bool(files_in(path, cls.suffixes)) if path.is_dir() else head.startswith(cls.magic)
+        return head.startswith(cls.magic)
 
     @abstractmethod
     def names(self, file: str) -> list[str]:
@@ -54,7 +60,7 @@ class ColumnFile(Table):
 
     @abstractmethod
     def read_groups(
-        self, file: str, numbers: list[int] | None
+        self, file: str, numbers: list[int] | None, columns: list[str]
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches of some parts of a file, or of all, each with the number of its part."""
 
@@ -62,7 +68,11 @@ class ColumnFile(Table):
         """Return the names of the columns of the first file."""
         if not (files := self.files()):
             raise SourceError(f"{self.path} holds no file {' or '.join(self.suffixes)}")
-        return self.names(files[0])
+        return self.columns_of(files[0])
+
+    def columns_of(self, file: str) -> list[str]:
+        """Return the names of the columns of a file, those that its folders name too."""
+        return with_partitions(self.names(file), self.partitions_of(file))
 
     def prepare(self, scratch: Path) -> Self:
         """Lay out a table with large parts, as some writers put a whole file into one."""
@@ -75,7 +85,7 @@ class ColumnFile(Table):
         groups, most = list[Part](), MAX_GROUP_BYTES
         if isinstance(self, TextSource):  # whose terms take many times its bytes
             most = min(most, engine.memory_limit() // self.memory_per_byte)
-        for file, _ in self.same_columns((file, self.names(file)) for file in self.files()):
+        for file, _ in self.same_columns((file, self.columns_of(file)) for file in self.files()):
             found = self.groups_of(file)
             if found is None or max((part.size for part in found), default=0) > most:
                 return None
@@ -86,8 +96,8 @@ class ColumnFile(Table):
         return itertools.chain.from_iterable(batches for _, batches in self.streams())
 
     def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
-        for file, _ in self.same_columns((file, self.names(file)) for file in self.files()):
-            yield redacted(file), (batch for _, batch in self.read_groups(file, None))
+        for file, _ in self.same_columns((file, self.columns_of(file)) for file in self.files()):
+            yield redacted(file), (batch for _, batch in self._read(file, None))
 
     def parts(self) -> list[Part]:
         in_place = self._find_groups() if self.on_scratch is self.groups is None else self.groups
@@ -98,12 +108,23 @@ class ColumnFile(Table):
             yield from super().all_batches(piece)
             return
         for file, parts in itertools.groupby(piece, lambda part: part.file):
-            batches = self.read_groups(file, [part.number for part in parts])
+            batches = self._read(file, [part.number for part in parts])
             for number, group in itertools.groupby(batches, lambda batch: batch[0]):
                 first, where = 0, f"{redacted(file)}, {self.part_name} {number}: row"
                 for _, batch in group:
                     yield as_batch(batch, first, where)
                     first += batch.num_rows
+
+    def _read(self, file: str, numbers: list[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield what `read_groups` does, checked, and with the columns that the folders name."""
+        partitions, names = self.partitions_of(file), self.names(file)
+        wanted = self.columns_to_read(with_partitions(names, partitions))
+        there = set(names)
+        columns = [name for name in wanted if name in there]
+        for number, batch in self.read_groups(file, numbers, columns):
+            with _arrow_errors(f"{redacted(file)}, {self.part_name} {number} is broken"):
+                batch.validate(full=True)
+            yield number, partitioned(batch, partitions, wanted)
 
     part_name: ClassVar[str]  # in messages
 
@@ -128,20 +149,41 @@ class ParquetFile(ColumnFile):
             return list(table.schema_arrow.names)
 
     def groups_of(self, file: str) -> list[Part]:
+        from pyarrow import types
+
         with self._open(file) as table:
             groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
-            return [
-                Part(file, i, max(group.total_byte_size, tables.VALUE_BYTES * _values_of(group)))
-                for i, group in enumerate(groups)
-                if group.num_rows
-            ]
+            values = [group.num_rows * group.num_columns for group in groups]
+            is_nested = any(types.is_nested(field.type) for field in table.schema_arrow)
+        if is_nested and groups:
+            values = self._count_values(file)
+        return [
+            Part(file, i, max(group.total_byte_size, tables.VALUE_BYTES * values[i]))
+            for i, group in enumerate(groups)
+            if group.num_rows
+        ]
+
+    def _count_values(self, file: str) -> list[int]:
+        """Return the number of values of each row group, those of lists too.
+
+        A child asks for it, as a damaged footer ends the process that does.
+        """
+        with remote.open_ranges(file) if self.url else open(file, "rb") as source:
+            end = source.seek(-8, os.SEEK_END)
+            size = int.from_bytes(source.read(4), "little")
+            source.seek(max(0, end - size))
+            footer = source.read()
+        if (answer := _footers().ask(footer)) is None:
+            raise SourceError(
+                f"{redacted(file)} is not a whole Parquet file: its footer is damaged"
+            )
+        return answer
 
     def read_groups(
-        self, file: str, numbers: list[int] | None
+        self, file: str, numbers: list[int] | None, columns: list[str]
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         is_whole = numbers is None
         with self._open(file, pre_buffer=not is_whole) as table:
-            columns = self.columns_to_read(table.schema_arrow.names)
             rows = self.rows_of_batch(len(columns))
             for number in range(table.num_row_groups) if numbers is None else numbers:
                 with _arrow_errors(f"{redacted(file)}, row group {number} is broken"):
@@ -159,13 +201,60 @@ class ParquetFile(ColumnFile):
                 source: Any = file
                 if remote.is_remote(file):
                     source = files.enter_context(remote.open_ranges(file))
-                table = files.enter_context(parquet.ParquetFile(source, **settings))
+                table = files.enter_context(
+                    parquet.ParquetFile(source, page_checksum_verification=True, **settings)
+                )
             yield table
 
 
-def _values_of(group: Any) -> int:
-    """Return the number of values of a row group, those of lists too."""
-    return sum(group.column(j).num_values for j in range(group.num_columns))
+class _Footers:
+    """A child process that counts the values of row groups, for the time of this process."""
+
+    script = (
+        "import sys, pyarrow as pa\nfrom pyarrow import parquet\n"
+        "while size := sys.stdin.buffer.read(8):\n"
+        "    raw = pa.BufferReader(sys.stdin.buffer.read(int.from_bytes(size, 'little')))\n"
+        "    m = parquet.read_metadata(raw)\n"
+        "    groups = map(m.row_group, range(m.num_row_groups))\n"
+        "    columns = range(m.num_columns)\n"
+        "    print(*(sum(g.column(j).num_values for j in columns) for g in groups), flush=True)\n"
+    )
+
+    def __init__(self) -> None:
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def ask(self, footer: bytes) -> list[int] | None:
+        """Return the number of values of each row group, or None where nobody can tell."""
+        if self.child is None:
+            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+            command = [sys.executable, "-c", self.script]
+            self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)
+        assert self.child.stdin
+        assert self.child.stdout
+        try:
+            self.child.stdin.write(len(footer).to_bytes(8, "little") + footer)
+            self.child.stdin.flush()
+            line = self.child.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line.endswith(b"\n"):
+            self.close()
+            return None
+        return [int(word) for word in line.split()]
+
+    def close(self) -> None:
+        """End the child, if there is one."""
+        if self.child is not None:
+            self.child.kill()
+            self.child.communicate()
+            self.child = None
+
+
+@cache
+def _footers() -> _Footers:
+    footers = _Footers()
+    atexit.register(footers.close)
+    return footers
 
 
 @dataclass(eq=False, kw_only=True)
@@ -211,10 +300,9 @@ class ArrowFile(ColumnFile):
             return [Part(file, i, size // max(count, 1)) for i in range(count)]
 
     def read_groups(
-        self, file: str, numbers: list[int] | None
+        self, file: str, numbers: list[int] | None, columns: list[str]
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         names = self.names(file)
-        columns = self.columns_to_read(names)
         rows = self.rows_of_batch(len(columns))
         with self._reader(file, sorted(map(names.index, columns))) as reader:
             batches: Iterable[tuple[int, Any]]
@@ -248,7 +336,7 @@ class ArrowFile(ColumnFile):
         if remote.is_remote(file):
             return pa.PythonFile(remote.open_ranges(file), mode="r")
         if self._is_in_place(file):
-            return pa.memory_map(file)
+            return pa.OSFile(file)  # a mapped one that is cut meanwhile ends the process
         return pa.PythonFile(_Messages(open_decompressed(file), file), mode="r")
 
     def _is_in_place(self, file: str) -> bool:

@@ -64,11 +64,6 @@ class EntryRecords(MatrixRecords):
         names = dict.fromkeys([*wanted.values(), *self.roles])
         return [name for name in names if name in fields]
 
-    def later_settings(self) -> dict[str, Any]:
-        return super().later_settings() | (
-            {} if self.by_name is None else {"by_name": self.by_name}
-        )
-
     def like_store(self, by_name: bool, hashing: int | None) -> Self:
         source = super().like_store(by_name, hashing)
         if source.by_name is None and by_name:
@@ -142,9 +137,6 @@ class MapRecords(EntryRecords):
     def are_names(self, keys: Any) -> bool:
         return not isinstance(keys, np.ndarray) and _are_numbers(keys).false_count > 0
 
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"text": self.features, "n_features": self.n_features}
-
     def entries(self, batch: Batch) -> Entries:
         import pyarrow as pa
 
@@ -156,7 +148,7 @@ class MapRecords(EntryRecords):
                     f"{{column: value}}"
                 )
             lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-            keys = _texts(list(chain.from_iterable(rows)))
+            keys = _texts(list(chain.from_iterable(rows)), _places(batch, lengths))
             numbers: Any = list(chain.from_iterable(row.values() for row in rows))
         else:
             if not pa.types.is_map(rows.type):
@@ -185,10 +177,6 @@ class ListRecords(EntryRecords):
 
     def are_names(self, keys: Any) -> bool:
         return not isinstance(keys, np.ndarray)
-
-    def settings(self) -> dict[str, Any]:
-        more = {"indices": self.indices, "values": self.values, "n_features": self.n_features}
-        return super().settings() | more
 
     def entries(self, batch: Batch) -> Entries:
         lengths, indices = _flat(batch, self.indices)
@@ -258,7 +246,7 @@ def _keys(keys: Any, name: str, place: Place) -> Any:
                 f"{'texts' if kind == {str} else 'whole numbers'}, as others do"
             )
         if kind == {str}:
-            return _texts(keys)
+            return _texts(keys, place)
         try:
             return np.array(keys, dtype=np.int64)
         except OverflowError:
@@ -271,13 +259,17 @@ def _keys(keys: Any, name: str, place: Place) -> Any:
     raise SourceError(f"{place(0)} …: column {name!r} holds {keys.type}, not numbers of columns")
 
 
-def _texts(texts: list[str]) -> Any:
+def _texts(texts: list[str], place: Place) -> Any:
     import pyarrow as pa
 
     try:
         return pa.array(texts, pa.large_string())
     except UnicodeEncodeError:
-        return pa.array(map(without_surrogates, texts), pa.large_string())
+        i = next(i for i, text in enumerate(texts) if without_surrogates(text) != text)
+        raise SourceError(
+            f"{place(i)}: the name {shorten(texts[i])} holds half of a surrogate pair, which has "
+            f"no bytes in UTF-8: replace it"
+        ) from None
 
 
 def _numbers(values: Any, keys: Any, place: Place) -> FloatArray:
@@ -306,7 +298,7 @@ def _numbers(values: Any, keys: Any, place: Place) -> FloatArray:
 
 
 def _as_texts(keys: Any) -> Any:
-    return _texts(list(map(str, keys.tolist()))) if isinstance(keys, np.ndarray) else keys
+    return _texts(list(map(str, keys.tolist())), str) if isinstance(keys, np.ndarray) else keys
 
 
 def _are_numbers(keys: Any) -> Any:

@@ -11,13 +11,14 @@ import io
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 from bigfs.storage.errors import SourceError
-from bigfs.storage.sources.base import PlainFile, head, holds_only, line_number, shorten_names
+from bigfs.storage.sources.base import PlainFile, line_number, shorten_names
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
 
@@ -51,6 +52,7 @@ class JsonFile(Records):
     """A file of JSON objects, cut by bytes. Errors name the line."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson", ".json")
+    encoding: str | None = None  # of the bytes; None is that of their mark, or UTF-8
     plains: list[tuple[str, str]] | None = field(default=None, init=False, repr=False)
 
     def prepare(self, scratch: Path) -> Self:
@@ -62,7 +64,8 @@ class JsonFile(Records):
             folder.mkdir(parents=True, exist_ok=True)
             one = PlainFile.prepare(self._with_path(file), folder)
             for role, name in self.named_fields:
-                one._require_field(role, name)
+                if name not in one.partitions:
+                    one._require_field(role, name)
             ready.plains.append((file, one.plain))
         return ready
 
@@ -104,10 +107,11 @@ class JsonFile(Records):
 
     def all_batches(self, piece: JsonPiece) -> Iterator[Batch]:
         names = self.with_condition(self.wanted_fields([]))
-        lines = self._with_path(piece.file, piece.plain)._lines(piece[:2])
+        source = self._with_path(piece.file, piece.plain)
+        lines, partitions = source._lines(piece[:2]), source.partitions
         while some := list(itertools.islice(lines, BATCH_LINES)):
             yield Batch(
-                {name: [record.get(name) for record, _ in some] for name in names},
+                {name: [r.get(name, partitions.get(name)) for r, _ in some] for name in names},
                 len(some),
                 lambda i, some=some: some[i][1],  # type: ignore[misc]  # a default binds it
             )
@@ -145,8 +149,8 @@ class JsonFile(Records):
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
+        names = (name for name, _ in pairs)
+        [(repeated, _)] = Counter(names).most_common(1)
         raise ValueError(f"the name {repeated!a} comes twice in one object")
     return named
 
@@ -163,7 +167,7 @@ class JsonLines(JsonFile, TextRecords):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        return (first := _first(path, head)) is not None and not _has_features(first)
+        return (first := _first(head)) is not None and not _has_features(first)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -175,7 +179,7 @@ class JsonFeatures(MapRecords, JsonFile):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        return (first := _first(path, head)) is not None and _has_features(first)
+        return (first := _first(head)) is not None and _has_features(first)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -190,13 +194,11 @@ def _has_features(first: dict[str, Any]) -> bool:
     return isinstance(first.get("features"), dict)
 
 
-def _first(path: Path, start: bytes) -> dict[str, Any] | None:
-    """Return the object on the first line of a file or of the first file of a folder, or None.
+def _first(start: bytes) -> dict[str, Any] | None:
+    """Return the object on the first line of a file, or None.
 
     A line that is longer than the start has features if the start shows some.
     """
-    if path.is_dir() and holds_only(path, JsonFile.suffixes):
-        start = head(min(path.glob("[!.]*")))
     line, newline, _ = start.lstrip().partition(b"\n")
     if not line.startswith(b"{"):
         return None

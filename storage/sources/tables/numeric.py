@@ -1,8 +1,9 @@
 """Tables of numbers and categories: the columns of CSV and Parquet that a pattern names.
 
-A column of numbers is a feature. A column of categories becomes one indicator per category, in the
-order of their texts. The categories, and the means that take the place of missing numbers, are
-found in one reading of the table before it is staged.
+A column of numbers is a feature. A column of categories becomes one indicator per category, called
+``column=category``. Where there are some, all columns come in the order of their names, as those of
+maps do. Means that take the place of missing numbers are found in a reading of the table before it
+is staged, and hold for what is added later.
 """
 
 from __future__ import annotations
@@ -12,35 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
-from bigfs.storage.fingerprint import fingerprint_of
 from bigfs.storage.sources import checks
 from bigfs.storage.sources import labels as label_rules
 from bigfs.storage.sources.base import Label, shorten, shorten_names
 from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
-from bigfs.storage.sources.tables.columns import as_numbers, as_texts
+from bigfs.storage.sources.tables.columns import as_numbers, as_texts, decoded
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords
 from bigfs.storage.sources.tables.tables import CsvFile, Table
 
 from bigfs.types import FloatArray
 
-MAX_CATEGORIES = 1000  # of a column; more of them are names of samples or numbers
 SURVEY_BYTES = 4 << 20  # of a piece in the reading before
 FILLS = ("mean", "zero")
-
-
-class Column(NamedTuple):
-    """A column of the table."""
-
-    name: str
-    first: int  # feature of it
-    categories: tuple[str, ...] | None = None  # None for numbers
-    fill: float = 0.0  # in place of a missing number
 
 
 @dataclass(eq=False, kw_only=True)
@@ -54,26 +44,22 @@ class NumericTable(MatrixRecords, Table):
     # for the test. A missing category then has no indicator. None refuses them
     missing: str | None = None
     target: str | None = None  # "class" or "real"; None lets the numbers of Parquet decide
-    may_have_names = True  # where they are hashed
-    layout: tuple[Column, ...] = field(default=(), init=False, repr=False)
+    may_have_names = True  # where there are categories
+    numbers: tuple[str, ...] = field(default=(), init=False, repr=False)  # columns, in order
+    categorical: tuple[str, ...] = field(
+        default=(), init=False, repr=False
+    )  # columns of categories
+    means: dict[str, float] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.columns, self.categories = _split(self.columns), _split(self.categories or ())
         if self.missing not in (None, *FILLS):
             raise SourceError(f"missing must be one of {', '.join(FILLS)}; got {self.missing!r}")
+        if self.missing == "mean":
+            self.guessed = (*self.guessed, "means")
         if self.target not in (None, "class", "real") and not self.label_fields:
             raise SourceError(f"target must be class or real; got {self.target!r}")
-
-    def fingerprint(self) -> str:
-        settings = [self.columns, self.categories, self.missing, self.target, self.unlabeled]
-        return fingerprint_of(
-            self.format,
-            self.identity(),
-            *(str(value) for value in (*settings, self.label, self.split, self.name)),
-            str(getattr(self, "delimiter", None)),
-            *sorted(self.later_settings().items()),
-        )
 
     def wanted_fields(self, columns: list[str]) -> list[str]:
         """Return the columns of the features, and those with a role."""
@@ -112,50 +98,35 @@ class NumericTable(MatrixRecords, Table):
     # --- the reading before -----------------------------------------------------------------------
 
     def prepare(self, scratch: Path) -> Self:
-        """Find the means, and the categories unless they are hashed."""
+        """Find out which columns there are, and the means where they are asked for."""
         ready = super().prepare(scratch)
         features = ready._features(ready.column_names())
-        categories: dict[str, set[str]] = {
-            name: set() for name in ready._match("categories", features)
-        }
-        numbers = [name for name in features if name not in categories]
-        # in extended precision, so that the size of the batches does not show in a mean
-        sums, counts = np.zeros(len(numbers), np.longdouble), np.zeros(len(numbers), np.int64)
-        has_means = self.missing == "mean"
-        counted = {} if self.hashing else categories
-        for piece in ready.pieces(SURVEY_BYTES) if counted or has_means else []:
-            for batch in ready.batches(piece):
-                for name, known in counted.items():
-                    known |= set(as_texts(batch.fields[name]).drop_null().unique().to_pylist())
-                    if len(known) > MAX_CATEGORIES:
-                        raise SourceError(
-                            f"{self.path}: column {name!r} holds more than {MAX_CATEGORIES:,} "
-                            f"categories: give hashing=N, or leave it out of categories= or of "
-                            f"columns="
-                        )
-                is_train = np.array([split != "test" for split in batch.values(self.roles[1])])
-                table = self._numbers(batch, numbers if has_means else [])
-                for j, column in enumerate(table.values()):
-                    values = column[is_train]
-                    sums[j] += np.nansum(values, dtype=np.longdouble)
-                    counts[j] += np.count_nonzero(~np.isnan(values))
-        means = dict(
-            zip(numbers, (sums / np.maximum(counts, 1)).astype(float).tolist(), strict=True)
-        )
-        layout: list[Column] = []
-        names: list[str] = []
-        for name in features:
-            values = tuple(sorted(categories[name])) if name in categories else None
-            layout.append(Column(name, len(names), values, means.get(name, 0.0)))
-            names += [name] if values is None else [f"{name}={value}" for value in values]
-        ready.layout = tuple(layout)
-        if self.hashing:
-            ready.has_names = True
+        ready.categorical = tuple(ready._match("categories", features))
+        named = set(ready.categorical)
+        ready.numbers = tuple(name for name in features if name not in named)
+        if self.missing == "mean" and self.means is None:
+            ready.means = ready._find_means()
+        if self.hashing or named:
+            ready.has_names, ready.fixed_names = True, ready.numbers
+            ready.may_lack = tuple(f"{name}=" for name in ready.categorical)
         else:
-            checks.require_shape(0, len(names), self.path)
-            ready.feature_names, ready.n_features = names, len(names)
-            ready.may_lack = tuple(f"{name}=" for name in categories)
+            checks.require_shape(0, len(features), self.path)
+            ready.feature_names, ready.n_features = features, len(features)
         return ready
+
+    def _find_means(self) -> dict[str, float]:
+        """Return the mean of each column of numbers over the samples that are not for the test."""
+        # in extended precision, so that the size of the batches does not show in a mean
+        sums = np.zeros(len(self.numbers), np.longdouble)
+        counts = np.zeros(len(self.numbers), np.int64)
+        for piece in self.pieces(SURVEY_BYTES):
+            for batch in self.batches(piece):
+                is_train = np.array([split != "test" for split in batch.values(self.roles[1])])
+                values = self._numbers(batch, self.numbers)[is_train]
+                sums += np.nansum(values, axis=0, dtype=np.longdouble)
+                counts += np.count_nonzero(~np.isnan(values), axis=0)
+        means = (sums / np.maximum(counts, 1)).astype(float)
+        return dict(zip(self.numbers, means.tolist(), strict=True))
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -163,35 +134,33 @@ class NumericTable(MatrixRecords, Table):
         import pyarrow as pa
         from pyarrow import compute
 
-        rows, columns, entries = [], [], []
-        names: list[Any] = []  # of the columns, where they are hashed
-        lacking: dict[str, int] = {}  # the first row without a value
-        numbers = [column.name for column in self.layout if column.categories is None]
-        table = self._numbers(batch, numbers)
-        for column in self.layout:
-            first = sum(map(len, names)) if self.hashing else column.first
-            if column.categories is None:
-                is_missing = np.isnan(table[column.name])
-                values = np.where(is_missing, column.fill, table[column.name])
-                row = np.flatnonzero(values)
-                position, values = np.full(len(row), first), values[row]
-                names.append(pa.array([column.name], pa.large_string()))
-            else:
-                texts = as_texts(batch.fields[column.name])
-                known = texts.unique() if self.hashing else column.categories
-                known = pa.array(known, pa.string()).drop_null()
-                found = compute.index_in(texts, known)
-                codes = np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
-                is_missing = codes < 0
-                row = np.flatnonzero(~is_missing)
-                position, values = first + codes[row], np.ones(len(row))
-                name = compute.binary_join_element_wise(column.name, known, "=")
-                names.append(name.cast(pa.large_string()))
-            if self.missing is None and is_missing.any():
-                lacking[column.name] = int(np.argmax(is_missing))
+        table = self._numbers(batch, self.numbers)
+        is_missing = np.isnan(table)
+        lacking = {  # the first row without a value
+            self.numbers[j]: int(np.argmax(is_missing[:, j]))
+            for j in np.flatnonzero(is_missing.any(axis=0)).tolist()
+        }
+        if self.missing is not None:
+            means = self.means or {}
+            fills = np.array([means.get(name, 0.0) for name in self.numbers])
+            table = np.where(is_missing, fills, table)
+            lacking = {}
+        row, column = np.nonzero(table)
+        rows, columns, entries = [row], [column], [table[row, column]]
+        names = [pa.array(self.numbers, pa.large_string())]
+        width = len(self.numbers)
+        for name in self.categorical:
+            encoded = as_texts(batch.fields[name]).dictionary_encode()
+            codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            row = np.flatnonzero(codes >= 0)
+            if self.missing is None and len(row) < batch.length:
+                lacking[name] = int(np.argmin(codes >= 0))
             rows.append(row)
-            columns.append(position)
-            entries.append(values)
+            columns.append(codes[row].astype(np.int64) + width)
+            entries.append(np.ones(len(row)))
+            lines = compute.binary_join_element_wise(name, encoded.dictionary, "=")
+            names.append(lines.cast(pa.large_string()))
+            width += len(lines)
         if lacking:
             (name, first), *others = lacking.items()
             also = (
@@ -202,32 +171,51 @@ class NumericTable(MatrixRecords, Table):
                 f"missing=zero, or leave the column out, such as by columns=*,!{name}"
             )
         coordinates = (np.concatenate(rows), np.concatenate(columns))
-        width = sum(map(len, names)) if self.hashing else self.n_features or 0
         X = sp.csr_array((np.concatenate(entries), coordinates), shape=(batch.length, width))
         X.indices = X.indices.astype(np.int32)
         X.sort_indices()
         checks.require_values(X, lambda row: str(batch.place(row)))
-        if not self.hashing:
+        if not self.has_names:
             return Block(X)
         return Block(X, require_lines(pa.concat_arrays(names), batch.place(0)))
 
-    def _numbers(self, batch: Batch, names: Sequence[str]) -> dict[str, FloatArray]:
-        """Return columns as numbers, NaN where they are missing, or tell all that hold none."""
+    def _numbers(self, batch: Batch, names: Sequence[str]) -> FloatArray:
+        """Return columns as numbers, NaN where they are missing, or tell all that hold none.
+
+        Columns of one type are converted together, as a table may have 100,000 of them.
+        """
         import pyarrow as pa
 
-        numbers: dict[str, FloatArray] = {}
+        columns = [decoded(batch.fields[name]) for name in names]
+        table = np.empty((len(names), batch.length))
+        of_type: dict[Any, list[int]] = {}
+        for j, column in enumerate(columns):
+            of_type.setdefault(column.type, []).append(j)
+        for places in of_type.values():
+            try:
+                numbers = self._as_numbers(pa.concat_arrays([columns[j] for j in places]))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                self._refuse_columns(batch, [names[j] for j in places])
+            values = numbers.to_numpy(zero_copy_only=False)
+            table[places] = np.asarray(values, dtype=np.float64).reshape(len(places), -1)
+        return table.T
+
+    def _as_numbers(self, values: Any) -> Any:
+        return as_numbers(values)
+
+    def _refuse_columns(self, batch: Batch, names: Sequence[str]) -> NoReturn:
+        """Tell which columns hold no numbers, and why."""
+        import pyarrow as pa
+
         faults: dict[str, str] = {}
         for name in names:
             values = batch.fields[name]
             try:
-                column = as_numbers(values).to_numpy(zero_copy_only=False)
-                numbers[name] = np.asarray(column, dtype=np.float64)
+                self._as_numbers(values)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 is_nested = pa.types.is_nested(values.type)
                 text = shorten(str(error).splitlines()[0])
                 faults[name] = f"which holds {values.type}" if is_nested else text
-        if not faults:
-            return numbers
         if len(faults) > 1:
             leave = ",".join(f"!{name}" for name in faults)
             some = ", ".join(
@@ -274,6 +262,14 @@ class CsvFeatures(NumericTable, CsvFile):
     """Numbers and categories in comma- or tab-separated values."""
 
     format = "csv-features"
+
+    def _as_numbers(self, values: Any) -> Any:
+        from pyarrow import compute
+
+        if self.decimal != ".":  # numbers have no other points
+            values = compute.replace_substring(values, ".", "no number")
+            values = compute.replace_substring(values, self.decimal, ".")
+        return as_numbers(values)
 
 
 @dataclass(eq=False, kw_only=True)

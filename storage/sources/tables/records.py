@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -26,9 +28,15 @@ from bigfs.storage.sources.base import (
     PlainFile,
     Rows,
     TextSource,
-    list_files,
     shorten,
     shorten_names,
+)
+from bigfs.storage.sources.files import (
+    is_pattern,
+    list_files,
+    partitions_of,
+    require_encoding,
+    walk,
 )
 from bigfs.storage.sources.obs import as_obs, join_obs
 from bigfs.storage.sources.tables.columns import as_numbers
@@ -100,6 +108,8 @@ class Records(PlainFile):
         self.url = self.path if remote.is_remote(self.path) else None
         self.path = self.path if self.url is None else redacted(self.path)
         self.plain = self.path
+        require_encoding(self.encoding)
+        self.partitions: Mapping[str, str | None] = {}  # of the file, by its folders
         self.label_fields = names if len(names := label_rules.label_names(self.label)) > 1 else ()
         if self.label_fields and self.target is not None:
             raise SourceError(
@@ -153,28 +163,45 @@ class Records(PlainFile):
         """Return the file, or those of a folder or a pattern in order, with their URLs if any."""
         if self.url:
             return remote.list_files(self.url, self.suffixes)
-        return list_files(self.path, self.suffixes)
+        files = list_files(self.path, self.suffixes)
+        return [file for file in files if os.path.getsize(file)] or files  # Spark writes empty ones
+
+    def left_out(self) -> list[str]:
+        if self.url or not os.path.isdir(self.path):
+            return []
+        read = {os.path.relpath(file, self.path) for file in self.files()}
+        return [name for name in walk(self.path) if name not in read]
+
+    @property
+    def root(self) -> str | None:
+        """The folder in which the files lie, None for a single file."""
+        place = self.url or self.path
+        if is_pattern(place):
+            return re.split(r"[*\[]", place)[0].rpartition("/")[0] or "."
+        is_folder = remote.is_folder(place) if self.url else os.path.isdir(place)
+        return place.rstrip("/") if is_folder else None
+
+    def partitions_of(self, file: str) -> dict[str, str | None]:
+        """Return the columns of a file that its folders name."""
+        return {} if (root := self.root) is None else partitions_of(file, root)
 
     def identity(self) -> Any:
         """Return what changes with the content of the files: a hash, or versions of URLs."""
-        return (remote.identity_of if self.url else identity_of)(self.files())
+        return (remote.identity_of if self.url else identity_of)(self.files(), self.root)
 
     def _with_path(self, file: str, plain: str | None = None) -> Self:
         """Return the source of one of the files, which may be decompressed to another."""
         source = copy.copy(self)
         source.path, source.plain = file, plain or file
+        source.partitions = self.partitions_of(file)
         return source
 
     def settings(self) -> dict[str, Any]:
-        """Return what the fingerprint depends on, by the names of earlier versions."""
-        roles = {role: getattr(self, role) for role in ROLES}
-        return roles | {"unlabelled": self.unlabeled} | self.later_settings()
-
-    def later_settings(self) -> dict[str, Any]:
-        """Return the settings that earlier versions lacked, where they are given."""
-        where = {"where": str(self.condition)} if self.condition else {}
-        labels = {"labels": str(self.label_fields)} if self.label_fields else {}
-        return where | labels | self.obs_columns
+        """Return the options, which the fingerprint depends on beside the files."""
+        options = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
+        del options["path"]
+        where = str(self.condition) if self.condition else None
+        return options | {"label": self.label_fields or self.label, "where": where}
 
     def fingerprint(self) -> str:
         return fingerprint_of(self.format, self.identity(), sorted(self.settings().items()))
@@ -230,9 +257,6 @@ class TextRecords(Records, TextSource):
 
     text: str = "text"  # the field with the text, which every record must have
     required = ("text",)
-
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"text": self.text}
 
     def wanted_fields(self, fields: list[str]) -> list[str]:
         if self.text not in fields:

@@ -7,28 +7,21 @@ groups. A table of another origin has to give the names of its columns and a str
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import copy
 import csv
 import itertools
-import mmap
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from bigfs.storage.errors import SourceError, redacted
-from bigfs.storage.sources.base import (
-    PlainFile,
-    holds_only,
-    open_decompressed,
-    require_encoding,
-    shorten_names,
-    source_errors,
-)
+from bigfs.storage.sources.base import PlainFile, shorten_names
+from bigfs.storage.sources.files import no_text, open_text, source_errors
 from bigfs.storage.sources.tables.columns import decoded
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
 
@@ -81,7 +74,7 @@ class Table(Records):
     def columns_to_read(self, columns: list[str]) -> list[str]:
         """Return the columns to read, in the order of `wanted_fields`."""
         if len(set(columns)) < len(columns):
-            twice = next(name for name in columns if columns.count(name) > 1)
+            [(twice, _)] = Counter(columns).most_common(1)
             raise SourceError(f"{self.path} has two columns called {twice!r}")
         for role, name in self.named_fields:
             if name not in columns:
@@ -191,6 +184,26 @@ def _decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(list(map(decoded, part.columns)), part.schema.names)
 
 
+def with_partitions(columns: Sequence[str], partitions: Mapping[str, str | None]) -> list[str]:
+    """Return the columns of a file and those that its folders name."""
+    there = set(columns)
+    return [*columns, *(name for name in partitions if name not in there)]
+
+
+def partitioned(
+    batch: pa.RecordBatch, partitions: Mapping[str, str | None], wanted: Sequence[str]
+) -> pa.RecordBatch:
+    """Return a batch with the wanted columns that the folders of its file name."""
+    import pyarrow as pa
+
+    names = set(batch.schema.names)
+    for name in wanted:
+        if name in partitions and name not in names:
+            values = pa.repeat(pa.scalar(partitions[name], pa.string()), batch.num_rows)
+            batch = batch.append_column(name, values)
+    return batch
+
+
 def as_batch(batch: pa.RecordBatch, first: int, where: str) -> Batch:
     """Return a batch of Arrow, of whose records the first has a number."""
     fields = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -207,6 +220,14 @@ class CsvFile(Table):
     suffixes = tuple(SUFFIXES)
     delimiter: str = ""  # one character, by default that of the suffix (.csv, .tsv) or a comma
     encoding: str | None = None  # of the bytes, by a name that Python knows; None is UTF-8
+    # whether the first line names the columns, which else are 0, 1 … None takes it for a header,
+    # and refuses one of numbers that do not rise
+    header: bool | None = None
+    # the letter around fields that hold delimiters or line breaks, or "none". None is ", and
+    # refuses line breaks inside of fields that are divided by tabs
+    quote: str | None = None
+    escape: str | None = None  # the letter before one that is to be read as it is, as \ for Spark
+    decimal: str = "."  # the letter before the decimals of a number
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -215,31 +236,52 @@ class CsvFile(Table):
         self.delimiter = self.delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
         if len(self.delimiter) != 1:
             raise SourceError(f"delimiter must be one character; got {self.delimiter!r}")
-        require_encoding(self.encoding)
-
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"delimiter": self.delimiter}
-
-    def later_settings(self) -> dict[str, Any]:
-        return super().later_settings() | ({"encoding": self.encoding} if self.encoding else {})
+        letters = {"escape": self.escape, "decimal": self.decimal}
+        letters["quote"] = None if self.quote == "none" else self.quote
+        for option, letter in letters.items():
+            if letter is not None and len(letter.encode()) != 1:
+                raise SourceError(
+                    f"{option}= must be one letter of ASCII"
+                    f"{', or none' if option == 'quote' else ''}; got {letter!r}"
+                )
 
     def column_names(self) -> list[str]:
         """Return the names of the columns of the first file."""
         return self._names(self.files()[0])
 
     def _names(self, path: str) -> list[str]:
-        with source_errors(f"{path} is broken"), open_decompressed(path, self.encoding) as file:
-            return self._read_header(file, path)
+        with source_errors(f"{path} is broken"), open_text(path, self.encoding) as file:
+            return with_partitions(self._read_header(file, path), self.partitions_of(path))
 
     def _read_header(self, file: IO[bytes], path: str) -> list[str]:
+        """Read the names of the columns."""
         lines = (raw.decode("utf-8-sig") for raw in iter(lambda: file.readline(LINE_LIMIT), b""))
+        quote = '"' if self.quote in (None, "none") else self.quote
         try:
-            return next(csv.reader(lines, delimiter=self.delimiter), [])
+            names = next(
+                csv.reader(
+                    lines,
+                    delimiter=self.delimiter,
+                    quotechar=quote,
+                    quoting=csv.QUOTE_NONE if self.quote == "none" else csv.QUOTE_MINIMAL,
+                    escapechar=self.escape,
+                ),
+                [],
+            )
         except (UnicodeDecodeError, csv.Error) as error:
             why: object = error
             if isinstance(error, UnicodeDecodeError) or "NUL" in str(error):
                 why = f"it is not {self.encoding}" if self.encoding else NO_UTF8
             raise SourceError(f"{path}, line 1: no header can be read: {why}") from error
+        if self.header is False:
+            return [str(j) for j in range(len(names))]
+        if self.header is None and _are_values(names):
+            raise SourceError(
+                f"{path}, line 1: the names of the columns would be numbers, such as "
+                f"{shorten_names(names, 3)}: give header=false if it is the first sample, or "
+                f"header=true if these are names"
+            )
+        return names
 
     def stream(self) -> Iterator[pa.RecordBatch]:
         return itertools.chain.from_iterable(batches for _, batches in self.streams())
@@ -257,41 +299,62 @@ class CsvFile(Table):
         if ready.plain != self.plain:
             Path(ready.plain).unlink()
 
+    def _refuse_breaks(self, batch: pa.RecordBatch, count: int) -> None:
+        """Refuse a field over several lines, which a letter that is no quote may have made."""
+        from pyarrow import compute
+
+        for name, values in zip(batch.schema.names, batch.columns, strict=True):
+            broken = compute.index(compute.match_substring(values, "\n"), True).as_py()
+            if broken >= 0:
+                raise SourceError(
+                    f"{self.path}, record {count + broken} (from 0): {name!r} begins with a quote "
+                    f"and runs over several lines: give quote=none if a quote is a letter, or "
+                    f"quote=%22 if fields may hold line breaks"
+                )
+
     def _stream_plain(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyarrow import csv as tables
 
-        self.length()  # which refuses an empty file
         limit = engine.memory_limit()
         block = min(max(limit // self.memory_per_byte, SMALL_RECORD), MAX_RECORD)
+        size = self.length()  # an empty file is refused
         with open(self.plain, "rb") as file:
             columns = self._read_header(file, self.path)
-            start, raw = file.tell(), mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        wanted = self.columns_to_read(columns)
+            start = 0 if self.header is False else file.tell()
+        wanted, there = (
+            self.columns_to_read(with_partitions(columns, self.partitions)),
+            set(columns),
+        )
         # a record more, which a quote that is never closed swallows
         mark = uuid.uuid4().hex
         end = f"\n{self.delimiter.join([mark] * len(columns))}\n".encode()
         count, is_closed = 0, False
         try:
             for batch in tables.open_csv(
-                _Bytes([memoryview(raw)[start:], memoryview(end)]),
+                _Lines(self, start, size, end),
                 read_options=tables.ReadOptions(
                     column_names=columns, use_threads=False, block_size=block
                 ),
                 parse_options=tables.ParseOptions(
-                    delimiter=self.delimiter, newlines_in_values=True
+                    delimiter=self.delimiter,
+                    quote_char=False if self.quote == "none" else self.quote or '"',
+                    escape_char=self.escape or False,
+                    newlines_in_values=self.quote != "none",
                 ),
                 convert_options=tables.ConvertOptions(
-                    include_columns=wanted,
-                    column_types={name: pa.string() for name in wanted},
+                    include_columns=[name for name in wanted if name in there],
+                    column_types={name: pa.string() for name in columns},
                     strings_can_be_null=True,
                     null_values=[""],
                 ),
             ):
                 is_closed = bool(batch) and batch.column(0)[-1].as_py() == mark
-                yield batch.slice(0, batch.num_rows - is_closed)
+                part = batch.slice(0, batch.num_rows - is_closed)
+                if self.quote is None and self.delimiter == "\t":
+                    self._refuse_breaks(part, count)
+                yield partitioned(part, self.partitions, wanted)
                 count += batch.num_rows
-                raw.madvise(mmap.MADV_DONTNEED)  # what was read counts as memory of the process
         except pa.ArrowInvalid as error:
             text = str(error).splitlines()[0]
             if "straddling" in text:
@@ -306,21 +369,39 @@ class CsvFile(Table):
             raise SourceError(f"{self.path} has a quote that is never closed")
 
 
-class _Bytes:
-    """What pyarrow reads: parts of memory, one after the other, which it does not copy."""
+def _are_values(names: Sequence[str]) -> bool:
+    """Return whether most names of columns are numbers that do not rise, as those of spectra do."""
+    numbers = []
+    for name in names:
+        with contextlib.suppress(ValueError):
+            numbers.append(float(name))
+    rise = all(a < b for a, b in itertools.pairwise(numbers))
+    return 2 * len(numbers) > len(names) > 1 and not rise
+
+
+class _Lines:
+    """What pyarrow reads of a file: the bytes from `start` to `size`, and then an `end`."""
 
     closed = False
 
-    def __init__(self, parts: list[memoryview]) -> None:
-        self.parts = parts
+    def __init__(self, source: CsvFile, start: int, size: int, end: bytes) -> None:
+        self.source, self.at, self.size, self.end = source, start, size, end
 
-    def read(self, size: int) -> memoryview | bytes:
-        while self.parts and not self.parts[0]:
-            self.parts.pop(0)
-        if not self.parts:
-            return b""
-        part, self.parts[0] = self.parts[0][:size], self.parts[0][size:]
-        return part
+    def read(self, size: int) -> bytes:
+        size = min(size, self.size - self.at)
+        if not size:
+            end, self.end = self.end, b""
+            return end
+        with open(self.source.plain, "rb") as file:
+            file.seek(self.at)
+            raw = file.read(size)
+        if not raw:
+            raise SourceError(
+                f"{self.source.path} was cut while it was read: repeat the command when nothing "
+                f"writes to it"
+            )
+        self.at += len(raw)
+        return raw
 
 
 @dataclass(eq=False, kw_only=True)
@@ -331,9 +412,4 @@ class Csv(CsvFile, TextRecords):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        if path.is_dir():
-            return holds_only(path, cls.suffixes)
-        has_no_zero = b"\0" not in head or head.startswith(
-            (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        )
-        return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and has_no_zero
+        return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and not no_text(head)

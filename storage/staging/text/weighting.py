@@ -12,7 +12,8 @@ from typing import Any
 
 from bigfs.storage.errors import SourceError
 from bigfs.storage.messages import read_parts
-from bigfs.storage.sources.base import decode, shorten
+from bigfs.storage.sources.base import shorten
+from bigfs.storage.sources.files import decode
 
 TOKEN = re.compile(r"(?u)\b\w\w+\b")
 ENGLISH = "english"
@@ -77,13 +78,13 @@ class Weighting:
 def make_weighting(**given: Any) -> Weighting:
     """Check the settings that `bigfs.storage.stage` takes, and read the file of stop words."""
     weighting = Weighting(**given)
-    max_df = weighting.max_df
-    is_share = isinstance(max_df, float) and 0 < max_df <= 1
-    if not is_share and not (_is_whole(max_df) and max_df >= 1):
-        raise SourceError(
-            f"max_df must be a whole number of at least 1 or a share in (0, 1]; got {max_df!r}"
-        )
+    require_count("hashing", weighting.hashing)
     for name in ("min_df", "max_df"):
+        df = getattr(weighting, name)
+        if not (isinstance(df, float) and 0 < df <= 1) and not (_is_whole(df) and df >= 1):
+            raise SourceError(
+                f"{name} must be a whole number of at least 1 or a share in (0, 1]; got {df!r}"
+            )
         if weighting.hashing is not None and getattr(weighting, name) != getattr(Weighting, name):
             raise SourceError(
                 f"{name} needs a vocabulary, and hashing has none: leave out one of them"
@@ -94,6 +95,12 @@ def make_weighting(**given: Any) -> Weighting:
         stop_words=_read_stop_words(weighting.stop_words),
         remove=read_parts(weighting.remove),
     )
+
+
+def require_count(name: str, value: object) -> None:
+    """Refuse a setting that is not None, and no whole number of at least 1."""
+    if value is not None and not (isinstance(value, int) and _is_whole(value) and value >= 1):
+        raise SourceError(f"{name} must be a whole number of at least 1; got {shorten(value)}")
 
 
 def _is_whole(value: object) -> bool:

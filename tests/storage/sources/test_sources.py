@@ -134,15 +134,6 @@ def test_unknown_content_and_options(tmp_path):
         sources.find(tmp_path / "nothing.csv")
 
 
-def test_the_old_spelling_of_unlabeled_still_works_with_a_warning(tmp_path):
-    path = tmp_path / "X.svm"
-    path.write_text("1 1:2\n-1 1:1\n")
-    for name, options in ((f"{path}?unlabelled=-1", {}), (str(path), {"unlabelled": "-1"})):
-        with pytest.warns(FutureWarning, match="unlabelled= is now spelled unlabeled="):
-            source = sources.find(name, **options)
-        assert source.unlabeled == "-1"
-
-
 @pytest.mark.parametrize("name", ["rows.svm", "docs.jsonl", "docs.parquet"])
 def test_a_worker_that_does_not_see_the_source_says_so(name, tmp_path, monkeypatch):
     path = tmp_path / name
@@ -159,5 +150,7 @@ def test_a_worker_that_does_not_see_the_source_says_so(name, tmp_path, monkeypat
         return found
 
     monkeypatch.setattr(kind, "pieces", elsewhere)
-    with pytest.raises(SourceError, match=f"a worker cannot see .*{name}: .*BIGFS_DATA"):
+    with pytest.raises(
+        SourceError, match=f"{name} is gone, or a worker cannot see it: .*BIGFS_DATA"
+    ):
         storage.stage(path, tmp_path / "a.zarr", **({} if name == "rows.svm" else {"min_df": 1}))

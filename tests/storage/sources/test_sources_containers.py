@@ -267,7 +267,7 @@ def test_csv_of_other_encodings_is_read_as_utf_8(tmp_path, encoding):
         assert [d.text for d in documents] == [f"naïve café {i}" for i in range(20_000)]
         X = rows_of(find(path, columns="größe", **options), tmp_path / "s")[0]
         assert X[:, 0].tolist() == list(range(20_000))
-    if not encoding.startswith("utf-8"):
+    if encoding in ("cp1252", "latin-1", "utf-16-le"):  # others have a mark
         refused(tmp_path / "a.csv", "give its encoding=", tmp_path / "s", format="csv")
 
 

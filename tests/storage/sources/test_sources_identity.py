@@ -1,22 +1,18 @@
-"""A store is reused only for the same content, and always for it; stores of earlier versions are
-found by their own rule.
+"""A store is reused only for the same content, and always for it. What was guessed of a source is
+kept.
 """
 
-import json
 import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.io
 from bigfs.storage import fingerprint, sources
 from bigfs.storage.errors import SourceError, StoreError
-from bigfs.storage.format import manifest
 
 from bigfs import storage
 from tests.helpers.listing import names_in
-from tests.helpers.stores import LATER, STORES, TEXTS
+from tests.helpers.stores import TEXTS
 
 
 def write_like(path, text, model):
@@ -129,84 +125,42 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch
     assert names_in(tmp_path) == ["a.svm"]
 
 
-# --- stores of earlier versions -------------------------------------------------------------------
+# --- what was guessed is kept ---------------------------------------------------------------------
 
 
-def as_by_rule_1(uri, source, settings, **appended):
-    """Make a store look as the first version wrote it: its key by rule 1, and no word of a rule."""
-    path = Path(uri) / manifest.MANIFEST
-    document = json.loads(path.read_text())
-    told = document["attributes"]["bigfs"]
-    del told["checksum"]
-    with fingerprint.first_rule():
-        found = sources.find(source)
-        told["manifest"]["key"] = storage.staging.stage.key_of(found, found.fingerprint(), settings)
-        told["manifest"]["source"] |= {"fingerprint": found.fingerprint()} | appended
-    del told["manifest"]["source"]["identity"]
-    told["checksum"] = manifest.digest(manifest.canonical(document))
-    path.write_bytes(manifest.canonical(document))
+def test_a_file_that_is_appended_counts_its_columns_as_the_first_did(tmp_path):
+    (tmp_path / "a.svm").write_text("1 0:1 2:5\n-1 1:2 2:7\n")
+    (tmp_path / "b.svm").write_text("1 1:9 2:8\n")  # says nothing of its base
+    uri = storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr")
+    assert storage.open(uri).manifest.source["decided"] == {"zero_based": True}
+    storage.append(tmp_path / "b.svm", uri)
+    rows = storage.open(uri).X.rows(np.arange(3)).toarray()
+    assert rows.tolist() == [[1, 0, 5], [0, 2, 7], [0, 9, 8]]
 
 
-def test_a_store_of_an_earlier_version_is_reused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    scipy.io.savemat("a.mat", {"X": np.eye(4), "Y": np.arange(4)[:, None] % 2})
-    uri = storage.stage("a.mat")
-    as_by_rule_1(uri, "a.mat", {"tile_rows": None})
-    with fingerprint.first_rule():
-        old = storage.staging.stage.default_store(
-            sources.find("a.mat"), storage.staging.stage.make_plan("a.mat", None).key
-        )
-    shutil.move(uri, old)
-    assert Path(storage.stage("a.mat")).samefile(old)
-    assert storage.stage("a.mat", old) == str(old.absolute())
-    os.utime("a.mat")  # by its own rule it has changed
+def test_a_file_that_is_appended_may_say_otherwise(tmp_path):
+    (tmp_path / "a.svm").write_text("1 0:1 2:5\n-1 1:2 2:7\n")
+    (tmp_path / "b.svm").write_text("1 1:9 2:8\n")
+    uri = storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr")
+    storage.append(tmp_path / "b.svm", uri, zero_based=False)
+    assert storage.open(uri).X.rows(np.arange(2, 3)).toarray().tolist() == [[9, 8, 0]]
+
+
+def test_a_source_whose_store_has_grown_has_not_changed(tmp_path):
+    (tmp_path / "a.csv").write_text("x,label\n1,a\n2,b\n")
+    (tmp_path / "b.csv").write_text("x,label\n3,a\n")
+    (tmp_path / "c.csv").write_text("x,label\n4,b\n")
+    uri = storage.stage(tmp_path / "a.csv", tmp_path / "a.zarr", columns="x")
+    for more in ("b.csv", "c.csv"):
+        storage.append(tmp_path / more, uri, columns="x")
+        assert storage.stage(tmp_path / "a.csv", uri, columns="x") == uri
     with pytest.raises(StoreError, match="changed since"):
-        storage.stage("a.mat", old)
+        storage.stage(tmp_path / "c.csv", uri, columns="x")
 
 
-def test_what_an_earlier_version_appended_is_not_appended_again(tmp_path):
-    shutil.copytree(STORES / "text-v1.zarr", tmp_path / "a.zarr")
-    later = write_corpus(tmp_path / "later", LATER)
-    with fingerprint.first_rule():
-        name = sources.find(later).fingerprint()
-    path = tmp_path / "a.zarr" / manifest.MANIFEST
-    document = json.loads(path.read_text())
-    told = document["attributes"]["bigfs"]
-    del told["checksum"]
-    told["manifest"]["source"]["appended"] = [name]
-    told["checksum"] = manifest.digest(manifest.canonical(document))
-    path.write_bytes(manifest.canonical(document))
-    storage.append(later, tmp_path / "a.zarr", split="test")
-    assert storage.open(tmp_path / "a.zarr").X.shape[0] == 7
-
-
-# content, then its fingerprints without and with an option, as earlier commits gave them
-PUBLISHED = {
-    "a.jsonl": (
-        '{"text": "one word", "label": "x"}\n',
-        ("edcb5e559d249863f8cef36c", "18f6bb5dfa9b69c0e7bb5b24"),
-    ),
-    "f.jsonl": (
-        '{"features": {"1": 2}, "label": "x"}\n',
-        ("9a0b91c06e5feea8ccd79aaa", "0f7bb66b1d97cc15bec05d2f"),
-    ),
-    "a.csv": (
-        "text,label\none word,x\n",
-        ("3fff53b7f446bfb7fa7d551f", "ddce4076e6e3501464a01bfb"),
-    ),
-    "a.svm": ("1 1:2\n", ("669590bb22694c4969a35c1e", "f686977365ca4de1700260ad")),
-    "a.mtx": (
-        "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n",
-        ("86a628cc0e6ecf9f8b43e0c1", "e26709a06ca0eb38bbda60e6"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_a_name_changed_in_the_program_changes_no_fingerprint(name, tmp_path, monkeypatch):
-    """Stores are found by the fingerprint of their source, so it has to stay as it is."""
-    monkeypatch.chdir(tmp_path)
-    text, expected = PUBLISHED[name]
-    Path(name).write_text(text)
-    found = sources.find(name).fingerprint(), sources.find(name, unlabeled="0").fingerprint()
-    assert found == expected
+def test_another_version_of_a_reader_has_another_key(tmp_path, monkeypatch):
+    (tmp_path / "a.svm").write_text("1 1:2\n")
+    uri = storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr")
+    monkeypatch.setattr(sources.svmlight.source.Svmlight, "version", 99)
+    with pytest.raises(StoreError, match="changed since or was staged with other settings"):
+        storage.stage(tmp_path / "a.svm", uri)

@@ -60,6 +60,17 @@ def read_all(path, scratch, settings):
     return [source.read(piece) for piece in source.pieces(1 << 20)]
 
 
+def table_of(parts, names):
+    """The rows of all parts, with these columns. A part lacks categories that it does not hold."""
+    frames = []
+    for part in parts:
+        own = bytes(part.terms).decode().split("\n")[:-1]
+        assert own == sorted(own)
+        assert set(own) <= set(names)
+        frames.append(pd.DataFrame(part.X.toarray(), columns=own))
+    return pd.concat(frames).reindex(columns=names).fillna(0).to_numpy()
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz", ".parquet"])
 def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, monkeypatch, suffix):
     found = find(write(frame, tmp_path / f"table{suffix}"), **options())
@@ -67,10 +78,9 @@ def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, monkey
     for size in (1 << 20, 300):
         monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
         source = found.prepare(tmp_path / f"scratch-{size}")
-        assert list(source.feature_names) == list(want.columns)
         rows = [source.read(piece) for piece in source.pieces(size)]
         assert len(rows) > 1 or size > 300
-        X = np.concatenate([part.X.toarray() for part in rows])
+        X = table_of(rows, list(want.columns))
         np.testing.assert_array_equal(X.astype(np.float32), want)
         assert np.concatenate([part.y for part in rows]).tolist() == frame["group"].tolist()
         assert np.concatenate([part.split for part in rows]).tolist() == frame["split"].tolist()
@@ -81,7 +91,7 @@ def test_a_store_of_a_table_knows_its_names(frame, tmp_path):
     path = write(frame, tmp_path / "table.csv")
     query = "columns=gene_?,color&categories=color&label=group"
     corpus = storage.open(storage.stage(f"{path}?{query}", tmp_path / "store.zarr"))
-    names = ["gene_1", "gene_2", "color=a,b", "color=green", "color=red"]
+    names = ["color=a,b", "color=green", "color=red", "gene_1", "gene_2"]
     assert list(corpus.feature_names) == names
     np.testing.assert_array_equal(
         corpus.X.rows(np.arange(60)).toarray(), expected(frame)[names].to_numpy()
@@ -102,8 +112,8 @@ def test_missing_values_are_refused_or_filled(frame, tmp_path, suffix, fill):
     with pytest.raises(SourceError, match=r"3 \(from 0\): column 'age' is missing: give missing="):
         read_all(path, tmp_path, options(columns="age", categories=None))
     rows = read_all(path, tmp_path, options(missing=fill))
-    X = np.concatenate([part.X.toarray() for part in rows])
     want = expected(frame)
+    X = table_of(rows, list(want.columns))
     if fill == "mean":  # of the training samples alone
         imputer = SimpleImputer().fit(want.iloc[:40])
         np.testing.assert_allclose(X, imputer.transform(want), rtol=1e-6)
@@ -146,12 +156,35 @@ def test_bad_options_are_refused_by_name(frame, tmp_path, more, message):
     assert "\n" not in str(refused.value)
 
 
-def test_many_categories_are_refused(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigfs.storage.sources.tables.numeric.MAX_CATEGORIES", 59)
-    path = write(frame, tmp_path / "table.csv")
-    source = find(path, columns="id,age", categories="id", name="batch", label="group")
-    with pytest.raises(SourceError, match="'id' holds more than 59 categories"):
-        source.prepare(tmp_path)
+def test_means_hold_for_rows_that_are_appended(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y,label\n1,1,a\n11,1,b\n,1,a\n")
+    (tmp_path / "b.csv").write_text("x,y,label\n100,1,a\n,1,b\n")
+    words = {"columns": "*", "missing": "mean"}
+    uri = storage.stage(tmp_path / "a.csv", tmp_path / "a.zarr", **words)
+    storage.append(tmp_path / "b.csv", uri, **words)
+    assert storage.open(uri).X.rows(slice(None)).toarray()[:, 0].tolist() == [1, 11, 6, 100, 6]
+
+
+@pytest.mark.parametrize("text", ["color,a,label\nred,1,x\n", "color,label\nred,x\n"])
+def test_a_table_with_categories_must_have_the_columns_of_numbers(tmp_path, text):
+    (tmp_path / "a.csv").write_text("color,a,b,label\nred,1,2,x\nblue,0,3,y\n")
+    (tmp_path / "b.csv").write_text(text)
+    words = {"columns": "*", "categories": "color"}
+    uri = storage.stage(tmp_path / "a.csv", tmp_path / "a.zarr", **words)
+    with pytest.raises(SourceError, match=r"lacks \d of the 4 columns of .*, such as .*'b'"):
+        storage.append(tmp_path / "b.csv", uri, **words)
+
+
+def test_a_new_category_is_left_out_of_a_store(tmp_path):
+    (tmp_path / "a.csv").write_text("color,a,label\nred,1,x\nblue,0,y\n")
+    (tmp_path / "b.csv").write_text("color,a,label\ngold,5,x\nred,6,y\n")
+    words = {"columns": "*", "categories": "color"}
+    uri = storage.stage(tmp_path / "a.csv", tmp_path / "a.zarr", **words)
+    storage.append(tmp_path / "b.csv", uri, **words)
+    corpus = storage.open(uri)
+    assert list(corpus.feature_names) == ["a", "color=blue", "color=red"]
+    rows = corpus.X.rows(slice(None)).toarray().tolist()
+    assert rows == [[1, 0, 1], [0, 1, 0], [5, 0, 0], [6, 0, 1]]
 
 
 def test_a_format_that_needs_columns_says_so(frame, tmp_path):
@@ -231,7 +264,6 @@ def test_all_columns_with_missing_values_are_told_at_once(tmp_path):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_categories_and_names_of_columns_may_be_hashed(frame, tmp_path, monkeypatch, suffix):
     """As many categories as there are, by the hash of scikit-learn's vectorizers."""
-    monkeypatch.setattr("bigfs.storage.sources.tables.numeric.MAX_CATEGORIES", 1)
     path, content = write(frame, tmp_path / f"table{suffix}"), set()
     for size in (300, 10**7):
         monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)

@@ -107,12 +107,12 @@ def test_columns_of_tables_are_found_by_their_names(tmp_path):
     (tmp_path / "b.csv").write_text(later)
     question = "?columns=*&categories=color&label=y"
     uri = storage.stage(f"{tmp_path}/a.csv{question}", tmp_path / "a.zarr")
-    names = ["size", "color=blue", "color=green", "color=red", "weight"]
+    names = ["color=blue", "color=green", "color=red", "size", "weight"]
     assert list(storage.open(uri).feature_names[:]) == names
     storage.append(f"{tmp_path}/b.csv{question}", uri)
     corpus = storage.open(uri)
     X = dense_tiles(corpus.X.row_tiles, 0)
-    assert X[3:].tolist() == [[0.25, 0, 0, 1, 3], [0, 0, 0, 0, 4]]
+    assert X[3:].tolist() == [[0, 0, 1, 0.25, 3], [0, 0, 0, 0, 4]]
     assert [corpus.class_names[c] for c in corpus.y] == ["1", "0", "1", "0", "1"]
     (tmp_path / "c.csv").write_text("y,color,size\n1,red,3\n")
     with pytest.raises(SourceError, match=r"c\.csv lacks 1 of the 5 columns of .*'weight': give"):

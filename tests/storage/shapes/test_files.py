@@ -1,0 +1,660 @@
+"""Files and folders in the shapes in which people have their data: each is read right, or refused
+in one line that says what it is and what to do.
+"""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import tarfile
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from bigfs.storage.errors import SourceError
+
+from bigfs import storage
+
+WORDS = {"cat": "purr milk purr", "dog": "bark bone bark", "cow": "moo grass milk"}
+FRAME = pd.DataFrame(
+    {
+        "a": [0.0, 1.5, 2.0, 3.0, 4.0, 5.5],
+        "b": [1.0, 0.0, 0.0, 2.0, 0.0, 7.0],
+        "label": ["x", "y", "x", "y", "x", "y"],
+        "split": ["train"] * 4 + ["test"] * 2,
+    }
+)
+TABLE = {"columns": "*"}
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
+
+
+def documents(folder, classes=("cat", "dog"), count=2, encode=str.encode, suffix=".txt"):
+    for name in classes:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for i in range(count):
+            (folder / name / f"{i}{suffix}").write_bytes(encode(WORDS.get(name, "word thing")))
+    return folder
+
+
+def files(folder, **contents):
+    for name, content in contents.items():
+        path = folder / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def csv(frame=FRAME, **options):
+    return frame.to_csv(index=False, **options)
+
+
+def jsonl(frame=FRAME[["label", "split"]]):
+    rows = frame.assign(text="purr milk").to_dict("records")
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def parquet(frame=FRAME, **options):
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), out, **options)
+    return out.getvalue()
+
+
+def npz(matrix=None):
+    out = io.BytesIO()
+    sp.save_npz(out, sp.eye_array(3, format="csr") if matrix is None else matrix)
+    return out.getvalue()
+
+
+def tar(**members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, raw in members.items():
+            member = tarfile.TarInfo(name.replace("__", "/"))
+            member.size = len(raw)
+            archive.addfile(member, io.BytesIO(raw))
+    return out.getvalue()
+
+
+def zipped(**members):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, raw in members.items():
+            archive.writestr(name.replace("__", "/"), raw)
+    return out.getvalue()
+
+
+def genes(folder, inside=""):
+    out = io.BytesIO()
+    scipy.io.mmwrite(out, sp.random(4, 12, 0.5, rng=np.random.default_rng(0)).tocoo())
+    put(folder / inside / "matrix.mtx.gz", gzip.compress(out.getvalue()))
+    put(folder / inside / "barcodes.tsv.gz", gzip.compress(b"C1\n" * 12))
+    put(folder / inside / "features.tsv.gz", gzip.compress(b"E1\tG1\tGene Expression\n" * 4))
+    return folder
+
+
+def hive(folder, keys):
+    FRAME.assign(part=np.arange(6) % 2).to_parquet(folder / "t", partition_cols=keys)
+    return folder / "t"
+
+
+def spark(folder, suffix, content, marks=("_SUCCESS", "._SUCCESS.crc", ".part-0.crc")):
+    for mark in marks:
+        put(folder / mark, b"")
+    put(folder / f"part-00000{suffix}", content)
+    put(folder / f"part-00001{suffix}", content)
+    return folder
+
+
+def links(folder, target, name):
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).symlink_to(target)
+    return folder
+
+
+def with_store(folder):
+    documents(folder)
+    storage.stage(folder, folder / "store.zarr", min_df=1)
+    return folder
+
+
+def datasets(folder):
+    table = pa.table({"text": ["purr milk", "bark bone"] * 3, "label": [0, 1] * 3})
+    for part in ("train", "test"):
+        put(folder / part / "dataset_info.json", "{}")
+        put(folder / part / "state.json", "{}")
+        with pa.ipc.new_stream(folder / part / "data-00000-of-00001.arrow", table.schema) as out:
+            out.write_table(table)
+    put(folder / "dataset_dict.json", '{"splits": ["train", "test"]}')
+    return folder
+
+
+def shared(*writes):
+    """The last of several things that are written into one folder."""
+
+    def write(folder):
+        for one in writes:
+            path = one(folder)
+        return path
+
+    return write
+
+
+def doc(name, content):
+    return lambda folder: put(folder / name, content) and folder
+
+
+def both(content, name="t.csv"):
+    return lambda folder: put(folder / name, content)
+
+
+def asked(content, query):
+    return lambda folder: f"{put(folder / 't.csv', content)}?{query}"
+
+
+TWO = (4, ["cat", "dog"], [0, 0, 1, 1])  # samples, classes, and the class of each sample
+SIX = (6, ["x", "y"], [0, 1, 0, 1, 0, 1])
+HALVED = (6, ["x", "y"], [0, 0, 1, 1, 0, 1], ("train", "test"))  # by label, then by split
+ROWS = "1 1:1 2:2\n2 2:1\n"
+TWO_ROWS = (2, ["1", "2"], [0, 1])
+
+# what is written, the options, and what is read
+READ = {
+    # documents
+    "folders are classes": (documents, {}, TWO),
+    "documents in gzip": (
+        lambda f: documents(f, encode=lambda t: gzip.compress(t.encode()), suffix=".txt.gz"),
+        {},
+        TWO,
+    ),
+    "documents in bzip2": (
+        lambda f: documents(f, encode=lambda t: bz2.compress(t.encode()), suffix=".bz2"),
+        {},
+        TWO,
+    ),
+    "documents in xz": (
+        lambda f: documents(f, encode=lambda t: lzma.compress(t.encode()), suffix=".xz"),
+        {},
+        TWO,
+    ),
+    "documents in UTF-16 with a mark": (
+        lambda f: documents(f, encode=lambda t: t.encode("utf-16")),
+        {},
+        TWO,
+    ),
+    "documents in UTF-8 with a mark": (
+        lambda f: documents(f, encode=lambda t: t.encode("utf-8-sig")),
+        {},
+        TWO,
+    ),
+    "documents in UTF-16 without a mark": (
+        lambda f: documents(f, encode=lambda t: t.encode("utf-16-le")),
+        {"encoding": "utf-16-le"},
+        TWO,
+    ),
+    "documents without a suffix": (lambda f: documents(f, suffix=""), {}, TWO),
+    "hidden files beside documents": (
+        shared(doc("cat/.DS_Store", bytes(9)), doc("_SUCCESS", ""), documents),
+        {},
+        TWO,
+    ),
+    "a README beside a store": (with_store, {}, TWO),
+    "a class behind a link": (
+        shared(
+            lambda f: documents(f.parent / "elsewhere", ["dog"]),
+            lambda f: documents(f, ["cat"]),
+            lambda f: links(f, f.parent / "elsewhere" / "dog", "dog"),
+        ),
+        {},
+        TWO,
+    ),
+    "a link to the folder itself": (shared(documents, lambda f: links(f, f, "dog/loop")), {}, TWO),
+    "a document behind a link": (
+        shared(
+            lambda f: documents(f, ["cat"]),
+            lambda f: documents(f, ["dog"], 1),
+            lambda f: links(f, f / "cat" / "0.txt", "dog/1.txt"),
+        ),
+        {},
+        TWO,
+    ),
+    "a tar of documents": (
+        both(
+            tar(cat__1=b"purr milk", cat__2=b"purr", dog__1=b"bark", dog__2=b"bark bone"), "t.tar"
+        ),
+        {},
+        TWO,
+    ),
+    "a zip of documents": (
+        both(
+            zipped(cat__1=b"purr milk", cat__2=b"purr", dog__1=b"bark", dog__2=b"bark bone"),
+            "t.zip",
+        ),
+        {},
+        TWO,
+    ),
+    "an archive of UTF-16": (
+        both(tar(cat__1="purr".encode("utf-16"), dog__1="bark".encode("utf-16")), "t.tar"),
+        {"encoding": "utf-16"},
+        (2, ["cat", "dog"], [0, 1]),
+    ),
+    "a class called train": (
+        lambda f: documents(f, ["bus", "car", "train"], 1),
+        {},
+        (3, ["bus", "car", "train"], [0, 1, 2]),
+    ),
+    "halves of the same classes": (
+        lambda f: documents(f / "train") and documents(f / "test") and f,
+        {},
+        (8, ["cat", "dog"], [0, 0, 1, 1] * 2, ("train", "test")),
+    ),
+    "halves with a prefix": (
+        lambda f: documents(f / "news-train") and documents(f / "news-test") and f,
+        {},
+        (8, ["cat", "dog"], [0, 0, 1, 1] * 2, ("train", "test")),
+    ),
+    "halves in a folder of their own": (
+        lambda f: documents(f / "n" / "train") and documents(f / "n" / "test") and f,
+        {},
+        (8, ["cat", "dog"], [0, 0, 1, 1] * 2, ("train", "test")),
+    ),
+    "a class without a label": (
+        lambda f: (
+            documents(f / "train", ["cat", "dog", "unsup"], 1)
+            and documents(f / "test", count=1)
+            and f
+        ),
+        {"unlabeled": "unsup"},
+        (5, ["cat", "dog"], [0, 1, -1, 0, 1], ("train", "test")),
+    ),
+    # tables
+    "CSV": (both(csv()), TABLE, SIX),
+    "CSV in gzip": (both(gzip.compress(csv().encode()), "t.csv.gz"), TABLE, SIX),
+    "CSV with the mark of UTF-8": (both(csv().encode("utf-8-sig")), TABLE, SIX),
+    "CSV in UTF-16 with its mark": (both(csv().encode("utf-16")), TABLE, SIX),
+    "TSV": (both(csv(sep="\t"), "t.tsv"), TABLE, SIX),
+    "Spark's CSV": (
+        lambda f: spark(f, ".csv", csv(FRAME[:3])),
+        TABLE,
+        (6, ["x", "y"], [0, 1, 0] * 2),
+    ),
+    "Spark's JSON": (lambda f: spark(f, ".json", jsonl()), {}, (12, ["x", "y"], [0, 1] * 6)),
+    "CSV in folders": (
+        lambda f: files(f, **{"2023__a.csv": csv(FRAME[:3]), "2024__a.csv": csv(FRAME[3:])}),
+        TABLE,
+        SIX,
+    ),
+    "CSV with a README": (lambda f: files(f, **{"a.csv": csv(), "README.md": "rows"}), TABLE, SIX),
+    "Parquet": (both(parquet(), "t.parquet"), TABLE, SIX),
+    "Parquet in one partition each": (
+        lambda f: hive(f, ["label"]),
+        {"columns": "a,b"},
+        HALVED,
+    ),
+    "Parquet in two partitions": (
+        lambda f: hive(f, ["split", "label"]),
+        {"columns": "a,b"},
+        HALVED,
+    ),
+    "Parquet with a number as partition": (
+        lambda f: hive(f, ["part"]),
+        {"columns": "a,part"},
+        HALVED,
+    ),
+    "CSV in partitions": (
+        lambda f: files(f, **{"label=x__a.csv": "a\n1\n2\n", "label=y__a.csv": "a\n3\n"}),
+        TABLE,
+        (3, ["x", "y"], [0, 0, 1]),
+    ),
+    "JSON Lines in partitions": (
+        lambda f: files(
+            f,
+            **{"label=x__a.jsonl": '{"text": "purr"}\n', "label=y__a.jsonl": '{"text": "bark"}\n'},
+        ),
+        {},
+        (2, ["x", "y"], [0, 1]),
+    ),
+    "Arrow of one Dataset": (lambda f: datasets(f) / "train", {}, (6, ["0", "1"], [0, 1] * 3)),
+    "JSON Lines": (both(jsonl(), "t.jsonl"), {}, SIX),
+    "JSON Lines with a mark": (both(jsonl().encode("utf-8-sig"), "t.jsonl"), {}, SIX),
+    "JSON Lines in UTF-16": (both(jsonl().encode("utf-16"), "t.jsonl"), {}, SIX),
+    "JSON Lines with an empty part": (
+        lambda f: files(f, **{"a.jsonl": jsonl(), "b.jsonl": ""}),
+        {},
+        SIX,
+    ),
+    "CSV with an empty part": (lambda f: files(f, **{"a.csv": csv(), "b.csv": ""}), TABLE, SIX),
+    "a link to a part": (
+        shared(
+            lambda f: put(f.parent / "blob", parquet()) and f,
+            lambda f: links(f, f.parent / "blob", "a.parquet"),
+        ),
+        TABLE,
+        SIX,
+    ),
+    "CSV without a header": (
+        both("0.5,1,x\n0.25,2,y\n0.75,0,x\n"),
+        {"header": False, "label": "2", "columns": "0,1"},
+        (3, ["x", "y"], [0, 1, 0]),
+    ),
+    "TSV without a header, in gzip": (
+        both(gzip.compress(b"x\tpurr milk\ny\tbark\n"), "t.tsv.gz"),
+        {"header": False, "label": "0", "text": "1"},
+        (2, ["x", "y"], [0, 1]),
+    ),
+    "numbers that rise as a header": (
+        both("400.0,401.5,label\n1,2,x\n3,4,y\n"),
+        TABLE,
+        (2, ["x", "y"], [0, 1]),
+    ),
+    "TSV with stray quotes": (
+        both('label\ttext\nx\t"oil price\ny\tgold" mine\nx\train\n', "t.tsv"),
+        {"quote": "none"},
+        (3, ["x", "y"], [0, 1, 0]),
+    ),
+    "TSV with quoted line breaks": (
+        both('label\ttext\nx\t"oil\nprice"\ny\tgold mine\n', "t.tsv"),
+        {"quote": '"'},
+        (2, ["x", "y"], [0, 1]),
+    ),
+    "Spark's escapes": (
+        both('text,label\n"say \\"hi\\" film",x\nbark,y\n'),
+        {"escape": "\\"},
+        (2, ["x", "y"], [0, 1]),
+    ),
+    "single quotes": (
+        both("text,label\n'a, b milk',x\nbark,y\n"),
+        {"quote": "'"},
+        (2, ["x", "y"], [0, 1]),
+    ),
+    "decimal commas": (
+        both("a;b;label\n1,5;2;x\n0,25;3;y\n"),
+        {"delimiter": ";", "decimal": ",", **TABLE},
+        (2, ["x", "y"], [0, 1]),
+    ),
+    "many categories": (
+        both("color,label\n" + "".join(f"c{i},{'xy'[i % 2]}\n" for i in range(3000))),
+        {"categories": "color", **TABLE},
+        (3000, ["x", "y"], [0, 1] * 1500),
+    ),
+    "queries as groups": (
+        both("1 qid:3 1:1\n2 qid:3 1:2\n1 qid:10 2:1\n", "t.svm"),
+        {"group": "qid"},
+        (3, ["1", "2"], [0, 1, 0]),
+    ),
+    "a plus in a name": (
+        asked("C++,Java,label\n1,2,x\n3,0,y\n", "columns=C++,Java"),
+        {},
+        (2, ["x", "y"], [0, 1]),
+    ),
+    "a name by its bytes": (
+        asked("a&b,label\n1,x\n3,y\n", "columns=a%26b"),
+        {},
+        (2, ["x", "y"], [0, 1]),
+    ),
+    # matrices
+    "svmlight": (both(ROWS, "t.svm"), {}, TWO_ROWS),
+    "svmlight with a mark": (both(ROWS.encode("utf-8-sig"), "t.svm"), {}, TWO_ROWS),
+    "svmlight whose indices fall": (both("1 2:2 1:1\n2 2:1\n", "t.svm"), {}, TWO_ROWS),
+    "svmlight with a line without a label": (
+        both("1 1:1 2:2\n2 2:1\n 1:3\n", "t.svm"),
+        {},
+        (3, ["1", "2"], [0, 1, -1]),
+    ),
+    "svmlight without labels": (both("1:1 2:2\n2:1\n", "t.svm"), {"labels": "none"}, (2, [], None)),
+    "a saved matrix": (both(npz(), "t.npz"), {}, (3, [], None)),
+}
+
+# what is written, the options, and what the refusal says
+REFUSED = {
+    "a folder of Cell Ranger": (genes, {}, r"folder of Cell Ranger.*scanpy\.read_10x_mtx"),
+    "an older folder of Cell Ranger": (lambda f: genes(f, "hg19"), {}, "folder of Cell Ranger"),
+    "a DatasetDict": (
+        datasets,
+        {},
+        "DatasetDict of Hugging Face with the parts test, train: stage one of them, such as",
+    ),
+    "a Delta table": (
+        lambda f: files(
+            f, **{"_delta_log__0.json": "{}", "a.parquet": parquet(), "b.parquet": parquet()}
+        ),
+        TABLE,
+        "Delta table.*deltalake",
+    ),
+    "a Delta table as Parquet": (
+        lambda f: files(f, **{"_delta_log__0.json": "{}", "a.parquet": parquet()}),
+        {"format": "parquet", **TABLE},
+        "Delta table",
+    ),
+    "an Iceberg table": (
+        lambda f: files(f, **{"metadata__v1.metadata.json": "{}", "data__a.parquet": parquet()}),
+        TABLE,
+        "Iceberg table.*pyiceberg",
+    ),
+    "a folder of images": (
+        lambda f: files(f, cat__1=PNG, dog__1=PNG),
+        {},
+        "cat/1 is no text. It looks like an image: make one array",
+    ),
+    "a folder of JPEG": (
+        lambda f: files(f, cat__1=b"\xff\xd8\xff\xe0" + b"JFIF" * 9),
+        {},
+        "looks like an image",
+    ),
+    "a folder of PDF": (
+        lambda f: files(f, cat__1=b"%PDF-1.7 text"),
+        {},
+        "looks like PDF: turn it into text",
+    ),
+    "a folder of random bytes": (
+        lambda f: files(f, a__1=bytes(range(256))),
+        {},
+        "a/1 is no text. It holds bytes of 0",
+    ),
+    "a folder of .npz": (
+        lambda f: files(f, **{"a.npz": npz(), "b.npz": npz()}),
+        {},
+        r"2 files \.npz, each of which is a corpus: stage one",
+    ),
+    "a folder of .h5ad": (
+        lambda f: files(f, **{"a.h5ad": b"\x89HDF\r\n\x1a\n"}),
+        {},
+        r"1 files \.h5ad, each of which is a corpus",
+    ),
+    "a folder of svmlight": (
+        lambda f: files(f, **{"a.svm": ROWS}),
+        {},
+        "each of which is a corpus",
+    ),
+    "a tar of images": (
+        both(tar(cat__1=PNG), "t.tar"),
+        {},
+        "cat/1 is no text. It looks like an image",
+    ),
+    "a zip of Parquet": (
+        both(zipped(a=parquet()), "t.zip"),
+        {},
+        "a is no text. It looks like Parquet",
+    ),
+    "Excel among documents": (
+        lambda f: files(documents(f), cat__9=b"\xd0\xcf\x11\xe0" + bytes(30)),
+        {},
+        "looks like a document of Office",
+    ),
+    "a table among documents": (
+        lambda f: files(documents(f), **{"labels.csv": "a,b\n"}),
+        {},
+        r"several kinds \(4 \.txt, 1 \.csv\): give a pattern",
+    ),
+    "two kinds of tables": (
+        lambda f: files(f, **{"a.csv": csv(), "b.parquet": parquet()}),
+        TABLE,
+        "several kinds",
+    ),
+    "halves and a third part": (
+        lambda f: [documents(f / part) for part in ("train", "test", "valid")] and f,
+        {},
+        "'valid' beside 'test', .* rename it to _valid",
+    ),
+    "files beside the halves": (
+        lambda f: (
+            documents(f / "train")
+            and documents(f / "test")
+            and files(f, README="imdb", **{"imdb.vocab": "words"})
+        ),
+        {},
+        "'README' and 1 more beside the folders of the classes",
+    ),
+    "a dangling link among documents": (
+        lambda f: links(documents(f), f / "nowhere", "cat/9.txt"),
+        {},
+        r"9\.txt is a link that leads nowhere",
+    ),
+    "a dangling part of a table": (
+        lambda f: links(files(f, **{"a.parquet": parquet()}), f / "nowhere", "b.parquet"),
+        TABLE,
+        r"b\.parquet is a link that leads nowhere",
+    ),
+    "a dangling part of a pattern": (
+        lambda f: (
+            links(files(f, **{"a.parquet": parquet()}), f / "nowhere", "b.parquet") / "*.parquet"
+        ),
+        TABLE,
+        r"b\.parquet is a link that leads nowhere",
+    ),
+    "a pipe among documents": (
+        lambda f: os.mkfifo(documents(f) / "cat" / "pipe") or f,
+        {},
+        "pipe is no plain file",
+    ),
+    "an empty folder": (lambda f: f, {}, "holds no file that is seen"),
+    "a folder of hidden files": (lambda f: files(f, _SUCCESS=""), {}, "holds no file that is seen"),
+    "one text": (both("some words\n", "t.txt"), {}, "cannot be detected"),
+    "a JSON array": (
+        both(json.dumps([{"text": "a"}, {"text": "b"}]), "t.json"),
+        {},
+        "one JSON array.*jq -c",
+    ),
+    "a spreadsheet": (both(b"PK\x03\x04", "t.xlsx"), {}, "save the sheet as CSV"),
+    "an SQLite file": (
+        both(b"SQLite format 3\0" + bytes(90), "t.db"),
+        {},
+        "looks like SQLite: export a table",
+    ),
+    "an image": (both(PNG, "t.png"), {}, "looks like an image"),
+    "an empty file": (both("", "t.csv"), {}, "is empty"),
+    "bytes behind the end of xz": (
+        both(lzma.compress(csv().encode()) + b"more", "t.csv.xz"),
+        TABLE,
+        "is broken",
+    ),
+    "bytes behind the end of bzip2": (
+        both(bz2.compress(csv().encode()) + b"more", "t.csv.bz2"),
+        TABLE,
+        "is broken",
+    ),
+    "bytes behind the end of gzip": (
+        both(gzip.compress(csv().encode()) + b"more", "t.csv.gz"),
+        TABLE,
+        "is broken",
+    ),
+    "half of a gzip file": (
+        both(gzip.compress(csv().encode())[:40], "t.csv.gz"),
+        TABLE,
+        "is broken",
+    ),
+    "XGBoost's label:weight": (
+        both("1:0.5 3:3 4:1\n2:1 3:1\n", "t.svm"),
+        {},
+        "line 1: it may begin with label:weight",
+    ),
+    "the first line of XMC": (
+        both("2 40 3\n0,1 3:1 7:2\n 4:1\n", "t.svm"),
+        {},
+        "numbers of samples, features and labels of the XMC format",
+    ),
+    "an index twice in a line": (
+        both("1 2:2 1:1 2:3\n", "t.svm"),
+        {},
+        "line 1: an index comes twice in a line; got 2 twice",
+    ),
+    "a target that is none": (
+        both(ROWS, "t.svm"),
+        {"target": "regression"},
+        "target must be class, real or multilabel",
+    ),
+    "samples without a header": (
+        both("0.0,0.12,-0.5\n1.0,0.3,0.2\n"),
+        TABLE,
+        "line 1: the names of the columns would be numbers.*header=false",
+    ),
+    "stray quotes in TSV": (
+        both('label\ttext\nx\t"oil price\ny\tgold" mine\nx\train\n', "t.tsv"),
+        {},
+        r"record 0 .*'text' begins with a quote and runs over several lines: .*quote=none",
+    ),
+    "a query that is no number": (
+        both("1 qid:a 1:1\n", "t.svm"),
+        {"format": "svmlight"},
+        "line 1: qid: must be followed by a whole number",
+    ),
+    "a line without a query": (
+        both("1 qid:1 1:1\n1 1:1\n", "t.svm"),
+        {"group": "qid"},
+        "line 2: no qid:",
+    ),
+    "a zip of one table": (
+        both(zipped(**{"data.csv": csv().encode()}), "data.csv.zip"),
+        TABLE,
+        "holds tables .*unpack it",
+    ),
+    "an option twice": (
+        asked(csv(), "columns=a&columns=b"),
+        {},
+        "columns= is given twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_shape_is_read_right(tmp_path, name):
+    write, options, (n, classes, y, *splits) = READ[name]
+    (tmp_path / "s").mkdir()
+    source = write(tmp_path / "s")
+    text = {"min_df": 1} if "columns" not in options else {}
+    try:
+        uri = storage.stage(source, tmp_path / "out.zarr", **text, **options)
+    except SourceError as error:
+        if "is a matrix" not in str(error):
+            raise
+        uri = storage.stage(source, tmp_path / "out.zarr", **options)
+    corpus = storage.open(uri)
+    assert corpus.X.shape[0] == n
+    assert list(corpus.class_names) == classes
+    assert corpus.y.tolist() == (y or [-1] * n)
+    assert not splits or tuple(corpus.splits) == splits[0]
+    assert corpus.X.row_tiles[0].load().nnz > 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_shape_is_refused_with_advice(tmp_path, name):
+    write, options, message = REFUSED[name]
+    (tmp_path / "s").mkdir()
+    source = write(tmp_path / "s")
+    with pytest.raises(SourceError, match=message) as caught:
+        storage.stage(source, tmp_path / "out.zarr", **options)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out.zarr").exists()
