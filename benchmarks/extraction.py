@@ -46,7 +46,7 @@ class Extraction(NamedTuple):
 
 def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> Extraction:
     """Return the r leading principal axes, by a randomized SVD of the centered X."""
-    Xc = Centered(X, X.means)
+    Xc = Centered(X)
     U, s = randomized_svd(Xc, r, tol=tol, seed=seed).value
     return Extraction(X.means, np.asarray(Xc.rmatmul(U) / s))
 

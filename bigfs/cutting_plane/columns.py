@@ -15,7 +15,6 @@ in place: XcᵀV = Xᵀ `center`(V).
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from bigfs import engine
-from bigfs.linalg.rounding import near_zero, unless_rounding
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
 from bigfs.types import BoolArray, FloatArray, IntArray
@@ -33,7 +32,6 @@ from bigfs.types import BoolArray, FloatArray, IntArray
 LARGE_SIZE = 4096  # columns from which G may be held in single precision
 # Beside G a master takes half a square in double precision, and some arrays of the size of W.
 FACTOR_BYTES, MASTER_WIDTHS = 4, 8
-SHOWN = 5  # names in a warning
 
 
 class Residual(NamedTuple):
@@ -86,7 +84,7 @@ class Columns(ABC):
     max_inner_cuts = 2  # and after so many, so that `max_iter` bounds the work
 
     def __init__(self, X: Matrix, r: int, T_norm2: float, omega: FloatArray | None) -> None:
-        self.X, self.r, self.T_norm2 = X, r, T_norm2
+        self.X, self.r, self.T_norm2 = X.near_zero(), r, T_norm2
         self.uniform = omega is None
         # without weights one number in memory, however many samples
         self.omega = np.broadcast_to(1.0, X.shape[0]) if omega is None else omega
@@ -145,8 +143,6 @@ class Columns(ABC):
         for row, mu_j in zip(G_new, mu_new, strict=True):
             row -= self.omega_norm2 * (mu * mu_j)
         constant_new = unless_rounding(G_new[diagonal], sums_of_squares) == 0
-        if self.uniform and constant_new.any():
-            self._warn_of_lost(new[constant_new & (self.X.deviations[new] > 0)])
         constant = np.append(self.constant, constant_new)[order]
         G_new[:, constant] = 0
         G_new[constant_new] = 0
@@ -156,18 +152,6 @@ class Columns(ABC):
         B_new[constant_new] = 0
         self.features, self.mu, self.constant = union, mu, constant
         self.G, self.B = G, np.concatenate([self.B, B_new])[order]
-
-    def _warn_of_lost(self, features: IntArray) -> None:
-        """Name the features that vary too little beside their mean for products that are summed."""
-        if len(features):
-            names = self.X.feature_names
-            shown = features[:SHOWN] if names is None else names[features[:SHOWN]]
-            more = f" and {len(features) - SHOWN} more" if len(features) > SHOWN else ""
-            warnings.warn(
-                f"the features {', '.join(map(str, shown))}{more} vary by less than a millionth of "
-                "their mean, so they count as constant: subtract a number near the mean from them",
-                stacklevel=2,
-            )
 
     def _require_memory(self, u: int, n_new: int) -> None:
         """Raise `NotEnoughMemory` if a master over u columns does not fit in this process."""
@@ -229,7 +213,7 @@ class GatheredColumns(Columns):
         self.Z = sp.csr_array((X.shape[0], 0), dtype=np.float32)
 
     def _products(self, union: IntArray, new: IntArray) -> Products:
-        Z_new, _, _ = near_zero(self.X.columns(new))
+        Z_new = self.X.columns(new)
         Z_new.sort_indices()
         rows, weighted, every = Z_new.tocsr(), self._weighted(Z_new), np.arange(len(new))
         old_positions, new_positions = (np.searchsorted(union, f) for f in (self.features, new))

@@ -68,7 +68,7 @@ def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> Result[spectr
     """
     if not X.deviations.any():
         raise ValueError("all samples of X are equal up to rounding: pca needs samples that differ")
-    return spectral.randomized_svd(Centered(X, X.means), r, tol=tol, seed=seed)
+    return spectral.randomized_svd(Centered(X), r, tol=tol, seed=seed)
 
 
 def cca(Y: FloatArray) -> FloatArray:

@@ -192,7 +192,8 @@ def _fit_real(X: Matrix, y: FloatArray, way: str) -> LinearModel:
     scale = np.sqrt(np.where(X.deviations > 0, X.deviations / n, 1))
     mean = np.array([y.mean()])
     if way == RIDGE:
-        solution = Ridge(X, centering(n), limit=int(engine.task_memory())).prepare(scale**2)
+        near = X.near_zero()
+        solution = Ridge(near, centering(n), limit=int(engine.task_memory())).prepare(scale**2)
         W = solution.solve(y[:, None] - mean).W.T  # 1 × d, of the columns as they are
         coef, intercept = W * scale, mean - W @ X.means
     else:

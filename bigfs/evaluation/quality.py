@@ -69,7 +69,7 @@ def explained_variance(X: Any, index: IntArray) -> float:
     Z = X.columns(index).toarray().astype(np.float64) - X.means[index]
     U, s, _ = np.linalg.svd(Z, full_matrices=False)
     U = U[:, s > 1e-10 * s.max(initial=0)]
-    return float(np.sum((Centered(X, X.means).rmatmul(U)) ** 2)) / total
+    return float(np.sum((Centered(X).rmatmul(U)) ** 2)) / total
 
 
 def redundancy_rate(X: Any, index: IntArray | None = None) -> float:

@@ -41,7 +41,7 @@ class Loss(ABC):
 
     def __init__(self, X: Matrix, T: FloatArray) -> None:
         _require_memory(X, T.shape[1])
-        self.X, self.T = hold_if_small(X), T
+        self.X, self.T = hold_if_small(X.near_zero()), T
         self.columns = GatheredColumns(self.X, T)
         self.varies: BoolArray = X.deviations > 0  # (d,), up to rounding
 

@@ -43,6 +43,7 @@ from bigfs.linalg.sample_kernel import kernel
 from bigfs.matrix import Block, Matrix
 from bigfs.result import Record, Result, iterate
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+from bigfs.validation import explain_singular
 
 FORCING = 0.1  # share of the gradient that conjugate gradients leave of it
 MAX_CG = 200  # iterations of conjugate gradients per step
@@ -278,7 +279,8 @@ class KernelSVM(Machines):
         A.flat[:: len(S) + 1] += ridge[S]
         B = np.zeros(len(y))
         if len(S):
-            B[S] = la.solve(A, y[S].astype(np.float64), assume_a="pos", overwrite_a=True)
+            with explain_singular("the linear SVM"):
+                B[S] = la.solve(A, y[S].astype(np.float64), assume_a="pos", overwrite_a=True)
         return B
 
     def machines(self, state: KernelState) -> SVMState:

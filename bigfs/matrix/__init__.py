@@ -5,4 +5,4 @@ from bigfs.matrix.matrix import Matrix
 from bigfs.matrix.statistics import ClassStats, Stats
 from bigfs.matrix.tiles import Block
 
-__all__ = ["Block", "Centered", "ClassStats", "Matrix", "Stats", "gram"]
+__all__ = ["Block", "Centered", "ClassStats", "Matrix", "Stats"]

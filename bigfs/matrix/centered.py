@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +13,13 @@ if TYPE_CHECKING:
     from bigfs.matrix.matrix import Matrix
 
 
-@dataclass(frozen=True)
 class Centered:
-    """Xc = X − 1μᵀ, given by its products and never formed."""
+    """Xc = X − 1μᵀ, given by its products and never formed. Columns far from zero are read less
+    their mean, so that the products keep the digits of their deviations."""
 
-    X: Matrix
-    mu: AnyArray
+    def __init__(self, X: Matrix) -> None:
+        self.X = X.near_zero()
+        self.mu = self.X.means  # about zero for the columns that are far from it
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Rows and columns of a `Matrix` X: gathered in memory, or taken without reading them."""
+"""Rows and columns of a `Matrix` X, gathered in memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import tiles
-from bigfs.matrix.tiles import (
-    BlockTile,
-    ColumnSubsetTile,
-    FileTile,
-    OnBlock,
-    RowSet,
-    RowSubsetTile,
-)
+from bigfs.matrix.tiles import BlockTile, FileTile, OnBlock, cut
 from bigfs.types import AnyArray, IntArray
 
 MIN_NNZ = 100_000  # below which a pass has too little work for its tasks to matter
@@ -28,17 +21,6 @@ ENTRY_BYTES = 8  # of a gathered non-zero: a float32 value and an int32 row
 # of a non-zero while columns are gathered: the parts of the tiles and their union, each a float64
 # and an int64, and at the end both layouts of a matrix
 PEAK_ENTRY_BYTES = 48
-
-
-def cut(tiles: Sequence[Any], size: int, index: IntArray) -> list[tuple[Any, slice, IntArray]]:
-    """Return each tile with some of these increasing numbers of rows or columns, their places among
-    them, and the numbers counted from its first one."""
-    bounds = np.searchsorted(index, [t.start for t in tiles] + [size])
-    return [
-        (t, slice(a, b), index[a:b] - t.start)
-        for t, a, b in zip(tiles, bounds.tolist(), bounds[1:].tolist(), strict=False)
-        if b > a
-    ]
 
 
 def gather_columns(X: Any, index: IntArray) -> sp.csc_array:
@@ -132,6 +114,8 @@ def times_columns(X: Any, index: IntArray, W: AnyArray) -> AnyArray:
     """Return X[:, index] @ W for increasing column numbers. Only these columns are read."""
     X.tiles(1)
     parts = cut(X.column_tiles, X.shape[1], np.asarray(index, dtype=np.int64))
+    if not parts:
+        return np.zeros((X.shape[0], *W.shape[1:]))
     wanted_tiles, places, wanted_columns = zip(*parts, strict=True)
     product: AnyArray = engine.reduce_tiles(
         _times_columns,
@@ -174,30 +158,6 @@ def numbers_of(index: Any, size: int, noun: str, *, increasing: bool) -> IntArra
     if len(wrong):
         raise IndexError(f"{noun} {wrong[0]} is out of range: there are {size} {noun}s")
     return index
-
-
-def subset_tiles(X: Any, rows: IntArray) -> tuple[list[RowSubsetTile], list[RowSubsetTile]]:
-    """Return the tiles of rows and of columns of some rows. Nothing is read."""
-    by_rows = [
-        RowSubsetTile(place.start, place.stop, tile, RowSet.of(numbers))
-        for tile, place, numbers in cut(X.row_tiles, X.shape[0], rows)
-    ]
-    if X.row_tiles and not by_rows:
-        by_rows = [RowSubsetTile(0, 0, X.row_tiles[0], RowSet.of(rows))]
-    of_all = engine.Shared(RowSet.of(rows))
-    return by_rows, [RowSubsetTile(t.start, t.stop, t, of_all) for t in X.column_tiles]
-
-
-def subset_columns(
-    X: Any, index: IntArray
-) -> tuple[list[ColumnSubsetTile], list[ColumnSubsetTile]]:
-    """Return the tiles of rows and of columns of some columns. Nothing is read."""
-    by_columns = [
-        ColumnSubsetTile(place.start, place.stop, tile, numbers)
-        for tile, place, numbers in cut(X.column_tiles, X.shape[1], index)
-    ]
-    of_all = engine.Shared(index)
-    return [ColumnSubsetTile(t.start, t.stop, t, of_all) for t in X.row_tiles], by_columns
 
 
 def gather_rows(row_tiles: Any, local: bool) -> sp.csr_array | AnyArray:

@@ -12,14 +12,14 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.cards import brief, card, shape_text
-from bigfs.matrix import construction, gathering, kernels, panels, tiles
+from bigfs.matrix import construction, gathering, kernels, panels, tiles, view
 from bigfs.matrix.panels import ColumnStrips
 from bigfs.matrix.statistics import (
     ClassStats,
+    FarColumns,
     Stats,
     compute_deviations,
     compute_stats,
-    far_columns,
 )
 from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_magnitude
@@ -137,8 +137,10 @@ class Matrix:
         self._stats, self.class_stats = stats, class_stats
         self._nnz: int | None = None
         self._deviations: FloatArray | None = None
+        self._far: FarColumns | None = None
+        self._near: Matrix | None = None
         self._read_stats = None if isinstance(stats, Stats) else stats
-        self.feature_names = feature_names
+        self.feature_names = _array_of_names(feature_names, self.shape[1])
         self.meta = sp.csr_array((0, self.shape[1])) if meta is None else meta
         self.batches = batches
 
@@ -236,7 +238,7 @@ class Matrix:
     def __copy__(self) -> Self:
         """Return a matrix of the same tiles that counts its passes by itself."""
         twin = type(self).__new__(type(self))
-        twin.__dict__ |= self.__dict__ | {"_passes": [self.passes]}
+        twin.__dict__ |= self.__dict__ | {"_passes": [self.passes], "_near": None}
         return twin
 
     # --- functions of tiles -------------------------------------------------------------------
@@ -479,7 +481,7 @@ class Matrix:
             The row numbers are not strictly increasing.
         """
         rows = gathering.numbers_of(rows, self.shape[0], "row", increasing=True)
-        by_rows, by_columns = gathering.subset_tiles(self, rows)
+        by_rows, by_columns = view.take_rows(self, rows)
         taken = Matrix(
             (len(rows), self.shape[1]),
             rows=by_rows,
@@ -515,7 +517,7 @@ class Matrix:
             The column numbers are not strictly increasing.
         """
         index = gathering.numbers_of(index, self.shape[1], "column", increasing=True)
-        by_rows, by_columns = gathering.subset_columns(self, index)
+        by_rows, by_columns = view.take_columns(self, index)
 
         def of_part() -> Stats:
             return Stats(*(of_column[index] for of_column in self.stats))
@@ -573,7 +575,7 @@ class Matrix:
         """Free the memory of statistics that a store holds. They are read again when asked for."""
         if self._read_stats is not None:
             _ = self.nnz  # the number of non-zeros stays known
-            self._stats, self._deviations = self._read_stats, None
+            self._stats, self._deviations, self._far = self._read_stats, None, None
 
     @property
     def means(self) -> AnyArray:
@@ -588,11 +590,50 @@ class Matrix:
         standard deviations are read once more, because their sums of squares have lost digits.
         """
         if self._deviations is None:
-            stats, n = self.stats, self.shape[0]
-            far = far_columns(stats, n)
-            taken = copy(self.take_columns(far)) if len(far) else None  # not counted as a pass
-            self._deviations = compute_deviations(stats, n, far, taken)
+            self._deviations = compute_deviations(self.stats, self.shape[0], self.far_columns)
         return self._deviations
+
+    @property
+    def far_columns(self) -> FarColumns:
+        """Columns whose mean is over a hundred standard deviations, with the sums of what remains
+        of them without their mean. They are read once."""
+        if self._far is None:
+            taken = copy(self)  # some columns are not counted as a pass
+            self._far = FarColumns.of(taken)
+        return self._far
+
+    def near_zero(self) -> Matrix:
+        """Subtract their mean from the columns that are far from zero, without reading them.
+
+        Products with columns far from zero lose the digits of their deviations. A method that does
+        not depend on where the zero is works on this matrix.
+
+        Returns
+        -------
+        Matrix
+            The matrix whose far columns have a mean of about zero. A constant column is zero. Its
+            passes count as passes over this one. Without far columns it is this matrix itself.
+        """
+        far = self.far_columns
+        if not len(far.columns):
+            return self
+        if self._near is None:
+            by_rows, by_columns = view.subtract(self, far.shift(self.deviations))
+            near = copy(self)
+            near.row_tiles, near.column_tiles = tuple(by_rows), tuple(by_columns)
+            near._passes = self._passes
+            near._stats, near._read_stats = far.stats(self.stats, self.deviations, len(self)), None
+            near._far, near._nnz, near.class_stats = FarColumns.none(), None, lambda codes: None
+            near.meta = self.meta.astype(np.float64)
+            self._near = near
+        return self._near
+
+    @property
+    def near_numbers(self) -> FloatArray:
+        """The number that `near_zero` subtracts from each column, an ndarray of shape (d,)."""
+        far, numbers = self.far_columns, np.zeros(self.shape[1])
+        numbers[far.columns] = far.means
+        return numbers
 
     @property
     def nnz(self) -> int:
@@ -600,6 +641,18 @@ class Matrix:
         if self._nnz is None:
             self._nnz = int(self.stats.nnz.sum())
         return self._nnz
+
+
+def _array_of_names(names: Any, d: int) -> Any:
+    """Return the names of d columns, as an array unless they are read as they are asked for."""
+    if not isinstance(names, list | tuple | np.ndarray):
+        return names
+    names = np.asarray(names, dtype=object)
+    if names.shape != (d,):
+        raise ValueError(
+            f"feature_names must hold {d} names, one per column of X; got shape {names.shape}"
+        )
+    return names
 
 
 def _require_length(factor: Any, length: int, noun: str) -> AnyArray:

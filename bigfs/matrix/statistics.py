@@ -8,6 +8,7 @@ import numpy as np
 
 from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix import tiles
+from bigfs.matrix.view import Shift
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 FAR_SCALE = 100.0  # times the scale of the median feature: worth a hint
@@ -42,19 +43,49 @@ def compute_stats(X: Any) -> Stats:
     return Stats(sums, squares, nnz.astype(np.int64))
 
 
-def far_columns(stats: Stats, n: int) -> IntArray:
-    """Return the columns whose sums have lost digits of the variance."""
-    return np.flatnonzero(far_from_zero(stats.sums, stats.sums_of_squares, n))
+class FarColumns(NamedTuple):
+    """The columns far from zero, whose sums have lost digits of the variance, with their means and
+    the sums of the columns less these."""
+
+    columns: IntArray
+    means: FloatArray
+    sums: FloatArray  # Σ(x − s)
+    sums_of_squares: FloatArray  # Σ(x − s)²
+
+    @classmethod
+    def none(cls) -> FarColumns:
+        """Return no columns."""
+        return cls(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), np.empty(0))
+
+    @classmethod
+    def of(cls, X: Any) -> FarColumns:
+        """Find them by the statistics of X, and read them once."""
+        stats, n = X.stats, X.shape[0]
+        index = np.flatnonzero(far_from_zero(stats.sums, stats.sums_of_squares, n))
+        if not len(index):
+            return cls.none()
+        means = stats.sums[index] / n
+        return cls(index, means, *shifted_sums(X.take_columns(index), means))
+
+    def shift(self, deviations: FloatArray) -> Shift:
+        """Return what is subtracted from them, where a constant column becomes zero."""
+        return Shift(self.columns, np.where(deviations[self.columns] > 0, self.means, np.nan))
+
+    def stats(self, stats: Stats, deviations: FloatArray, n: int) -> Stats:
+        """Return the statistics of the matrix less the shift, from its own."""
+        sums, squares, nnz = (of_column.copy() for of_column in stats)
+        varies = deviations[self.columns] > 0
+        sums[self.columns] = np.where(varies, self.sums, 0)
+        squares[self.columns] = np.where(varies, self.sums_of_squares, 0)
+        nnz[self.columns] = np.where(varies, n, 0)
+        return Stats(sums, squares, nnz)
 
 
-def compute_deviations(stats: Stats, n: int, far: IntArray, taken: Any) -> FloatArray:
-    """Return Σ(x − x̄)² of each column, and 0 for a constant one. `taken` holds the columns `far`,
-    which are read once. Without any nothing is read."""
+def compute_deviations(stats: Stats, n: int, far: FarColumns) -> FloatArray:
+    """Return Σ(x − x̄)² of each column, and 0 for a constant one."""
     means = stats.sums / n
     deviations = stats.sums_of_squares - stats.sums**2 / n
-    if taken is not None:
-        sums, squares = shifted_sums(taken, means[far])
-        deviations[far] = squares - sums**2 / n
+    deviations[far.columns] = far.sums_of_squares - far.sums**2 / n
     deviations[variance_or_zero(deviations / n, means, n) == 0] = 0
     return deviations
 

@@ -7,7 +7,7 @@ A tile is a small key with `start`, `stop` and `load()`. It stands for the rows 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -92,69 +92,6 @@ class DaskTile:
         return check_block(self.block.load(), self.first_column)
 
 
-@dataclass(frozen=True)
-class RowSet:
-    """Increasing row numbers, as one bit per row where that is smaller than the numbers."""
-
-    values: AnyArray
-    is_packed: bool
-
-    @classmethod
-    def of(cls, rows: IntArray) -> RowSet:
-        """Pack row numbers."""
-        n = int(rows[-1]) + 1 if len(rows) else 0
-        if n // 8 >= rows.nbytes:
-            return cls(rows, False)
-        mask = np.zeros(n, dtype=bool)
-        mask[rows] = True
-        return cls(np.packbits(mask), True)
-
-    def numbers(self) -> IntArray:
-        """Return the row numbers."""
-        return np.flatnonzero(np.unpackbits(self.values)) if self.is_packed else self.values
-
-
-@dataclass(frozen=True)
-class RowSubsetTile:
-    """Some rows of another tile. `rows` counts from the first row of that tile. Tiles of columns
-    share their numbers."""
-
-    start: int
-    stop: int
-    tile: Any
-    rows: RowSet | engine.Shared
-    verified: ClassVar[bool] = True
-
-    def load(self) -> Block:
-        return engine.load(self.tile)[self._numbers()]
-
-    def columns(self, index: AnyArray) -> sp.csc_array:
-        """Return some columns of a tile of columns, read as `read_columns` reads them."""
-        return read_columns(self.tile, index)[self._numbers()]
-
-    def _numbers(self) -> IntArray:
-        rows: RowSet = engine.unshared(self.rows)
-        return rows.numbers()
-
-
-@dataclass(frozen=True)
-class ColumnSubsetTile:
-    """Some columns of another tile, whose rows or columns are numbered [start, stop). Tiles of rows
-    share their numbers."""
-
-    start: int
-    stop: int
-    tile: Any
-    columns_taken: AnyArray | engine.Shared
-    verified: ClassVar[bool] = True
-
-    def load(self) -> Block:
-        index = engine.unshared(self.columns_taken)
-        if hasattr(self.tile, "columns"):
-            return read_columns(self.tile, index)
-        return engine.load(self.tile)[:, index]
-
-
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
     """Cut an array that was checked along an axis into tiles of `size` rows or columns. One tile
     holds the array itself, because a slice of a sparse one is a copy."""
@@ -164,6 +101,17 @@ def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
     starts = range(0, length, size or max(length, 1))
     bounds = [(a, min(a + (size or length), length)) for a in starts]
     return [BlockTile(a, b, X[a:b] if axis == 0 else X[:, a:b], verified=True) for a, b in bounds]
+
+
+def cut(tiles: Sequence[Any], size: int, index: IntArray) -> list[tuple[Any, slice, IntArray]]:
+    """Return each tile with some of these increasing numbers of rows or columns, their places among
+    them, and the numbers counted from its first one."""
+    bounds = np.searchsorted(index, [t.start for t in tiles] + [size])
+    return [
+        (t, slice(a, b), index[a:b] - t.start)
+        for t, a, b in zip(tiles, bounds.tolist(), bounds[1:].tolist(), strict=False)
+        if b > a
+    ]
 
 
 class OnBlock:

@@ -216,7 +216,7 @@ class JHLSR(RowSparseSelector):
         room = self._room(X, T.shape[1], self.hypergraph_.H.nnz, self.hypergraph_.shape[1])
         kind = AcceleratedJHLSR if self.accelerate else JHLSRProblem
         with kind(
-            X,
+            X.near_zero() if self.fit_intercept else X,
             T,
             labeled,
             Smoothness(self.hypergraph_, self.degrees),
@@ -228,7 +228,9 @@ class JHLSR(RowSparseSelector):
         ) as problem:
             state = self._solve(problem, problem.start())
         self.coef_, self.hyperedge_weights_ = state.S, state.w
-        self.intercept_ = state.intercept if self.fit_intercept else np.zeros(T.shape[1])
+        self.intercept_ = np.zeros(T.shape[1])
+        if self.fit_intercept:
+            self.intercept_ = state.intercept - X.near_numbers @ state.S
         self.result_.stats.update(
             zero_hyperedges=int(np.sum(state.w == 0)),
             n_without_hyperedge=int(np.sum(self.hypergraph_.vertex_degrees == 0)),

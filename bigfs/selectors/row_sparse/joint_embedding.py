@@ -198,9 +198,10 @@ class JointEmbedding(RowSparseSelector):
         graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
         T = graph.response(self.n_components, allowed.shape[1], self._columns_are_vectors)
         r = T.shape[1] if self._columns_are_vectors else self.n_components or T.shape[1]
-        problem = self._problem(X, graph, T, r, **self._options())
+        problem = self._problem(X.near_zero(), graph, T, r, **self._options())
         state = self._solve(problem, problem.start())
-        self.coef_, self.intercept_, self.embedding_ = state.W, state.b, state.Y
+        self.coef_, self.embedding_ = state.W, state.Y
+        self.intercept_ = state.b - X.near_numbers @ state.W
         self.result_.stats.update(penalty=float(problem.penalty), **graph.stats)
 
 

@@ -286,9 +286,9 @@ class RFS(RowSparseSelector):
 
     def _regress(self, X: Matrix, Y: FloatArray) -> None:
         """Regress Y on X. Set the scores, the weights and the result."""
-        problem = RFSProblem(X, Y, self.gamma, **self._options())
+        problem = RFSProblem(X.near_zero(), Y, self.gamma, **self._options())
         state = self._solve(problem, problem.start())
-        self.coef_, self.intercept_ = state.W, state.b
+        self.coef_, self.intercept_ = state.W, state.b - X.near_numbers @ state.W
 
 
 class JFS(RFS):

@@ -389,12 +389,14 @@ class SRLSR(RowSparseSelector):
         until_nearer = {"tol": LEAST_TOL, "reduction": REDUCTION} if self.solver_tol is None else {}
         kind = AcceleratedSRLSR if self.accelerate else SRLSRProblem
         c = len(self.classes_)
-        problem = kind(X, codes, c, self.p, self.gamma, **self._options(**until_nearer))
+        near = X.near_zero()
+        problem = kind(near, codes, c, self.p, self.gamma, **self._options(**until_nearer))
         start = problem.start(self._checked_start(X.shape[1]))
         state = problem.consistent(self._solve(problem, start))
-        self.theta_, self.coef_, self.intercept_ = state.theta, state.W, state.b
+        self.theta_, self.coef_ = state.theta, state.W
+        self.intercept_ = state.b - X.near_numbers @ state.W
         if 8 * X.shape[0] * c <= LABELS_SHARE * engine.memory_limit():
-            self.label_distributions_ = complete_labels(X, codes, state.W, state.b)
+            self.label_distributions_ = complete_labels(near, codes, state.W, state.b)
 
     def __getattr__(self, name: str) -> Any:
         """Say why the labels of the samples are not there."""

@@ -275,7 +275,9 @@ class UDFS(RowSparseSelector):
             )
         r = self.n_components or max(1, min(DEFAULT_COMPONENTS, allowed.shape[1] // 2))
         discriminant = local_discriminant(allowed, neighbors, self.reg)
-        problem = UDFSProblem(X, discriminant, r, self.gamma, self.standardize, **self._options())
+        problem = UDFSProblem(
+            X.near_zero(), discriminant, r, self.gamma, self.standardize, **self._options()
+        )
         state = self._solve(problem, problem.start())
         self.coef_ = problem.scale[:, None] * state.W
         self.result_.stats.update(gamma=problem.gamma, lam=discriminant.lam)

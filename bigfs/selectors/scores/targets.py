@@ -192,7 +192,7 @@ def regression_f(X: Matrix, y: FloatArray) -> FloatArray:
     yy = float(residual @ residual)
     if not variance_or_zero(yy / n, mean, n):
         raise ValueError(CONSTANT_TARGET)
-    return f_of_sums(X.deviations, Centered(X, X.means).rmatmul(residual / np.sqrt(yy)), n)
+    return f_of_sums(X.deviations, Centered(X).rmatmul(residual / np.sqrt(yy)), n)
 
 
 def f_of_sums(xx: FloatArray, xy: FloatArray, n: float) -> FloatArray:

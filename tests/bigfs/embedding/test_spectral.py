@@ -246,7 +246,7 @@ def test_randomized_svd_equals_the_dense_one(text, tile, wide):
     S = sp.csr_array(text[0].T) if wide else text[0]
     assert wide == (S.shape[0] < S.shape[1])
     X = Matrix.from_array(S, tile_rows=tile, tile_columns=tile)
-    result = randomized_svd(Centered(X, X.means), 3, tol=1e-8, max_iter=200)
+    result = randomized_svd(Centered(X), 3, tol=1e-8, max_iter=200)
     dense = S.toarray().astype(float)
     U, s, _ = np.linalg.svd(dense - dense.mean(axis=0), full_matrices=False)
     np.testing.assert_allclose(result.value.values, s[:3], rtol=1e-9)
@@ -264,7 +264,7 @@ def test_the_error_bounds_the_angle_of_the_singular_vectors(rng, shape):
     for steps in range(2, 40, 4):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConverged)
-            found = randomized_svd(Centered(matrix, matrix.means), 4, tol=0, max_iter=steps)
+            found = randomized_svd(Centered(matrix), 4, tol=0, max_iter=steps)
         sine = np.sin(subspace_angles(found.value.vectors, U)).max()
         if found.stats["error"] < 0.1:  # it bounds once the space is about the true one
             assert sine <= found.stats["error"] + 1e-7
@@ -274,7 +274,7 @@ def test_the_error_bounds_the_angle_of_the_singular_vectors(rng, shape):
 def test_singular_vectors_of_far_columns_are_not_rounding(rng):
     X = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 20)) + 1e4
     matrix = Matrix.from_array(X)
-    found = randomized_svd(Centered(matrix, matrix.means), 5).value
+    found = randomized_svd(Centered(matrix), 5).value
     s = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
     assert found.vectors.shape == (200, 2)
     np.testing.assert_allclose(found.values, s[:2], rtol=1e-8)
@@ -282,10 +282,10 @@ def test_singular_vectors_of_far_columns_are_not_rounding(rng):
 
 def test_randomized_svd_of_low_rank_returns_the_rank(rng):
     X = Matrix.from_array(rng.normal(size=(50, 2)) @ rng.normal(size=(2, 20)))
-    result = randomized_svd(Centered(X, X.means), 5)
+    result = randomized_svd(Centered(X), 5)
     assert result.value.vectors.shape == (50, 2)
     with pytest.raises(ValueError, match="centered 50 × 20"):
-        randomized_svd(Centered(X, X.means), 21)
+        randomized_svd(Centered(X), 21)
 
 
 def test_vectors_of_negative_eigenvalue_are_left_out():

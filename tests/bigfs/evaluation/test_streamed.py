@@ -18,7 +18,8 @@ from bigfs.evaluation.curves import measure, pool, tally_split, way_of_all
 from bigfs.evaluation.metrics import Judge
 from bigfs.evaluation.scoring import judge_sets
 from bigfs.evaluation.splits import Split
-from bigfs.matrix.tiles import ColumnSubsetTile, FileTile
+from bigfs.matrix.tiles import FileTile
+from bigfs.matrix.view import ViewTile
 
 
 def parts(text, tile_rows=25, classes=3):
@@ -107,10 +108,8 @@ def test_chosen_columns_are_read_once(text, tmp_path, monkeypatch, kind):
         y = sp.csr_array(np.eye(3, dtype=np.int8)[y]) if kind == "multilabel" else y + 0.5
     index, reads = np.arange(0, 80, 2), []
     assert X.deviations.any()  # a pass of its own
-    load = ColumnSubsetTile.load
-    monkeypatch.setattr(
-        ColumnSubsetTile, "load", lambda tile: reads.append(tile.start) or load(tile)
-    )
+    load = ViewTile.load
+    monkeypatch.setattr(ViewTile, "load", lambda tile: reads.append(tile.start) or load(tile))
     way = "ridge" if kind == "real" else "svm"
     on_disk = large_model.fit(X, y, way, index)
     assert sorted(reads) == [tile.start for tile in X.row_tiles]
@@ -341,6 +340,6 @@ def test_a_full_disk_and_a_broken_store_are_told_apart(text, tmp_path, monkeypat
     def gone(tile):
         raise FileNotFoundError("the store is gone")
 
-    monkeypatch.setattr(ColumnSubsetTile, "load", gone)
+    monkeypatch.setattr(ViewTile, "load", gone)
     with pytest.raises(FileNotFoundError, match="the store is gone"):
         large_model.fit(X, y, "svm", index)

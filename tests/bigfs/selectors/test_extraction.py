@@ -105,7 +105,7 @@ def test_embeddings_are_scored_by_the_model_of_a_selection(X):
 @pytest.mark.parametrize("shape", [(20_000, 400), (4_000, 6_000)], ids=["tall", "wide"])
 def test_singular_vectors_take_no_more_than_they_are_projected_with(monkeypatch, shape):
     X = Matrix.from_array(sp.random_array(shape, density=0.01, format="csr", rng=0))
-    Xc = Centered(X, X.means)
+    Xc = Centered(X)
 
     def step():
         with warnings.catch_warnings():

@@ -1,0 +1,187 @@
+"""What a matrix takes of another: rows, columns, and its columns less a number each.
+
+A view is one value. The tiles of the matrix share it, so it travels once, and it is applied where a
+tile is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.matrix.tiles import Block, cut, read_columns
+from bigfs.types import AnyArray, FloatArray, IntArray
+
+
+class View(Protocol):
+    """What is taken of a tile."""
+
+    def of_block(self, block: Block) -> Block:
+        """Return what is taken of a block."""
+
+    def of_columns(self, tile: Any, index: IntArray) -> sp.csc_array:
+        """Return some columns of what is taken of a tile of columns. Only these are read."""
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """Increasing row numbers, as one bit per row where that is smaller than the numbers."""
+
+    values: AnyArray
+    is_packed: bool
+
+    @classmethod
+    def of(cls, rows: IntArray) -> RowSet:
+        """Pack row numbers."""
+        n = int(rows[-1]) + 1 if len(rows) else 0
+        if n // 8 >= rows.nbytes:
+            return cls(rows, False)
+        mask = np.zeros(n, dtype=bool)
+        mask[rows] = True
+        return cls(np.packbits(mask), True)
+
+    def numbers(self) -> IntArray:
+        """Return the row numbers."""
+        return np.flatnonzero(np.unpackbits(self.values)) if self.is_packed else self.values
+
+    def of_block(self, block: Block) -> Block:
+        return block[self.numbers()]
+
+    def of_columns(self, tile: Any, index: IntArray) -> sp.csc_array:
+        return read_columns(tile, index)[self.numbers()]
+
+
+@dataclass(frozen=True)
+class ColumnSet:
+    """Increasing numbers of columns."""
+
+    numbers: IntArray
+
+    def of_block(self, block: Block) -> Block:
+        return block[:, self.numbers]
+
+    def of_columns(self, tile: Any, index: IntArray) -> sp.csc_array:
+        return read_columns(tile, self.numbers[index])
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Columns that are far from zero, with the number that is subtracted from each. It is NaN for a
+    constant column, which becomes zero."""
+
+    columns: IntArray
+    numbers: FloatArray
+
+    def within(self, start: int, stop: int) -> Shift:
+        """Return the shift of the columns [start, stop), which are numbered from 0."""
+        own = slice(*np.searchsorted(self.columns, [start, stop]))
+        return Shift(self.columns[own] - start, self.numbers[own])
+
+    def of_block(self, block: Block) -> Block:
+        if not len(self.columns):
+            return block
+        is_constant = np.isnan(self.numbers)
+        constant, far = self.columns[is_constant], self.columns[~is_constant]
+        numbers = self.numbers[~is_constant]
+        near = block.astype(np.float64)
+        if not sp.issparse(block):
+            near[:, far] -= numbers
+            near[:, constant] = 0
+            return near
+        n, d = block.shape
+        zero = np.zeros(d, dtype=bool)
+        zero[constant] = True
+        if block.format == "csc":
+            near.data[np.repeat(zero, np.diff(near.indptr))] = 0
+            sizes = np.zeros(d + 1, dtype=near.indptr.dtype)
+            sizes[far + 1] = n
+            indices, starts = np.tile(np.arange(n), len(far)), np.cumsum(sizes)
+            values = np.repeat(numbers, n)
+        else:
+            near.data[zero[near.indices]] = 0
+            indices, starts = np.tile(far, n), np.arange(n + 1) * len(far)
+            values = np.tile(numbers, n)
+        kind = near.indices.dtype
+        shift = values, indices.astype(kind), starts.astype(kind)
+        # the columns are all but full, so their differences take no more memory
+        return near - type(near)(shift, shape=block.shape)
+
+    def of_columns(self, tile: Any, index: IntArray) -> sp.csc_array:
+        wanted = np.flatnonzero(np.isin(index, self.columns))
+        numbers = self.numbers[np.searchsorted(self.columns, index[wanted])]
+        near: sp.csc_array = Shift(wanted, numbers).of_block(read_columns(tile, index))
+        return near
+
+
+@dataclass(frozen=True)
+class ViewTile:
+    """What is taken of another tile of rows."""
+
+    start: int
+    stop: int
+    tile: Any
+    view: Any  # a `View`, or a `Shared` one
+    verified: ClassVar[bool] = True
+
+    def load(self) -> Block:
+        view: View = engine.unshared(self.view)
+        return view.of_block(engine.load(self.tile))
+
+
+class ColumnViewTile(ViewTile):
+    """What is taken of another tile of columns."""
+
+    def load(self) -> Block:
+        view = engine.unshared(self.view)
+        if isinstance(view, ColumnSet) and reads_columns(self.tile):
+            return read_columns(self.tile, view.numbers)
+        return view.of_block(engine.load(self.tile))
+
+    def columns(self, index: AnyArray) -> sp.csc_array:
+        """Return some columns, read as `read_columns` reads them."""
+        view: View = engine.unshared(self.view)
+        return view.of_columns(self.tile, index)
+
+
+def reads_columns(tile: Any) -> bool:
+    """Return whether a tile of columns can read some of them."""
+    while isinstance(tile, ViewTile):
+        tile = tile.tile
+    return hasattr(tile, "columns")
+
+
+def take_rows(X: Any, rows: IntArray) -> tuple[list[Any], list[Any]]:
+    """Return the tiles of rows and of columns of some rows. Nothing is read."""
+    by_rows = [
+        ViewTile(place.start, place.stop, tile, RowSet.of(numbers))
+        for tile, place, numbers in cut(X.row_tiles, X.shape[0], rows)
+    ]
+    if X.row_tiles and not by_rows:
+        by_rows = [ViewTile(0, 0, X.row_tiles[0], RowSet.of(rows))]
+    of_all = engine.Shared(RowSet.of(rows))
+    return by_rows, [ColumnViewTile(t.start, t.stop, t, of_all) for t in X.column_tiles]
+
+
+def take_columns(X: Any, index: IntArray) -> tuple[list[Any], list[Any]]:
+    """Return the tiles of rows and of columns of some columns. Nothing is read."""
+    by_columns = [
+        ColumnViewTile(place.start, place.stop, tile, ColumnSet(numbers))
+        for tile, place, numbers in cut(X.column_tiles, X.shape[1], index)
+    ]
+    of_all = engine.Shared(ColumnSet(index))
+    return [ViewTile(t.start, t.stop, t, of_all) for t in X.row_tiles], by_columns
+
+
+def subtract(X: Any, shift: Shift) -> tuple[list[Any], list[Any]]:
+    """Return the tiles of rows and of columns of X less a shift. Nothing is read."""
+    of_all = engine.Shared(shift)
+    by_columns = list(X.column_tiles)
+    for i, tile in enumerate(by_columns):
+        own = shift.within(tile.start, tile.stop)
+        if len(own.columns):
+            by_columns[i] = ColumnViewTile(tile.start, tile.stop, tile, own)
+    return [ViewTile(t.start, t.stop, t, of_all) for t in X.row_tiles], by_columns
