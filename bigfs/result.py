@@ -100,6 +100,7 @@ class NotConverged(UserWarning):
 
 
 log = logging.getLogger(__name__)
+NOISE = 1e-9  # of a relative gap
 STOPS = ("gap", "violation", "error", "change")  # what loops drive to zero
 
 
@@ -279,6 +280,7 @@ def iterate(
     no_room: type[MemoryError] | None = None,
     reached: Status = Status.CONVERGED,
     ends: Callable[[State], Status | None] = lambda state: None,
+    at_limit: Callable[[State], Status] = lambda state: Status.MAX_ITER,
 ) -> Result[State]:
     """Step until `measure(state)[stop] <= tol`.
 
@@ -310,6 +312,8 @@ def iterate(
     ends : callable, default=lambda state: None
         Function from a state to the status with which the run ends there before its tolerance, or
         to None.
+    at_limit : callable, default=lambda state: Status.MAX_ITER
+        Function from the last state to the status of a run that made `max_iter` steps.
 
     Returns
     -------
@@ -332,6 +336,8 @@ def iterate(
         record = history[-1]
         if not all(np.isfinite(v) or (k == stop and v == np.inf) for k, v in record.items()):
             return Status.NOT_FINITE
+        if record[stop] < -NOISE:  # no certificate is below zero but for rounding
+            return Status.STALLED
         return reached if record[stop] <= tol else ends(state)
 
     token = _observer.set(_UNOBSERVED)
@@ -339,7 +345,7 @@ def iterate(
         status = verdict() if history else None
         while status is None:
             if len(history) >= max_iter:
-                status = Status.MAX_ITER
+                status = at_limit(state)
                 break
             try:
                 state = step(state)

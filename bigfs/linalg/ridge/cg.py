@@ -21,6 +21,7 @@ from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
 STRIP = 4096  # rows of a d × r array that are changed at a time
+DIVERGED = 1e3  # growth of the residual at which the iterations end
 RANK_TOL = 1e-12  # search directions with a smaller share of the block's energy are dropped
 
 
@@ -32,7 +33,7 @@ class Solution(NamedTuple):
     residuals: FloatArray
     iterations: int
     product: FloatArray  # d × r: XᵀMX W, as far as the solver knows it without another pass
-    status: Status  # EXACT for a direct solver
+    status: Status  # EXACT for a direct solver whose residual is rounding
 
     @property
     def residual(self) -> float:
@@ -169,6 +170,7 @@ def block_cg(
     size = np.where(size > 0, size, 1.0)
     residuals = np.linalg.norm(R, axis=0) / size
     enough = np.maximum(tol, reduction * residuals)
+    most = DIVERGED * max(residuals.max(initial=0.0), 1.0)
     P: Any = None
     AP: Any = None
     PtAP: Any = None
@@ -177,7 +179,8 @@ def block_cg(
     while True:
         unsolved = ~(residuals <= enough)  # NaN is not solved
         finite = bool(np.isfinite(residuals).all())
-        if not finite or not unsolved.any() or iterations >= max_iter:
+        diverged = finite and residuals.max(initial=0.0) > most
+        if not finite or diverged or not unsolved.any() or iterations >= max_iter:
             if set_residual is None or checked == iterations or not finite:
                 break
             P, AP, checked = None, None, iterations
@@ -206,7 +209,8 @@ def block_cg(
     if not finite or not np.isfinite(residuals).all():
         status = Status.NOT_FINITE
     elif (residuals > enough).any():
-        status = Status.MAX_ITER if iterations >= max_iter else Status.STALLED
+        at_limit = iterations >= max_iter and not diverged
+        status = Status.MAX_ITER if at_limit else Status.STALLED
     return Result(residuals, status, stats={"iterations": iterations})
 
 

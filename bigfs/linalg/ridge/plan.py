@@ -1,7 +1,7 @@
 """The choice of a solver: projected time and memory of the three, and the reason for one.
 
-The choice depends on the shapes and the non-zeros alone, so that the answer is the same with any
-number of workers, with any tiles, and in any process of 1 GB or more.
+The choice depends on the layouts, the shapes and the non-zeros alone, so that the answer is the
+same with any number of workers, with any tiles, and in any process of 1 GB or more.
 
 solver     flops                                                   memory
 woodbury   n²·(non-zeros per column) to build, n³/3 to factor      n × n
@@ -21,6 +21,7 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.engine import format_bytes
+from bigfs.matrix import Matrix
 from bigfs.types import IntArray
 
 DENSE_FLOPS = 2e10  # flops per second of a Cholesky factorization, on one core of 2024
@@ -85,6 +86,13 @@ def project_costs(
             CG_BYTES * d * r + 16 * n * (r if width is None else min(r, width)),
         ),
     }
+
+
+def has_layout(X: Matrix, solver: str) -> bool:
+    """Return whether X has the layout that a solver reads."""
+    if solver == "woodbury":
+        return X.local or bool(X.column_tiles)
+    return bool(X.row_tiles) if solver == "primal" else True
 
 
 def choose_solver(

@@ -14,6 +14,7 @@ from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import Prepared, Ridge, SampleOperator, Solution
 from bigfs.linalg.ridge.plan import CG_BYTES, ITERATIONS
 from bigfs.matrix import Matrix
+from bigfs.result import Status
 from bigfs.types import FloatArray, IntArray
 
 
@@ -28,6 +29,7 @@ class WorkingSet(ActiveColumns):
         self._ridge: Ridge | None = None
         self._iterations = ITERATIONS
         self.plans: list[dict[str, Any]] = []
+        self.status = Status.EXACT  # of the last solve
 
     def solve(
         self, M: SampleOperator, u: FloatArray, T: FloatArray, start: FloatArray | None = None
@@ -69,6 +71,7 @@ class WorkingSet(ActiveColumns):
         ridge = self._ridge_on(active, M)
         rows = slice(None) if self.index is None else active
         solution = solve(ridge.prepare(u[rows]), rows, None if start is None else start[rows])
+        self.status = solution.status
         if start is not None and start.any() and ridge.plan.solver == "cg":
             # what the next plan expects
             self._iterations = max(solution.iterations, 1)

@@ -20,7 +20,7 @@ from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.result import Record, iterate
+from bigfs.result import Record, Status, iterate
 from bigfs.selectors.base.estimator import Selector
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_weight
@@ -67,6 +67,12 @@ class RowSparseProblem(ABC):
             "gap": state.gap,
             "residual": state.residual,
         }
+
+    def status_at_limit(self, state: Any) -> Status:
+        """Return the status of a run that makes all its rounds: STALLED where the last ridge solve
+        did not come near enough for the certificate, and more rounds would not help."""
+        stalled = self.working_set.status is Status.STALLED and state.residual > self.tol
+        return Status.STALLED if stalled else Status.MAX_ITER
 
     def require_weight(self, weights: FloatArray) -> None:
         """Refuse weights that are all zero."""
@@ -142,6 +148,7 @@ class RowSparseSelector(Selector):
             tol=self.tol,
             max_iter=self.max_iter,
             name=type(self).__name__,
+            at_limit=problem.status_at_limit,
         )
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)

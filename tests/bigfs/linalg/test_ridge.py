@@ -334,14 +334,15 @@ def test_a_direct_solver_makes_no_pass_for_the_squares_of_the_columns(solver):
 def test_passes_are_counted():
     X, T, u = data(40, 15)
     m = Matrix.from_array(X)
-    for solver, prepare, solve in (("primal", 1, 1), ("woodbury", 1, 6)):
+    for solver, prepare, solve in (("primal", 1, 2), ("woodbury", 1, 6)):
         ridge = Ridge(m, centering(40), solver=solver)
         m.passes = 0
         prepared = ridge.prepare(u)
         assert m.passes == prepare + (solver == "primal")  # the Gram of FᵀX is a second pass
         m.passes = 0
         prepared.solve(T)
-        # the right-hand side; for Woodbury the residual, and its own two, twice
+        # the right-hand side; for the primal one the check of the Gram matrix; for Woodbury the
+        # residual, and its own two, twice
         assert m.passes == solve
     m.passes = 0
     iterations = Ridge(m, centering(40), solver="cg").prepare(u).solve(T).iterations
@@ -570,8 +571,9 @@ def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
     working.solve(middle, np.where(np.arange(15) < 12, u, np.inf), T)
     narrow = np.where(np.arange(15) % 3 == 0, u, np.inf) * np.where(np.arange(15) < 12, 1, np.inf)
     solved = working.solve(middle, narrow, T)
-    # the right-hand side; none for a Gram matrix, or for statistics, which the full matrix has
-    assert working.X.passes == 1
+    # the right-hand side and a check of the product; none for a Gram matrix, or for statistics,
+    # which the full matrix has
+    assert working.X.passes == 2
     np.testing.assert_allclose(solved.W, dense_ridge(X, middle.dense(40), narrow, T), atol=1e-8)
 
 
