@@ -17,12 +17,15 @@ from numba import njit
 from scipy.linalg import lapack
 
 from bigfs import engine
-from bigfs.linalg.ridge.operator import SampleOperator
+from bigfs.linalg.ridge.operator import Root, SampleOperator
 from bigfs.linalg.sample_kernel import kernel
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
+
+ROOT_STRIP = 256  # columns of an n × n array that are multiplied at a time
+GRAM_ROWS = 1024  # rows of a dense block that are multiplied at a time, at least
 
 
 def gram(X: Matrix, M: SampleOperator) -> FloatArray:
@@ -122,8 +125,12 @@ def _pack(G: FloatArray, active: IntArray, s: FloatArray, packed: FloatArray) ->
 
 def _gram(block: Block, start: int, stop: int, m: FloatArray, threads: int | None) -> FloatArray:
     if not sp.issparse(block):
-        Z = np.sqrt(m)[:, None] * np.asarray(block, dtype=np.float64)
-        return np.asarray(Z.T @ Z)
+        G, height = np.zeros((block.shape[1],) * 2), max(block.shape[1], GRAM_ROWS)
+        for first in range(0, block.shape[0], height):
+            rows = slice(first, first + height)
+            Z = np.sqrt(m[rows])[:, None] * np.asarray(block[rows], dtype=np.float64)
+            G += Z.T @ Z
+        return G
     Z, every = sp.csc_array(block), np.arange(block.shape[1])
     weighted = sp.csc_array((Z.data * m[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
     G = sparse_gram(Z, weighted, threads=threads, new=every)
@@ -133,7 +140,22 @@ def _gram(block: Block, start: int, stop: int, m: FloatArray, threads: int | Non
 
 def _projected(block: Block, start: int, stop: int, F: Any) -> Any:
     """Return Fᵀ block, sparse if both are. The sum over tiles is FᵀX, e × d."""
-    return F.T @ block.astype(np.float64)
+    return F.T @ block.astype(np.float64, copy=False)
+
+
+def times_both_sides(root: Root, K: FloatArray) -> FloatArray:
+    """Return Cᵀ K C for a symmetric K (n × n), whose memory it takes where C is square."""
+    n = len(K)
+    strips = [slice(first, first + ROOT_STRIP) for first in range(0, n, ROOT_STRIP)]
+    height = len(root.transposed_times(K[:, :1]))
+    half = K if height == n else np.empty((height, n))  # CᵀK
+    for strip in strips:
+        half[:, strip] = root.transposed_times(np.ascontiguousarray(K[:, strip]))
+    both = half if height == n else np.empty((height, height))
+    for first in range(0, height, ROOT_STRIP):
+        strip = slice(first, first + ROOT_STRIP)
+        both[strip] = root.transposed_times(np.ascontiguousarray(half[strip].T)).T
+    return both
 
 
 class Woodbury:
@@ -142,8 +164,7 @@ class Woodbury:
     def __init__(self, X: Matrix, M: SampleOperator, u: FloatArray) -> None:
         self.X, self.phi = X, 1 / u[:, None]
         self.root = M.root(X.shape[0])
-        K = self.root.transposed_times(kernel(X, self.phi[:, 0]))
-        K = self.root.transposed_times(np.ascontiguousarray(K.T))
+        K = times_both_sides(self.root, kernel(X, self.phi[:, 0]))
         K.flat[:: len(K) + 1] += 1
         with explain_singular("the ridge system"):
             self.factor = la.cho_factor(K.T, overwrite_a=True, check_finite=False)
