@@ -103,7 +103,7 @@ def learn_atoms(
     batches = spread_batches(n, batch_rows)
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
 
-    @engine.one_blas_thread()  # SPAMS brings a BLAS of its own
+    @engine.session()  # SPAMS brings a BLAS of its own
     def step(state: DictionaryState) -> DictionaryState:
         rows = X.rows(batches[state.updates % len(batches)])
         codes = encode(lasso, rows, state.D, lam * row_norm)

@@ -63,6 +63,17 @@ class FactoredResponse:
         return self.Y if self.C is None else self.C[self.Y]
 
 
+@dataclass(frozen=True)
+class _ResponseRows:
+    """The rows of a response and the weights of the samples, as a pass takes them."""
+
+    response: FactoredResponse
+    omega: FloatArray | None
+
+    def __getitem__(self, rows: slice) -> tuple[Any, FloatArray | None]:
+        return self.response.rows(rows), None if self.omega is None else self.omega[rows]
+
+
 class TiledColumns(Columns):
     """Products of the gathered columns, from passes over the tiles of rows."""
 
@@ -77,14 +88,10 @@ class TiledColumns(Columns):
         self, X: Matrix, response: FactoredResponse, omega: FloatArray | None = None
     ) -> None:
         super().__init__(X, len(response.shift), response.norm2, omega)
-        rows = [slice(tile.start, tile.stop) for tile in X.tiles(0)]
         mean = np.zeros(self.r)  # ωᵀT/‖ω‖²: what `center` takes from T
         if response.C is None:
             mean = self.omega @ (response.Y - response.shift) / self.omega_norm2
-        # they stay with the workers, because every pass needs them
-        self._T = engine.KeptOperands(
-            rows, X.local, lambda r: (response.rows(r), None if omega is None else omega[r])
-        )
+        self._T = _ResponseRows(response, omega)
         self._shared = (response.C, response.shift, mean)
 
     def add(self, features: IntArray) -> None:

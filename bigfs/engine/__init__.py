@@ -6,135 +6,69 @@ in the order of the tiles, and sums are taken in a fixed tree. So the answer dep
 number of workers nor on the death of one.
 
 Outside a `cluster(...)` block the user's current `distributed.Client` runs the tasks. Without a
-client they run serially in this process.
+client they run serially in this process. A fit asks once (`session`).
 """
 
-from dask.utils import format_bytes, parse_bytes
+from dask.utils import format_bytes as format_bytes
+from dask.utils import parse_bytes as parse_bytes
 
-from bigfs.engine.budget import (
-    DRIVER_LIBRARIES,
-    KERNELS,
-    LIBRARIES,
-    PLANNED,
-    SHARES,
-    TILE_TASK,
-    NotEnoughMemory,
-    limit_memory,
-    trim_memory,
-)
-from bigfs.engine.clusters import (
-    ClusterLost,
-    client,
-    cluster,
-    n_workers,
-    prepare_workers,
-    quiet_dask,
-)
-from bigfs.engine.kept import KeptOperands, while_lost
-from bigfs.engine.lazy_blocks import LazyBlock, empty_block, is_lazy, lazy_blocks, lazy_inputs
-from bigfs.engine.measure import (
-    peak_memory,
-    processor_time,
-    processor_time_since,
-    reset_peak_memory,
-)
-from bigfs.engine.memory import (
-    lazy_zeros,
-    memory_limit,
-    planned_memory,
-    require_memory,
-    task_memory,
-)
-from bigfs.engine.scratch import ScratchFile
-from bigfs.engine.shared import Shared, unshared
-from bigfs.engine.tasks import (
-    Progress,
-    Tile,
-    add,
-    beside,
-    compute,
-    dask_array,
-    dask_slices,
-    dask_vector,
-    in_this_process,
-    lazy_tiles,
-    map_tiles,
-    progress,
-    reduce_groups,
-    reduce_tiles,
-    shared_operand,
-    show_progress,
-    started_tiles,
-    stream_tiles,
-)
-from bigfs.engine.workers import (
-    clear_cache,
-    get_cached,
-    is_cached,
-    load,
-    make_room,
-    one_blas_thread,
-)
-
-__all__ = [
-    "DRIVER_LIBRARIES",
-    "KERNELS",
-    "LIBRARIES",
-    "PLANNED",
-    "SHARES",
-    "TILE_TASK",
-    "ClusterLost",
-    "KeptOperands",
-    "LazyBlock",
-    "NotEnoughMemory",
-    "Progress",
-    "ScratchFile",
-    "Shared",
-    "Tile",
-    "add",
-    "beside",
-    "clear_cache",
-    "client",
-    "cluster",
-    "compute",
-    "dask_array",
-    "dask_slices",
-    "dask_vector",
-    "empty_block",
-    "format_bytes",
-    "get_cached",
-    "in_this_process",
-    "is_cached",
-    "is_lazy",
-    "lazy_blocks",
-    "lazy_inputs",
-    "lazy_tiles",
-    "lazy_zeros",
-    "limit_memory",
-    "load",
-    "make_room",
-    "map_tiles",
-    "memory_limit",
-    "n_workers",
-    "one_blas_thread",
-    "parse_bytes",
-    "peak_memory",
-    "planned_memory",
-    "prepare_workers",
-    "processor_time",
-    "processor_time_since",
-    "progress",
-    "quiet_dask",
-    "reduce_groups",
-    "reduce_tiles",
-    "require_memory",
-    "reset_peak_memory",
-    "shared_operand",
-    "show_progress",
-    "started_tiles",
-    "stream_tiles",
-    "task_memory",
-    "trim_memory",
-    "unshared",
-    "while_lost",
-]
+from bigfs.engine.budget import DRIVER_LIBRARIES as DRIVER_LIBRARIES
+from bigfs.engine.budget import KERNELS as KERNELS
+from bigfs.engine.budget import LIBRARIES as LIBRARIES
+from bigfs.engine.budget import PLANNED as PLANNED
+from bigfs.engine.budget import SHARES as SHARES
+from bigfs.engine.budget import TILE_TASK as TILE_TASK
+from bigfs.engine.budget import NotEnoughMemory as NotEnoughMemory
+from bigfs.engine.budget import current_session as current_session
+from bigfs.engine.budget import limit_memory as limit_memory
+from bigfs.engine.budget import trim_memory as trim_memory
+from bigfs.engine.clusters import ClusterLost as ClusterLost
+from bigfs.engine.clusters import cluster as cluster
+from bigfs.engine.clusters import prepare_workers as prepare_workers
+from bigfs.engine.clusters import quiet_dask as quiet_dask
+from bigfs.engine.executor import Progress as Progress
+from bigfs.engine.executor import SharedOperand as SharedOperand
+from bigfs.engine.executor import Tile as Tile
+from bigfs.engine.executor import add as add
+from bigfs.engine.executor import client as client
+from bigfs.engine.executor import compute as compute
+from bigfs.engine.executor import dask_array as dask_array
+from bigfs.engine.executor import dask_slices as dask_slices
+from bigfs.engine.executor import dask_vector as dask_vector
+from bigfs.engine.executor import gather_tiles as gather_tiles
+from bigfs.engine.executor import held_inputs as held_inputs
+from bigfs.engine.executor import in_this_process as in_this_process
+from bigfs.engine.executor import map_tiles as map_tiles
+from bigfs.engine.executor import n_workers as n_workers
+from bigfs.engine.executor import progress as progress
+from bigfs.engine.executor import reduce_groups as reduce_groups
+from bigfs.engine.executor import reduce_tiles as reduce_tiles
+from bigfs.engine.executor import session as session
+from bigfs.engine.executor import show_progress as show_progress
+from bigfs.engine.executor import started_tiles as started_tiles
+from bigfs.engine.executor import stream_tiles as stream_tiles
+from bigfs.engine.executor import submit_tiles as submit_tiles
+from bigfs.engine.executor import wait_tiles as wait_tiles
+from bigfs.engine.lazy_blocks import LazyBlock as LazyBlock
+from bigfs.engine.lazy_blocks import empty_block as empty_block
+from bigfs.engine.lazy_blocks import is_lazy as is_lazy
+from bigfs.engine.lazy_blocks import lazy_blocks as lazy_blocks
+from bigfs.engine.lazy_blocks import lazy_inputs as lazy_inputs
+from bigfs.engine.measure import peak_memory as peak_memory
+from bigfs.engine.measure import processor_time as processor_time
+from bigfs.engine.measure import processor_time_since as processor_time_since
+from bigfs.engine.measure import reset_peak_memory as reset_peak_memory
+from bigfs.engine.memory import lazy_zeros as lazy_zeros
+from bigfs.engine.memory import memory_limit as memory_limit
+from bigfs.engine.memory import planned_memory as planned_memory
+from bigfs.engine.memory import require_memory as require_memory
+from bigfs.engine.memory import task_memory as task_memory
+from bigfs.engine.scratch import ScratchFile as ScratchFile
+from bigfs.engine.shared import Shared as Shared
+from bigfs.engine.shared import unshared as unshared
+from bigfs.engine.workers import clear_cache as clear_cache
+from bigfs.engine.workers import get_cached as get_cached
+from bigfs.engine.workers import is_cached as is_cached
+from bigfs.engine.workers import load as load
+from bigfs.engine.workers import make_room as make_room
+from bigfs.engine.workers import one_blas_thread as one_blas_thread

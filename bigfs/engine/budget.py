@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import logging
 import sys
+import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from multiprocessing.dummy import Process as PoolThread
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import psutil
@@ -57,37 +59,30 @@ class Shares:
 SHARES = Shares()
 
 
-class BlockValue:
-    """A value that holds inside a block, in the threads that the block starts too. A thread that is
-    in no block itself, such as one of joblib, sees the block that was entered last."""
-
-    def __init__(self, name: str) -> None:
-        self._of_context: ContextVar[Any] = ContextVar(name, default=None)
-        self._entered: list[Any] = []
-
-    @contextlib.contextmanager
-    def holding(self, value: Any) -> Iterator[None]:
-        """Let it have a value inside a block."""
-        entry = [value]
-        self._entered.append(entry)
-        try:
-            with holding(self._of_context, value):
-                yield
-        finally:  # blocks of several threads end in any order
-            self._entered[:] = [other for other in self._entered if other is not entry]
-
-    def get(self) -> Any:
-        """Return the value, or None outside of all blocks."""
-        if (own := self._of_context.get()) is not None:
-            return own
-        return next((value for (value,) in self._entered[-1:]), None)
-
-    def of_context(self) -> Any:
-        """Return the value of the block that this thread is in, or None."""
-        return self._of_context.get()
+SERIAL = "serial"  # the client of a session in this process
 
 
-_limit = BlockValue("limit")
+@dataclass(frozen=True)
+class Session:
+    """What holds inside a block: who runs the tasks, and the memory limit of this process."""
+
+    client: Any = None  # of a cluster, or `SERIAL`. None: not asked yet
+    limit: int | None = None  # bytes that were given
+
+
+_session: ContextVar[Session | None] = ContextVar("session", default=None)
+
+
+@dataclass(eq=False)
+class _Block:
+    """A block that a thread is in, with the threads that had begun before it."""
+
+    session: Session
+    thread: threading.Thread
+    before: WeakSet[threading.Thread]
+
+
+_blocks: list[_Block] = []
 
 
 @contextlib.contextmanager
@@ -100,15 +95,48 @@ def holding(variable: ContextVar[Any], value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
+@contextlib.contextmanager
+def holding_session(**changes: Any) -> Iterator[None]:
+    """Change the session inside a block."""
+    session = replace(current_session(), **changes)
+    block = _Block(session, threading.current_thread(), WeakSet(threading.enumerate()))
+    _blocks.append(block)
+    try:
+        with holding(_session, session):
+            yield
+    finally:
+        _blocks.remove(block)
+
+
+def current_session() -> Session:
+    """Return the session of the innermost block that this thread is in.
+
+    A thread of a pool that began inside a block, as those of joblib do, is in that block too,
+    unless another thread is in a block of its own. Any other thread is in no block.
+    """
+    if (own := _session.get()) is not None:
+        return own
+    thread = threading.current_thread()
+    if isinstance(thread, PoolThread) and not in_task():
+        around = [block for block in list(_blocks) if thread not in block.before]
+        if len({block.thread for block in around}) == 1:
+            return around[-1].session
+    return Session()
+
+
 def limit_memory(limit: int) -> contextlib.AbstractContextManager[None]:
     """Set the memory limit of this process inside a block."""
-    return _limit.holding(limit)
+    return holding_session(limit=limit)
 
 
 def given_limit() -> int | None:
     """Return the limit that `limit_memory` has set, or None."""
-    limit: int | None = _limit.get()
-    return limit
+    return current_session().limit
+
+
+def in_task() -> bool:
+    """Return whether this thread runs a task of a Dask worker."""
+    return worker_limit() is not None
 
 
 def worker_limit() -> float | None:
@@ -145,37 +173,6 @@ def of_thread(limit: float, n_threads: int) -> int:
 def most_between_tasks(limit: float) -> float:
     """Return the use of a worker from which memory is released, so that a task on a tile fits."""
     return min(SHARES.relief * limit, SHARES.pause * limit - TILE_TASK)
-
-
-def memory_relief_plugin() -> Any:
-    """Return a worker plugin that returns freed memory to the system every second."""
-    from distributed import WorkerPlugin
-    from tornado.ioloop import PeriodicCallback
-
-    class MemoryReliefPlugin(WorkerPlugin):
-        name = "bigfs-relief"
-
-        def setup(self, worker: Any) -> None:
-            def trim_if_nearly_full() -> None:
-                limit = worker.memory_manager.memory_limit or np.inf
-                if resident() > most_between_tasks(limit):
-                    trim_memory()
-
-            worker.periodic_callbacks[self.name] = PeriodicCallback(trim_if_nearly_full, 1000)
-            worker.periodic_callbacks[self.name].start()
-            logging.getLogger("distributed.worker").addFilter(_should_log)
-
-        def teardown(self, worker: Any) -> None:
-            worker.periodic_callbacks.pop(self.name).stop()
-            logging.getLogger("distributed.worker").removeFilter(_should_log)
-
-    return MemoryReliefPlugin()
-
-
-def _should_log(record: logging.LogRecord) -> bool:
-    """Return whether a worker should log a record. An error of a bigfs task is left out, because
-    the driver receives it and reports it in one line."""
-    return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
 
 
 def trim_memory() -> None:

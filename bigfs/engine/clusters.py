@@ -20,7 +20,7 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 
-from bigfs.engine.budget import LIBRARIES, SHARES, BlockValue, limit_memory, memory_relief_plugin
+from bigfs.engine.budget import LIBRARIES, SERIAL, SHARES, holding_session
 from bigfs.engine.specification import (
     configured_scheduler,
     is_specification,
@@ -53,18 +53,12 @@ BEFORE_START = {  # environment of a worker before it starts
 }
 # what distributed sets by default
 ONE_THREAD = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
-NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"  # in Dask's configuration
-NO_WORKERS = "60s"  # until a step without workers is given up
 WORKER_MEMORY = "1GB"  # of a worker of a local cluster, where no limit is given
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
 
 
 class ClusterLost(RuntimeError):
     """The Dask cluster cannot be reached, or it lost too many workers."""
-
-
-SERIAL = "serial"  # the value of `_client` inside `cluster(workers=0)`
-_client = BlockValue("client")
 
 
 @contextlib.contextmanager
@@ -93,8 +87,8 @@ def cluster(
         configuration (``DASK_SCHEDULER_ADDRESS``) where `workers` is None too, else it starts
         processes on this machine.
     workers : int, default=None
-        Number of processes to start on this machine, one thread each. None starts one per core. 0
-        runs serially, in this process.
+        Number of processes to start on this machine, one thread each. None and -1 start one per
+        core. 0 runs serially, in this process.
     memory_limit : str or int, default=None
         Memory of each worker, or of this process with `workers=0`, as Dask writes it. "auto" shares
         the machine's memory. None gives each worker 1 GB, and this process the memory of its
@@ -118,8 +112,8 @@ def cluster(
     ClusterLost
         The cluster cannot be reached, or it is lost while the block runs. The message has advice.
     ValueError
-        `memory_limit` is not a size, or is less than the libraries of a worker take. The YAML file
-        names no cluster class, or is no specification.
+        `workers` is below -1. `memory_limit` is not a size, or is less than the libraries of a
+        worker take. The YAML file names no cluster class, or is no specification.
 
     See Also
     --------
@@ -137,13 +131,18 @@ def cluster(
     """
     if scheduler is None and workers is None:
         scheduler = configured_scheduler()
+    if workers is not None and workers < -1:
+        raise ValueError(
+            f"workers must be a number of processes, 0 for this process alone, or -1 for one per "
+            f"core; got {workers}"
+        )
     if scheduler is None and memory_limit is not None:
         require_size(memory_limit)
     if scheduler is None and workers == 0:
-        with contextlib.ExitStack() as stack:
-            if memory_limit not in (None, "auto"):
-                stack.enter_context(limit_memory(parse_bytes(memory_limit)))
-            stack.enter_context(_client.holding(SERIAL))
+        limit = {}
+        if memory_limit is not None and memory_limit != "auto":
+            limit = {"limit": parse_bytes(memory_limit)}
+        with holding_session(client=SERIAL, **limit):
             yield None
         return
     memory_limit = WORKER_MEMORY if memory_limit is None else memory_limit
@@ -155,7 +154,8 @@ def cluster(
                 "bigfs needs a synchronous Dask client; got an asynchronous one: create it "
                 "with Client(…, asynchronous=False)"
             )
-        with _client.holding(scheduler):
+        prepare_client(scheduler)
+        with holding_session(client=scheduler):
             yield scheduler
         return
     log, client_log = logging.getLogger("distributed"), logging.getLogger("distributed.client")
@@ -165,13 +165,9 @@ def cluster(
         stack.callback(client_log.setLevel, client_log.level)
         client_log.setLevel(logging.CRITICAL)  # its errors reach the caller
         stack.enter_context(dask.config.set(_settings(memory_limit)))
-        if scheduler is None or (isinstance(scheduler, str) and not is_specified):
-            lonely = dask.config.get(NO_WORKERS_TIMEOUT) or NO_WORKERS  # else jobs wait in a queue
-            stack.enter_context(dask.config.set({NO_WORKERS_TIMEOUT: lonely}))
         if scheduler is None:
-            address: Any = stack.enter_context(
-                _local(workers or CPU_COUNT, memory_limit, dashboard)
-            )
+            n_processes = CPU_COUNT if workers in (None, -1) else workers
+            address: Any = stack.enter_context(_local(n_processes, memory_limit, dashboard))
         elif is_specified:
             address = stack.enter_context(_specified(str(scheduler)))
         else:
@@ -182,11 +178,12 @@ def cluster(
                     address, security=_security(security), set_as_default=False, timeout=timeout
                 )
             )
-            client.register_plugin(memory_relief_plugin())
         if is_specified:
             _wait_for_worker(client, timeout)
+        prepare_client(client)
+        stack.callback(release_client, client)
         try:
-            with _client.holding(client):
+            with holding_session(client=client):
                 yield client
         except Exception:  # told apart from an interruption, which the next clause is about
             raise
@@ -439,7 +436,7 @@ def no_workers_left() -> ClusterLost:
     return ClusterLost(f"the Dask cluster has no workers left: start some and {AGAIN}")
 
 
-def _connection_lost() -> ClusterLost:
+def connection_lost() -> ClusterLost:
     return ClusterLost(
         f"the connection to the Dask cluster was lost: see whether the cluster and the network "
         f"work, and {AGAIN}"
@@ -466,7 +463,7 @@ def translate_cluster_errors() -> Iterator[None]:
     except (NoWorkerError, NoValidWorkerError) as error:
         raise no_workers_left() from error
     except (CancelledError, ClosedClientError, CommClosedError) as error:
-        raise _connection_lost() from error
+        raise connection_lost() from error
 
 
 @contextlib.contextmanager
@@ -477,55 +474,50 @@ def asking_cluster() -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise _connection_lost() from error
+            raise connection_lost() from error
 
 
-def client() -> Any:
-    """Return the client of the enclosing `cluster`, else the user's own if it is synchronous and
-    runs. None when serial, and inside a task, because waiting there would block the worker."""
-    enclosing = _client.of_context()
-    if enclosing is None and "distributed" in sys.modules:
-        from distributed import get_worker
-
-        with contextlib.suppress(ValueError):  # "no worker found"
-            get_worker()
-            return None
-    enclosing = enclosing or _client.get()
-    if enclosing is not None:
-        return None if enclosing is SERIAL else enclosing
-    if "distributed" not in sys.modules:
-        return None
-    from distributed import default_client
-
-    try:
-        current = default_client()
-    except ValueError:  # "no clients found"
-        return None
-    return None if current.asynchronous or current.status != "running" else current
+_prepared: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # workers, by client
 
 
-def n_workers() -> int:
-    """Return the number of workers, 1 when serial."""
-    return 1 if client() is None else max(1, len(worker_threads()))
-
-
-def worker_threads() -> dict[str, int]:
-    """Return the number of threads of each worker by its address, in a fixed order."""
+def prepare_client(client: Any) -> None:
+    """Ask workers that have come which Python and which bigfs they run, and give them what returns
+    freed memory. The scheduler gives it to those that come later."""
     with asking_cluster():
-        return dict(sorted(client().nthreads().items()))
+        workers = set(client.nthreads())
+        if client in _prepared and workers <= _prepared[client]:
+            return
+        _require_same_versions(client.get_versions(packages=["bigfs"]))
+        if client not in _prepared:
+            from bigfs.engine.relief import MemoryRelief
+
+            client.register_plugin(MemoryRelief())
+        _prepared[client] = workers
 
 
-_known: WeakKeyDictionary[Any, tuple[dict[str, int], dict[str, Any]]] = WeakKeyDictionary()
+def release_client(client: Any) -> None:
+    """Take from the workers what `prepare_client` gave them, if they can still be reached."""
+    with contextlib.suppress(OSError, TimeoutError, RuntimeError, ValueError):
+        if _prepared.pop(client, None) is not None and client.status == "running":
+            client.unregister_worker_plugin("bigfs-relief")
 
 
-def known_workers() -> dict[str, Any]:
-    """Return what the scheduler of the client knew of each worker, by address, when the last of
-    them came or went. Its answer has several kilobytes for each."""
-    threads = worker_threads()
-    if client() not in _known or _known[client()][0] != threads:
-        with asking_cluster():
-            _known[client()] = threads, describe_workers(client())
-    return _known[client()][1]
+def _require_same_versions(versions: dict[str, Any]) -> None:
+    """Refuse a cluster on which this process's tasks could not be read."""
+    own = _version(versions["client"])
+    for place, found in {"the scheduler": versions["scheduler"], **versions["workers"]}.items():
+        if (theirs := _version(found)) != own:
+            raise ClusterLost(
+                f"{place} of the Dask cluster runs {theirs}, and this process {own}: start the "
+                f"scheduler and the workers from an environment like this one"
+            )
+
+
+def _version(found: dict[str, Any]) -> str:
+    """Return which Python and which bigfs a process runs, as a text."""
+    package = found["packages"].get("bigfs")
+    python = ".".join(str(dict(found["host"])["python"]).split(".")[:2])
+    return f"Python {python} {f'with bigfs {package}' if package else 'without bigfs'}"
 
 
 def describe_workers(client: Any) -> dict[str, Any]:

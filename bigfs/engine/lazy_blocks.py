@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from types import MappingProxyType
 from typing import Any
 
 import dask
+import numpy as np
 from dask.base import is_dask_collection
 from dask.core import get_dependencies
-from dask.delayed import Delayed
+from dask.optimization import cull
+
+from bigfs.engine.budget import holding
+
+# the values of the inputs that are at hand: in a task all of its own, in the driver those it holds
+_values: ContextVar[Mapping[Any, Any]] = ContextVar("inputs", default=MappingProxyType({}))
+SEVERAL = -1  # the owner of a task that more than one block needs
 
 
 def is_lazy(X: Any) -> bool:
@@ -24,96 +34,143 @@ def empty_block(X: Any) -> Any:
     return meta_from_array(X)
 
 
-class OwnTasks:
-    """The tasks that one block needs and no other. Dask does not look into it."""
+@dataclass(frozen=True)
+class Input:
+    """A value that several blocks need, or that a cluster holds. Only its key travels."""
 
-    def __init__(self, key: Any, graph: dict[Any, Any], input_keys: tuple[Any, ...]) -> None:
-        self.key, self.graph, self.input_keys = key, graph, input_keys
+    key: Any
+    graph: Any = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Input, (self.key,)
 
 
 @dataclass(frozen=True)
 class LazyBlock:
-    """Key of a block of a Dask collection."""
+    """Key of a block of a Dask collection, with the tasks that no other block needs."""
 
-    tasks: OwnTasks
-    inputs: tuple[Any, ...]
+    key: Any
+    graph: dict[Any, Any] = field(repr=False)
+    inputs: tuple[Input, ...] = ()
 
     def load(self) -> Any:
         """Compute the block in this process."""
-        values = zip(self.tasks.input_keys, self.inputs, strict=True)
-        return dask.get(self.tasks.graph | dict(values), self.tasks.key)
+        values = _values.get()
+        inputs = {needed.key: values[needed.key] for needed in self.inputs}
+        return dask.get(self.graph | inputs, self.key)
 
 
-def lazy_blocks(parts: Sequence[Delayed]) -> list[LazyBlock]:
-    """Return a key for each block of a Dask collection."""
-    graph: dict[Any, Any] = {}
-    for unseen in {id(part.dask): part.dask for part in parts}.values():
-        graph |= dict(unseen)
-    needs = {key: _needs(graph, key) for key in graph}
-    users = _users([part.key for part in parts], needs)
-    shared = {key: graph[key] for key in users if key in graph and users[key].bit_count() > 1}
-    blocks = []
-    for part in parts:
-        own: dict[Any, Any] = {}
-        inputs: list[Any] = []
-        waiting, seen = [part.key], {part.key}
+def lazy_blocks(X: Any) -> list[LazyBlock]:
+    """Return a key for each block of a Dask collection, in order."""
+    (optimized,) = dask.optimize(X)
+    # the values that a cluster holds are only in the graph as it was
+    graph = dict(X.__dask_graph__()) | dict(optimized.__dask_graph__())
+    keys = _flat(optimized.__dask_keys__())
+    owner: dict[Any, int] = {}
+    for block, key in enumerate(keys):
+        waiting = [key]
         while waiting:
-            key = waiting.pop()
-            if key in shared or key not in graph or key in needs[key]:
-                inputs.append(key)
+            needed = waiting.pop()
+            if owner.get(needed) in (block, SEVERAL):
                 continue
-            own[key] = graph[key]
-            new = needs[key] - seen
-            seen |= new
-            waiting += new
-        lazy = tuple(
-            Delayed(key, shared if key in shared else {k: graph[k] for k in [key] if k in graph})
-            for key in inputs
-        )
-        blocks.append(LazyBlock(OwnTasks(part.key, own, tuple(inputs)), lazy))
-    return blocks
+            owner[needed] = block if needed not in owner else SEVERAL
+            waiting += _needs(graph, needed)
+    return [_lazy_block(graph, key, owner) for key in keys]
+
+
+def _flat(keys: Any) -> list[Any]:
+    """Return nested lists of keys as one list of objects."""
+    return [key for part in keys for key in _flat(part)] if isinstance(keys, list) else [keys]
+
+
+def _lazy_block(graph: dict[Any, Any], key: Any, owner: dict[Any, int]) -> LazyBlock:
+    own, inputs, waiting = dict[Any, Any](), list[Input](), [key]
+    seen = {key}
+    while waiting:
+        needed = waiting.pop()
+        needs = _needs(graph, needed)
+        if _is_held(graph[needed]) or (
+            owner[needed] == SEVERAL and (needs or _is_array(graph[needed]))
+        ):
+            inputs.append(Input(needed, graph))
+            continue
+        own[needed] = graph[needed]  # a handle that others need too, such as a file, is inlined
+        waiting += needs - seen
+        seen |= needs
+    return LazyBlock(key, own, tuple(inputs))
 
 
 def _needs(graph: dict[Any, Any], key: Any) -> set[Any]:
-    """Return the keys that a task depends on. A value that a cluster holds depends on itself."""
+    """Return the keys that a task depends on."""
     task = graph[key]
-    return set(task.dependencies if hasattr(task, "dependencies") else get_dependencies(graph, key))
+    needs = task.dependencies if hasattr(task, "dependencies") else get_dependencies(graph, key)
+    return set(needs) - {key}
 
 
-def _users(blocks: Sequence[Any], needs: dict[Any, set[Any]]) -> dict[Any, int]:
-    """Return which blocks need each key, as bits of an integer."""
-    order: list[Any] = []  # each key after those that it depends on
-    seen: set[Any] = set()
-    for block in blocks:
-        waiting = [(block, False)]
-        while waiting:
-            key, is_done = waiting.pop()
-            if is_done:
-                order.append(key)
-            elif key not in seen:
-                seen.add(key)
-                waiting.append((key, True))
-                waiting += [(needed, False) for needed in needs.get(key, ())]
-    users = dict.fromkeys(order, 0)
-    for i, block in enumerate(blocks):
-        users[block] |= 1 << i
-    for key in reversed(order):
-        for needed in needs.get(key, ()):
-            users[needed] |= users[key]
-    return users
+def _is_held(task: Any) -> bool:
+    """Return whether a value of a graph lies on a cluster."""
+    return hasattr(task, "client") and hasattr(task, "status")
 
 
-def lazy_inputs(*operands: Any) -> list[Delayed]:
-    """Return the lazy values that operands hold, each once. A task that gets the operands waits for
-    all of them, and has all of them in memory."""
-    inputs: dict[Any, Delayed] = {}
+def _is_array(task: Any) -> bool:
+    value = getattr(task, "value", task)  # of a node of data
+    return isinstance(value, np.ndarray) or hasattr(value, "indptr")
+
+
+# --- what tasks wait for --------------------------------------------------------------------------
+
+
+def lazy_inputs(*operands: Any) -> dict[Any, Input]:
+    """Return the inputs that operands hold, each once. A task that gets the operands waits for all
+    of them, and has all of them in memory."""
+    inputs = dict[Any, Input]()
     waiting = list(operands)
     while waiting:
         operand = waiting.pop()
-        if isinstance(operand, Delayed):
+        if isinstance(operand, Input):
             inputs[operand.key] = operand
         elif isinstance(operand, list | tuple):
             waiting += operand
         elif is_dataclass(operand) and not isinstance(operand, type):
-            waiting += [getattr(operand, field.name) for field in fields(operand)]
-    return list(inputs.values())
+            waiting += [getattr(operand, part.name) for part in fields(operand)]
+    return inputs
+
+
+def graph_of_inputs(inputs: Mapping[Any, Input]) -> dict[Any, Any]:
+    """Return the tasks that make these inputs, and those that the driver holds as they are."""
+    held, graph = _values.get(), dict[Any, Any]()
+    missing: dict[int, tuple[Any, list[Any]]] = {}  # by their graph
+    for key, needed in inputs.items():
+        if key in held:
+            graph[key] = held[key]
+        else:
+            missing.setdefault(id(needed.graph), (needed.graph, []))[1].append(key)
+    for whole, keys in missing.values():
+        graph |= cull(whole, keys)[0]
+    return graph
+
+
+@contextmanager
+def having_inputs(values: Mapping[Any, Any]) -> Iterator[None]:
+    """Let blocks find the values of inputs by their keys in the block."""
+    with holding(_values, {**_values.get(), **values}):
+        yield
+
+
+class Slot:
+    """Marks an operand that is the value of another task."""
+
+
+class WithInputs:
+    """A function with its operands, of which some are values of other tasks, and with the keys of
+    the inputs that it needs."""
+
+    def __init__(self, fn: Callable[..., Any], keys: Sequence[Any], operands: Sequence[Any]):
+        self.fn, self.keys, self.operands = fn, list(keys), list(operands)
+        self.__name__ = getattr(fn, "__name__", "task")
+
+    def __call__(self, inputs: list[Any], others: list[Any]) -> Any:
+        rest = iter(others)
+        operands = [next(rest) if operand is Slot else operand for operand in self.operands]
+        with having_inputs(dict(zip(self.keys, inputs, strict=True))):
+            return self.fn(*operands)

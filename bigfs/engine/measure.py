@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from bigfs.engine.clusters import asking_cluster, client
+from bigfs.engine.clusters import asking_cluster
+from bigfs.engine.executor import client
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from bigfs.engine.budget import (
     of_thread,
     process_memory,
 )
-from bigfs.engine.clusters import client, known_workers
+from bigfs.engine.executor import client, known_workers
 from bigfs.types import AnyArray
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bigfs.engine.clusters import asking_cluster, client
+from bigfs.engine.clusters import asking_cluster
+from bigfs.engine.executor import client
 from bigfs.types import FloatArray
 
 

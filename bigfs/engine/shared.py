@@ -7,9 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-import dask
-from dask.delayed import Delayed
-
 
 @dataclass(frozen=True)
 class Shared:
@@ -30,19 +27,12 @@ class Reference:
     number: int
 
 
-class Bundle:
-    """Tiles of one task, each with its operands. Dask does not look into it."""
-
-    def __init__(self, tiles: list[Any], operands: list[tuple[Any, ...]]) -> None:
-        self.tiles, self.operands = tiles, operands
-
-
-def detach(tile: Any, sent: dict[int, Delayed]) -> Any:
+def detach(tile: Any, sent: dict[int, Any]) -> Any:
     """Return a tile without its shared values, which become operands in `sent` by their numbers."""
 
     def refer(shared: Shared) -> Reference:
         if id(shared) not in sent:
-            sent[id(shared)] = dask.delayed(shared.value, traverse=False)
+            sent[id(shared)] = shared.value
         return Reference(id(shared))
 
     return _replace(tile, Shared, refer)
@@ -55,12 +45,10 @@ def attach(tile: Any, values: dict[int, Any]) -> Any:
 
 def _replace(tile: Any, kind: type, by: Callable[[Any], Any]) -> Any:
     """Return a tile, or tiles, where a function replaces what is of some kind."""
-    if isinstance(tile, Bundle):
-        return Bundle([_replace(one, kind, by) for one in tile.tiles], tile.operands)
     if isinstance(tile, list):
         return [_replace(one, kind, by) for one in tile]
-    # a Delayed has any attribute, and a tile of part of another one has `tile`
-    if isinstance(tile, Delayed) or not is_dataclass(tile) or not hasattr(tile, "tile"):
+    # a tile of part of another one has `tile`
+    if not is_dataclass(tile) or not hasattr(tile, "tile"):
         return tile
     new = {}
     for field in fields(tile):

@@ -9,10 +9,10 @@ that others started may have been started without one.
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 import time
-import warnings
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -20,17 +20,20 @@ import dask
 from dask.utils import format_bytes, key_split, parse_timedelta
 
 from bigfs.engine.budget import NotEnoughMemory
-from bigfs.engine.clusters import NO_WORKERS_TIMEOUT, describe_workers, no_workers_left
+from bigfs.engine.clusters import describe_workers, no_workers_left
 
-SILENT_SECONDS = 60.0  # without the end of a task until the first warning; doubled after each
+NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"  # in Dask's configuration
+NO_WORKERS_SECONDS = 60.0  # until a step without workers is given up, where that says nothing
+SILENT_SECONDS = 60.0  # without the end of a task until the first line; doubled after each
 STANDSTILL_SECONDS = 120.0  # with a paused worker and nothing that runs, until it is given up
 LOOK_SECONDS = 5.0
 LISTED = 8  # workers in a message, those that are paused first
+log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def watch(client: Any, futures: Collection[Any]) -> Iterator[None]:
-    """Warn from a thread while the block waits for `futures` and none ends."""
+    """Log from a thread while the block waits for `futures` and none ends."""
     ended, given_up = threading.Event(), queue.SimpleQueue[Exception]()
     watcher = threading.Thread(
         target=_watch, args=(client, futures, ended, given_up), daemon=True, name="bigfs-silence"
@@ -56,7 +59,7 @@ def _watch(
     pending: set[str] | None = None
     assigned: dict[str, Any] | None = None
     since, patience = time.monotonic(), SILENT_SECONDS
-    had_workers, lonely_seconds = since, parse_timedelta(dask.config.get(NO_WORKERS_TIMEOUT))
+    had_workers, lonely_seconds = since, without_workers(client)
     # the answers of a large cluster are large, so it is not asked before
     unasked = min(SILENT_SECONDS, STANDSTILL_SECONDS, lonely_seconds or SILENT_SECONDS) / 2
     # when the cluster is lost, the waiting thread says so
@@ -87,11 +90,19 @@ def _watch(
                 return
             if silent >= patience:
                 patience *= 2
-                warnings.warn(
-                    f"no task has ended for {silent:.0f} s: {describe(workers, assigned)}",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+                still = describe(workers, assigned)
+                log.warning("no task has ended for %.0f s: %s", silent, still)
+
+
+def without_workers(client: Any) -> float | None:
+    """Return how many seconds a cluster may be without workers, or None where it has no limit: a
+    cluster that starts its own workers may have them in a queue."""
+    if given := parse_timedelta(dask.config.get(NO_WORKERS_TIMEOUT)):
+        return float(given)
+    from distributed import LocalCluster
+
+    starts_workers = client.cluster is not None and not isinstance(client.cluster, LocalCluster)
+    return None if starts_workers else NO_WORKERS_SECONDS
 
 
 def _is_still(workers: dict[str, Any]) -> bool:

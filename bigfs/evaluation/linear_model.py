@@ -9,7 +9,8 @@ A model is its arrays, so a model that was saved predicts what it predicted befo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -197,9 +198,20 @@ def fits_in_memory(
 
 def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to columns of a matrix, in one task."""
+    with fitting_columns(X, y, index, logistic=logistic) as fitted:
+        return fitted()
+
+
+@contextlib.contextmanager
+def fitting_columns(
+    X: Matrix, y: Any, index: IntArray, *, logistic: bool = False
+) -> Iterator[Callable[[], LinearModel]]:
+    """Fit a linear model to columns of a matrix in one task, beside what the block does. Yields a
+    function that waits for it."""
     held = hold_columns(X, np.unique(index))
-    (model,) = engine.map_tiles(_gather_and_fit, [index], held, y, logistic, local=X.local)
-    return model
+    operands = held, y, logistic
+    with engine.started_tiles(_gather_and_fit, [index], *operands, local=X.local) as models:
+        yield lambda: models()[0]
 
 
 def _gather_and_fit(index: IntArray, X: Matrix, y: Any, logistic: bool) -> LinearModel:

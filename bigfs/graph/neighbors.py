@@ -27,12 +27,19 @@ from bigfs import engine
 from bigfs.graph.approximate import sketch
 from bigfs.graph.approximate.cost import choose_method, predict
 from bigfs.graph.approximate.sample import draw_sample
-from bigfs.graph.approximate.search import RecallMissed, candidate_tasks, choose_screen
+from bigfs.graph.approximate.search import RecallMissed, candidate_steps, choose_screen
 from bigfs.graph.edges import Metric, Neighbors
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
 from bigfs.graph.kernels.sketch import CandidateLists
-from bigfs.graph.row_blocks import RowBlock, all_pairs, block_size, require_whole, row_blocks
+from bigfs.graph.row_blocks import (
+    RowBlock,
+    Step,
+    block_size,
+    compare_pairs,
+    require_whole,
+    row_blocks,
+)
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 
@@ -106,6 +113,7 @@ def knn(
     return Neighbors(index, distance, metric, info)
 
 
+@engine.session()
 def stream_knn(
     X: Matrix,
     k: int,
@@ -146,7 +154,6 @@ def stream_knn(
         raise ValueError(f'metric must be "cosine" or "euclidean"; got {metric!r}')
     if method not in ("exact", "approx", "auto"):
         raise ValueError(f'method must be "exact", "approx" or "auto"; got {method!r}')
-    shown: dict[str, Any] = {"local": X.local, "label": "neighbors"}
     cost = predict(n, X.stats.nnz)
     if candidates is None:
         candidates = k + k // 2
@@ -170,19 +177,16 @@ def stream_knn(
                 raise
             chosen, why = "exact", f"{why}, but {error}"
         else:
-            lists, tasks = candidate_tasks(X, blocks, sample, plan, metric == "cosine")
+            within, compare = candidate_steps(X, sample, plan, metric == "cosine")
+            finish = Step(_rerank, (blocks, k, metric, sink))
+            results = compare_pairs(X, blocks, within, compare, finish, "neighbors")
             X.passes += len(blocks)
-            operands = blocks, k, metric, sink
-            results = engine.map_tiles(
-                _rerank, blocks, *operands, each=[lists], progress_tasks=tasks, **shown
-            )
             return results, info | {"method": chosen, "why": why} | asdict(plan)
     blocks = row_blocks(X, block_rows or block_size(n, 24 * k, cost))
-    within = k, metric == "cosine"
-    lists = engine.lazy_tiles(_within_block, blocks, *within, local=X.local)
-    lists, tasks = all_pairs(X, blocks, lists, _compare, *within)
-    results = engine.map_tiles(
-        _finish, blocks, metric, sink, each=[lists], progress_tasks=tasks, **shown
+    operands = k, metric == "cosine"
+    results = compare_pairs(
+        *(X, blocks, Step(_within_block, operands), Step(_compare, operands)),
+        *(Step(_finish, (metric, sink)), "neighbors"),
     )
     return results, info | {"method": chosen, "why": why}
 

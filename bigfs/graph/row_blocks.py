@@ -3,10 +3,11 @@ which all pairs of them are compared. Each block has one list of results."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 # Blocks start at multiples of this, so that each chunk of a stored graph has one writer.
 ROW_ALIGNMENT = 4096
 ALIGNED_BYTES = 16 << 20  # where that many rows take more than this, the multiple is halved
-# Minimum number of blocks per worker. Half as many pairs of blocks are compared at a time.
+# Blocks per worker, if memory allows as few. Half as many pairs are compared at a time.
 BLOCKS_PER_WORKER = 4
+ROUNDS_AHEAD = 2  # of pairs that are under way while the next one is submitted
 # Values of an average block, and bytes of each in the cost of a row. A block of long rows may have
 # twice as many, and the kernels number them with 32 bits.
 MOST_VALUES, VALUE_BYTES = 1 << 30, 8
@@ -66,11 +68,8 @@ def row_blocks(X: Matrix, size: int) -> list[RowBlock]:
             "stage it with the layout by rows, or give a Dask array in chunks of rows"
         )
     bounds = [t.start for t in X.row_tiles] + [X.shape[0]]
-    cuts = {*range(0, X.shape[0], size), X.shape[0]}
-    if engine.lazy_inputs(X.row_tiles):
-        cuts |= set(bounds)
     blocks = []
-    for start, stop in pairwise(sorted(cuts)):
+    for start, stop in pairwise([*range(0, X.shape[0], size), X.shape[0]]):
         first, last = np.searchsorted(bounds, [start, stop - 1], side="right") - 1
         parts = tuple(
             (t, max(start - t.start, 0), min(stop, t.stop) - t.start)
@@ -96,10 +95,12 @@ def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
         int(least * row_bytes / engine.SHARES.row_block + cost.column_bytes),
         f"neighbors of {least} rows at a time",
     )
-    most = n if engine.client() is None else n / (BLOCKS_PER_WORKER * engine.n_workers())
-    most = min(most, MOST_VALUES * VALUE_BYTES / cost.row_bytes)
-    rows = int(min(engine.SHARES.row_block * engine.memory_limit() / row_bytes, most))
-    return max(rows // aligned, 1) * aligned
+    memory = engine.SHARES.row_block * engine.memory_limit() / row_bytes
+    fitting = int(min(memory, MOST_VALUES * VALUE_BYTES / cost.row_bytes, n))
+    n_workers = engine.n_workers()
+    # rounded up, because the pairs are as the square of the blocks
+    shared = n if n_workers == 1 else -(-n // (BLOCKS_PER_WORKER * n_workers * aligned)) * aligned
+    return min(max(fitting // aligned, 1) * aligned, shared)
 
 
 def require_whole(X: Matrix, what: str) -> None:
@@ -187,26 +188,116 @@ def stack_rows(parts: list[sp.csr_array]) -> sp.csr_array:
 # --- all pairs of blocks --------------------------------------------------------------------------
 
 
-def all_pairs(
-    X: Matrix,
-    blocks: Sequence[RowBlock],
-    lists: list[Any],
-    compare: Callable[..., Any],
-    *operands: Any,
-) -> tuple[list[Any], list[Any]]:
-    """Return the tasks that compare all pairs of blocks, without running them."""
-    lists, tasks = list(lists), list(lists)
-    for pairs in round_robin(len(blocks)):
-        block_pairs = [(blocks[i], blocks[j]) for i, j in pairs]
-        list_pairs = [[lists[i] for i, _ in pairs], [lists[j] for _, j in pairs]]
-        compared: list[Any] = engine.lazy_tiles(
-            compare, block_pairs, *operands, each=list_pairs, local=X.local
+class Step(NamedTuple):
+    """A function of a block, or of a pair of blocks, and of their lists, with its operands."""
+
+    fn: Callable[..., Any]
+    operands: tuple[Any, ...]
+
+    def shared(self) -> list[Any]:
+        """Return the operands, of which the large ones travel once and not with every round."""
+        return [
+            engine.SharedOperand(o) if isinstance(o, np.ndarray | list) or sp.issparse(o) else o
+            for o in self.operands
+        ]
+
+
+def compare_pairs(
+    X: Matrix, blocks: Sequence[Any], within: Step, compare: Step, finish: Step, label: str
+) -> list[Any]:
+    """Make the list of each block, compare all pairs of blocks, and finish the lists.
+
+    The pairs are compared round by round. Few rounds are under way at a time, so neither this
+    process nor the scheduler has more than their tasks.
+
+    Parameters
+    ----------
+    X : Matrix
+        The matrix of the blocks.
+    blocks : sequence
+        The blocks of rows.
+    within : Step
+        Called as ``fn(block, *operands)``. Returns the list of a block.
+    compare : Step
+        Called as ``fn((a, b), list_a, list_b, *operands)``. Returns both lists.
+    finish : Step
+        Called as ``fn(block, list, *operands)``.
+    label : str
+        Name of the step in the progress display.
+
+    Returns
+    -------
+    list
+        What `finish` returned for each block.
+    """
+    b, local, done = len(blocks), X.local, 0
+    started = deque[Sequence[Any]]()  # handles of the rounds that are under way
+
+    def wait(n_left: int) -> None:
+        nonlocal done
+        while len(started) > n_left:
+            handles = started.popleft()
+            engine.wait_tiles(handles, local=local)
+            done += len(handles)
+            engine.show_progress(label, done, b * (b + 3) // 2)
+
+    with engine.held_inputs(blocks, local=local):
+        started.append(engine.submit_tiles(within.fn, blocks, *within.shared(), local=local))
+        # the handle that has the list of each block, and which of a pair's lists it is
+        lists: list[tuple[Any, int | None]] = [(handle, None) for handle in started[0]]
+        of_pair, operands = OfPair(compare.fn), compare.shared()
+        for pairs in round_robin(b):
+            sides = [[lists[pair[side]] for pair in pairs] for side in (0, 1)]
+            each = [[part[i] for part in side] for side in sides for i in (0, 1)]
+            both = engine.submit_tiles(
+                of_pair,
+                [(blocks[i], blocks[j]) for i, j in pairs],
+                *operands,
+                each=each,
+                local=local,
+            )
+            for (i, j), handle in zip(pairs, both, strict=True):
+                if isinstance(handle, tuple):  # the lists themselves
+                    lists[i], lists[j] = (handle[0], None), (handle[1], None)
+                else:
+                    lists[i], lists[j] = (handle, 0), (handle, 1)
+            started.append(both)
+            wait(ROUNDS_AHEAD)
+        each = [[part[i] for part in lists] for i in (0, 1)]
+        finished = engine.submit_tiles(
+            OfBlock(finish.fn), blocks, *finish.shared(), each=each, local=local
         )
-        tasks += compared
-        for (i, j), both in zip(pairs, compared, strict=True):
-            lists[i], lists[j] = both[0], both[1]
-    X.passes += len(blocks)  # each of b blocks is loaded for b comparisons
-    return lists, tasks
+        wait(0)
+        results = engine.gather_tiles(finished, local=local)
+    engine.show_progress(label, b * (b + 3) // 2, b * (b + 3) // 2)
+    X.passes += b  # each of b blocks is loaded for b comparisons
+    return results
+
+
+class OfPair:
+    """Turn a function of a pair and of its lists into one of what other tasks returned."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn, self.__name__ = fn, fn.__name__
+
+    def __call__(
+        self, pair: Any, a: Any, side_a: int | None, b: Any, side_b: int | None, *operands: Any
+    ) -> Any:
+        return self.fn(pair, _list_of(a, side_a), _list_of(b, side_b), *operands)
+
+
+class OfBlock:
+    """Turn a function of a block and of its list into one of what another task returned."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn, self.__name__ = fn, fn.__name__
+
+    def __call__(self, block: Any, both: Any, side: int | None, *operands: Any) -> Any:
+        return self.fn(block, _list_of(both, side), *operands)
+
+
+def _list_of(returned: Any, side: int | None) -> Any:
+    return returned if side is None else returned[side]
 
 
 def round_robin(b: int) -> list[list[tuple[int, int]]]:

@@ -97,9 +97,9 @@ def dask_layout(X: Any) -> dict[str, Any]:
             "X has several chunks of columns of unknown sizes: call X.compute_chunk_sizes() first"
         )
     if X.numblocks[1] > 1 and not of_columns:
-        X = X.rechunk({1: -1})
+        X = X.rechunk({1: -1}, method="tasks")  # a block of p2p has no task of its own
     axis = int(of_columns)
-    parts = engine.lazy_blocks(X.to_delayed().ravel().tolist())
+    parts = engine.lazy_blocks(X)
     sizes, other = X.chunks[axis], X.shape[1 - axis]
     if np.isnan([*sizes, other]).any():
         shapes = engine.map_tiles(_shape, parts)
@@ -135,11 +135,7 @@ def _empty_block(meta: Any, width: int) -> Block:
 
 def lazy_rows(row_tiles: Any, meta: Block) -> Any:
     """Return the rows as a Dask array of blocks of the kind of `meta`, one per tile."""
-    return engine.dask_array(
-        [tile.stop - tile.start for tile in row_tiles],
-        [(_load_as, tile, meta) for tile in row_tiles],
-        meta,
-    )
+    return engine.dask_array(_load_as, row_tiles, meta)
 
 
 def _load_as(tile: Any, meta: Block) -> Block:

@@ -338,9 +338,9 @@ class Matrix:
         split : sequence of array, default=()
             As for `map`.
         max_parts : int or None, default=None
-            Largest number of tasks, where results are large. A task sums them over consecutive
-            tiles, so that few of them exist at a time. The rounding of the sum depends on it, and
-            not on the workers. None makes a task per tile.
+            Largest number of running totals, where results are large. Each is the sum over
+            consecutive tiles, so that few large arrays exist at a time. The rounding of the sum
+            depends on it, and not on the workers. None makes a result per tile.
         label : str or None, default=None
             Name of the step in the progress display. None shows no progress.
 
@@ -355,14 +355,7 @@ class Matrix:
         if max_parts is None:
             return engine.reduce_tiles(of_tile, over, *shared, each=each, **options)
 
-        def add_up() -> Any:
-            sent = [
-                operand.at_workers() if isinstance(operand, engine.KeptOperands) else operand
-                for operand in each
-            ]
-            return engine.reduce_groups(of_tile, over, max_parts, *shared, each=sent, **options)
-
-        total = engine.while_lost(add_up, each)
+        total = engine.reduce_groups(of_tile, over, max_parts, *shared, each=each, **options)
         if not self.local:
             engine.trim_memory()  # what a large result has left in the buffers of the connections
         return total
@@ -371,12 +364,7 @@ class Matrix:
         """Return the tiles of a pass, and each array of `split` cut by them."""
         over = self.tiles(axis)
         self.passes += 1
-        return over, [
-            array
-            if isinstance(array, engine.KeptOperands)
-            else [array[tile.start : tile.stop] for tile in over]
-            for array in split
-        ]
+        return over, [[array[tile.start : tile.stop] for tile in over] for array in split]
 
     # --- rows as scikit-learn takes them ------------------------------------------------------
 

@@ -185,7 +185,7 @@ class AutoSelector(Selector):
     _nested = False  # `fit_path` makes one choice for all numbers
     _cost = Cost("as its candidates, in folds and once", "folds (n + d) r + columns")
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
         """Choose the method and the features.
 
@@ -221,7 +221,7 @@ class AutoSelector(Selector):
         m = self._count(X.shape[1])
         self._adopt(self._fit_sizes(X, y, [m], samples_of(X.shape[0], *samples))[m])
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit_path(
         self, X: Any, y: Any, sizes: Sequence[int], groups: Any = None, times: Any = None
     ) -> dict[int, Self]:

@@ -136,7 +136,7 @@ class SelectorCV(Selector):
         self.cv = cv
         self.metric = metric
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
         """Choose the number of features, and the features.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +46,7 @@ from bigfs.storage.staging.text.vectorize import weigh_by
 from bigfs.storage.staging.text.weighting import Weighting
 
 from bigfs import engine, storage
-from bigfs.evaluation import large_model
+from bigfs.evaluation import large_model, linear_model
 from bigfs.evaluation.linear_model import map_rows
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import labeled_rows, training_sample
@@ -93,10 +92,13 @@ def fit_model(corpus: Any, train: Any, selected: IntArray, *, logistic: bool = F
     Of many samples and classes, a part of the samples trains it: see `training_sample`.
     """
     columns = np.sort(selected)
+    X, y = training_sample(train.X, train.y)
+    return _model_of(corpus, columns, large_model.fit_columns(X, y, columns, logistic=logistic))
+
+
+def _model_of(corpus: Any, columns: IntArray, linear: linear_model.LinearModel) -> Model:
     return Model(
-        linear=large_model.fit_columns(
-            *training_sample(train.X, train.y), columns, logistic=logistic
-        ),
+        linear=linear,
         columns=columns,
         names=[str(name) for name in corpus.feature_names[columns]],
         n_features=corpus.X.shape[1],
@@ -107,14 +109,18 @@ def fit_model(corpus: Any, train: Any, selected: IntArray, *, logistic: bool = F
     )
 
 
+@contextlib.contextmanager
 def fitting_model(
     corpus: Any, train: Any, selected: IntArray, *, logistic: bool = False
-) -> AbstractContextManager[Callable[[], Model]]:
+) -> Iterator[Callable[[], Model]]:
     """Fit the model of `fit_model` once, beside what the block does where one task fits it."""
     X, y = training_sample(train.X, train.y)
-    fit = cache(partial(fit_model, corpus, train, selected, logistic=logistic))
-    way = large_model.choose_way(X, y, np.sort(selected), logistic=logistic)
-    return engine.beside(fit) if way == large_model.IN_MEMORY else contextlib.nullcontext(fit)
+    columns = np.sort(selected)
+    if large_model.choose_way(X, y, columns, logistic=logistic) != large_model.IN_MEMORY:
+        yield cache(partial(fit_model, corpus, train, selected, logistic=logistic))
+        return
+    with linear_model.fitting_columns(X, y, columns, logistic=logistic) as fitted:
+        yield cache(lambda: _model_of(corpus, columns, fitted()))
 
 
 def _text_units(corpus: Any) -> TextUnits | None:
@@ -291,7 +297,7 @@ def _predict_source(
             )
         counted = engine.map_tiles(
             *(_predict_piece, pieces, ready, answer, model.columns, model.n_features),
-            *(engine.shared_operand(model.units),),
+            engine.SharedOperand(model.units),
             label="predict",
         )
         parts = [part for part, _ in counted]

@@ -16,7 +16,7 @@ screen that finds enough is taken.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
@@ -29,7 +29,7 @@ from bigfs.graph.approximate.sample import Sample, measure_neighbors
 from bigfs.graph.kernels import exact as exact_kernels
 from bigfs.graph.kernels.exact import TINY
 from bigfs.graph.kernels.sketch import CandidateLists, Sketch
-from bigfs.graph.row_blocks import RowBlock, all_pairs
+from bigfs.graph.row_blocks import RowBlock, Step
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:
@@ -141,17 +141,13 @@ def column_shares(X: Matrix) -> AnyArray:
 # --- the candidates -----------------------------------------------------------------------------
 
 
-def candidate_tasks(
-    X: Matrix, blocks: list[RowBlock], sample: Sample, plan: ScreenPlan, cosine: bool
-) -> tuple[list[Any], list[Any]]:
-    """Return the tasks for the `CandidateLists` of each block, and every task they depend on."""
+def candidate_steps(X: Matrix, sample: Sample, plan: ScreenPlan, cosine: bool) -> tuple[Step, Step]:
+    """Return the steps that make the `CandidateLists` of each block and of each pair of blocks."""
     unscreened = sketch.unscreened_index(column_shares(X) <= plan.share)
     search_id = uuid4().hex
-    operands = plan, engine.shared_operand(unscreened), cosine, search_id
-    lists = engine.lazy_tiles(
-        _within_block, blocks, sample.rows, sample.numbers, *operands, local=X.local
-    )
-    return all_pairs(X, blocks, lists, _compare, *operands)
+    operands = plan, unscreened, cosine, search_id
+    within = Step(_within_block, (sample.rows, sample.numbers, *operands))
+    return within, Step(_compare, operands)
 
 
 def _within_block(

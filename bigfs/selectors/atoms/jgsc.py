@@ -121,7 +121,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     _supervised = False
     _loss: ClassVar[Any] = SquaredLoss
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the atoms, build the graph, and code every sample.
 

@@ -231,7 +231,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     keep: Any = None
     forbid: Any = None
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Score the features of X and keep the best.
 

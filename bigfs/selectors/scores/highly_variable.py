@@ -164,7 +164,7 @@ class HighlyVariable(Selector):
         tags.input_tags.positive_only = True
         return tags
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit(self, X: Any, y: Any = None, batch: Any = None) -> Self:
         """Score the genes of X and keep the best.
 

@@ -72,7 +72,7 @@ class WeightedSelector(Selector):
     _largest_tried = MANY
     _totals: Any = field(init=False, default=None)  # of the samples of `partial_fit`
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Score the features of X and keep the best.
 

@@ -74,7 +74,7 @@ class Audit:
         return "\n".join(lines)
 
 
-@engine.one_blas_thread()
+@engine.session()
 def audit(
     X: Any,
     y: Any,

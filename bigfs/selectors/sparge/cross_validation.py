@@ -195,7 +195,7 @@ class SparGECV(SparGE):
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
         """Choose the penalty and the features.
 
@@ -234,7 +234,7 @@ class SparGECV(SparGE):
         finally:
             self._known = NOTHING_KNOWN
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit_path(
         self, X: Any, y: Any, sizes: Sequence[int], groups: Any = None, times: Any = None
     ) -> dict[int, Self]:

@@ -167,7 +167,7 @@ class SparGE(GraphEmbedding, Selector):
         chosen._select(problem, result, y)
         self._adopt(chosen)
 
-    @engine.one_blas_thread()
+    @engine.session()
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
         """Fit several numbers of features in one run.
 

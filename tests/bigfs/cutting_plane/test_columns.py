@@ -142,7 +142,7 @@ def test_sparse_targets_of_any_type_travel_as_small_numbers(rng, dtype):
     given = Y.astype(dtype)
     given.indices, given.indptr = given.indices.astype(np.int64), given.indptr.astype(np.int64)
     selector = SparGE(embedding="cca", n_features_to_select=3)
-    (sent, omega), *_ = selector._data(X, selector._check_y(given))._T.at_workers()
+    sent, omega = selector._data(X, selector._check_y(given))._T[0:n]
     assert omega is None
     assert sent.data.nbytes + sent.indices.nbytes + sent.indptr.nbytes <= 5 * Y.nnz + 4 * (n + 1)
     C, shift = cca_factor(Y)
@@ -156,7 +156,7 @@ def test_sparse_real_targets_keep_their_values(rng):
     Y = sp.random_array((50_000, 103), density=0.015, format="csr", rng=rng)
     Y.data[:] = np.round(Y.data * 4000) / 2
     X = Matrix.from_array(sp.random_array((50_000, 9), density=0.1, format="csr", rng=rng))
-    [(sent, _)] = SparGE(embedding="cca")._data(X, Y)._T.at_workers()
+    sent, _ = SparGE(embedding="cca")._data(X, Y)._T[0:50_000]
     np.testing.assert_array_equal(sent.data, Y.data)
 
 
@@ -173,7 +173,8 @@ def test_classes_of_many_samples_are_not_copied_and_travel_as_one_byte_each():
     factor = 8 * 103 * 102
     assert kept < 2 * factor
     assert peak < 4 * n + 6 * factor  # masks, and what the factor is made of
-    assert sum(codes.nbytes for codes, _ in data._T.at_workers()) == n
+    codes, _ = data._T[0:n]
+    assert codes.nbytes == n
 
 
 @pytest.mark.parametrize("weights", [None, "some"])

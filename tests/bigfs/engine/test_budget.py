@@ -72,6 +72,6 @@ def test_the_blocks_of_a_graph_and_the_strips_follow_from_limit_and_workers(
 
 
 def expected_rows(limit, workers):
-    """As many rows as take 4 % of the limit, and four blocks per worker, in steps of 4,096."""
-    most = min(0.04 * limit / 740, 10**6 if workers == 1 else 10**6 / (4 * workers))
-    return max(int(most) // 4096, 1) * 4096
+    """As many rows as take 4 % of the limit, or four blocks per worker, in steps of 4,096."""
+    fitting = int(min(0.04 * limit / 740, 10**6)) // 4096 * 4096
+    return min(fitting, -(-(10**6) // (4 * workers * 4096)) * 4096 if workers > 1 else 10**6)

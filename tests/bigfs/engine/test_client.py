@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster, get_worker
 
 from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SelectorCV, SparGE, engine, storage
 from bigfs.engine.clusters import describe_workers
-from bigfs.engine.tasks import map_tiles
+from bigfs.engine.executor import OnCluster, map_tiles
 from bigfs.matrix import gathering
 from bigfs.matrix.gathering import PEAK_ENTRY_BYTES, hold_columns
 
@@ -67,19 +67,19 @@ def test_workers_are_known_while_the_client_forgets_them(client, monkeypatch):
         await remember(n_workers=0)
 
     monkeypatch.setattr(client, "_update_scheduler_info", forget)
-    assert list(engine.clusters.worker_threads()) == list(client.run(os.getpid))
+    assert list(OnCluster(client).threads()) == list(client.run(os.getpid))
     assert engine.memory_limit() == 10**9
 
 
 def test_a_cluster_may_have_no_worker_yet():
     here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with LocalCluster(n_workers=0, **here) as empty, Client(empty):
-        assert engine.clusters.known_workers() == {}
+        assert engine.executor.known_workers() == {}
         assert engine.n_workers() == 1
 
 
 def test_tiles_have_no_preference_while_all_workers_restart(client, monkeypatch):
-    monkeypatch.setattr(engine.placement, "worker_threads", dict)
+    monkeypatch.setattr(OnCluster, "threads", lambda self: {})
     assert map_tiles(where, [0, 1]) == 2 * list(client.run(os.getpid).values())
 
 

@@ -14,8 +14,7 @@ import scipy.sparse as sp
 from distributed import Client, LocalCluster, get_worker
 
 from bigfs import Matrix, engine
-from bigfs.engine import tasks
-from bigfs.engine.placement import Homes
+from bigfs.engine.executor import TASKS_PER_THREAD, WINDOW, Pass
 from bigfs.engine.shared import attach, detach
 from bigfs.matrix.view import ColumnSet, ColumnViewTile, RowSet
 
@@ -114,24 +113,18 @@ def test_every_tile_keeps_its_worker_through_passes_gathers_and_folds(eight, rng
             assert {tile: passes[tile] for tile in homes} == homes, label
 
 
-def test_a_worker_that_comes_or_goes_moves_no_more_tiles_than_it_must():
-    homes, places = Homes(), (np.arange(640) + 0.5) / 640
-    before = homes.at(places, dict.fromkeys("abcdefgh", 1))
-    assert before == [name for name in "abcdefgh" for _ in range(80)]
-    more = homes.at(places, dict.fromkeys("abcdefghi", 1))
-    moved = [new for old, new in zip(before, more, strict=True) if old != new]
-    assert set(moved) == {"i"}
-    assert 64 <= len(moved) <= 80
-    assert max(Counter(more).values()) <= 80
-    fewer = homes.at(places, dict.fromkeys("abdefghi", 1))
-    assert {old for old, new in zip(more, fewer, strict=True) if old != new} == {"c"}
-    assert set(Counter(fewer)) == set("abdefghi")
-    assert max(Counter(fewer).values()) <= 100
+class Threads:
+    """An executor that knows its workers and runs nothing."""
+
+    client = None
+
+    def threads(self):
+        return {"a": 1, "b": 4}
 
 
 def test_a_worker_has_as_many_tiles_as_threads():
-    places = (np.arange(60) + 0.5) / 60
-    assert Counter(Homes().at(places, {"a": 1, "b": 4})) == {"a": 12, "b": 48}
+    tiles = [Part(0, i, i + 1, (i + 0.5) / 60) for i in range(60)]
+    assert Counter(Pass(Threads(), number, tiles, (), ()).homes) == {"a": 12, "b": 48}
 
 
 def number(tile):
@@ -140,13 +133,13 @@ def number(tile):
 
 def test_few_results_of_a_stream_wait_for_the_driver(eight, monkeypatch):
     sent = []
-    submit = tasks._submit
+    start = Pass.start
 
-    def counting(some, *args, **options):
-        sent.append(len(some))
-        return submit(some, *args, **options)
+    def counting(self, numbers):
+        sent.append(len(numbers))
+        return start(self, numbers)
 
-    monkeypatch.setattr(tasks, "_submit", counting)
+    monkeypatch.setattr(Pass, "start", counting)
     tiles = [Part(0, i, i + 1, (i + 0.5) / 200) for i in range(200)]
     with engine.cluster(eight):
         open_at = []
@@ -155,8 +148,8 @@ def test_few_results_of_a_stream_wait_for_the_driver(eight, monkeypatch):
             open_at.append(sum(sent) - done)
             got[i] = result
     assert got == {i: i for i in range(200)}
-    assert sent[0] == tasks.WINDOW * WORKERS
-    assert max(open_at) <= 2 * tasks.WINDOW * WORKERS
+    assert sent[0] == WINDOW * WORKERS
+    assert max(open_at) <= 2 * WINDOW * WORKERS
     assert sum(sent) == 200
 
 
@@ -171,18 +164,23 @@ def test_a_stream_that_fails_says_why_and_leaves_no_task(eight):
     assert not any(eight.processing().values())
 
 
+def tasks_of_maps(client, monkeypatch):
+    """The numbers of the tasks that each map of a client sends."""
+    calls, send = [], client.map
+
+    def counting(fn, tiles, *operands, **options):
+        calls.append(len(tiles))
+        return send(fn, tiles, *operands, **options)
+
+    monkeypatch.setattr(client, "map", counting)
+    return calls
+
+
 def test_many_tiles_make_few_tasks_and_the_same_bits(eight, rng, monkeypatch):
     n = 8 * 8 * WORKERS + 11
     tiles = [Part(0, i, i + 1, (i + 0.5) / n) for i in range(n)]
     values = list(rng.random((n, 5)))
-    calls = []
-    lazy = tasks.lazy_tiles
-
-    def counting(fn, some, *shared, **options):
-        calls.append(len(some))
-        return lazy(fn, some, *shared, **options)
-
-    monkeypatch.setattr(tasks, "lazy_tiles", counting)
+    calls = tasks_of_maps(eight, monkeypatch)
     serial = engine.reduce_tiles(scaled, tiles, 3.0, each=[values])
     assert not calls
     with engine.cluster(eight):
@@ -197,15 +195,8 @@ def test_many_tiles_make_few_tasks_and_the_same_bits(eight, rng, monkeypatch):
 
 
 def test_the_driver_holds_nothing_of_a_pass_and_its_tasks_are_bounded(eight, monkeypatch):
-    calls = []
-    lazy = tasks.lazy_tiles
-
-    def counting(fn, some, *shared, **options):
-        calls.append(len(some))
-        return lazy(fn, some, *shared, **options)
-
-    monkeypatch.setattr(tasks, "lazy_tiles", counting)
-    n = 100 * tasks.TASKS_PER_THREAD * WORKERS
+    calls = tasks_of_maps(eight, monkeypatch)
+    n = 100 * TASKS_PER_THREAD * WORKERS
     tiles = [Part(0, i, i + 1, (i + 0.5) / n) for i in range(n)]
     with engine.cluster(eight):
         assert engine.reduce_tiles(number, tiles) == n * (n - 1) / 2
@@ -215,7 +206,7 @@ def test_the_driver_holds_nothing_of_a_pass_and_its_tasks_are_bounded(eight, mon
         time.sleep(0.01)
     assert not eight.futures
     # 64 tiles of a sum are one task, and few of those belong to two workers
-    assert sum(calls) <= n / 64 + 64 * WORKERS + (tasks.TASKS_PER_THREAD + 2) * WORKERS
+    assert sum(calls) <= n / 64 + 64 * WORKERS + (TASKS_PER_THREAD + 2) * WORKERS
 
 
 def scaled(tile, value, factor):
@@ -233,8 +224,7 @@ def test_the_rows_of_a_fold_travel_once_and_not_with_every_tile(rng):
     travelling = [detach(tile, sent) for tile in tiles]
     assert len(sent) == 2
     assert all(len(cloudpickle.dumps(tile)) < 1000 for tile in travelling)
-    values = {key: value.compute(scheduler="sync") for key, value in sent.items()}
-    arrived = [attach(tile, values) for tile in travelling]
+    arrived = [attach(tile, sent) for tile in travelling]
     for tile, again in zip(tiles, arrived, strict=True):
         while hasattr(tile, "tile"):
             for name in ("view",):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bigfs import Matrix, engine
-from bigfs.engine.tasks import TREE_ARITY
+from bigfs.engine.executor import TREE_ARITY
 
 COUNT = 100
 VALUES = np.random.default_rng(5).random((COUNT, 7)) * 10.0 ** np.arange(7)

@@ -3,6 +3,7 @@
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 
 import dask.array as da
 import numpy as np
@@ -69,12 +70,18 @@ def in_thread(fn):
         return pool.submit(fn).result()
 
 
-def test_a_thread_sees_the_block_entered_last_and_its_own_first():
+def in_pool_thread(fn):
+    """Call a function in a thread as joblib's are."""
+    with ThreadPool(1) as pool:
+        return pool.apply(fn)
+
+
+def test_a_thread_of_joblib_sees_the_block_around_it_and_its_own_first():
     with engine.cluster(workers=0, memory_limit="700MB"):
-        assert in_thread(engine.memory_limit) == 700 * MB
+        assert in_pool_thread(engine.memory_limit) == 700 * MB
         with engine.cluster(workers=0, memory_limit="800MB"):
-            assert in_thread(engine.memory_limit) == 800 * MB
-        assert in_thread(engine.memory_limit) == 700 * MB
+            assert in_pool_thread(engine.memory_limit) == 800 * MB
+        assert in_pool_thread(engine.memory_limit) == 700 * MB
         inner, leave = threading.Event(), threading.Event()
 
         def other():
@@ -89,7 +96,26 @@ def test_a_thread_sees_the_block_entered_last_and_its_own_first():
             assert engine.memory_limit() == 700 * MB
             leave.set()
             assert answer.result() == 900 * MB
-    assert in_thread(engine.budget.given_limit) is None
+    assert in_pool_thread(engine.budget.given_limit) is None
+
+
+def test_a_thread_in_no_block_takes_over_no_other_thread():
+    """A server has threads of its own, and those of a pool that was there before the block."""
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def limit_after():
+        waiting.set()
+        assert go_on.wait(10)
+        return engine.budget.given_limit()
+
+    with ThreadPool(1) as earlier:
+        answer = earlier.apply_async(limit_after)
+        assert waiting.wait(10)
+        with engine.cluster(workers=0, memory_limit="700MB"):
+            go_on.set()
+            assert answer.get() is None
+            assert in_thread(engine.budget.given_limit) is None
+            assert in_pool_thread(engine.budget.given_limit) == 700 * MB
 
 
 def test_blas_keeps_one_thread_until_the_last_block_ends():

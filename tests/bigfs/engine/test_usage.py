@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from bigfs import engine
-from bigfs.engine import clusters, measure, memory, workers
+from bigfs.engine import executor, measure, memory, workers
 from bigfs.engine.budget import AT_REST
 
 
@@ -117,13 +117,13 @@ class Unreachable:
     ("module", "ask"),
     [
         ("scratch", lambda: engine.ScratchFile("file").is_shared()),
-        ("clusters", clusters.worker_threads),
+        ("executor", lambda: executor.executor().threads()),
         ("measure", measure.peak_memory),
         ("memory", memory.memory_limit),
     ],
 )
 def test_a_scheduler_that_does_not_answer_is_a_lost_cluster(module, ask, monkeypatch):
-    for name in {module, "clusters"}:
+    for name in {module, "executor"}:
         monkeypatch.setattr(f"bigfs.engine.{name}.client", Unreachable)
     with pytest.raises(engine.ClusterLost, match="the connection to the Dask cluster was lost"):
         ask()

@@ -1,0 +1,929 @@
+"""Who runs the tasks, and the shapes that they have: maps, streams, and sums in a fixed tree.
+
+`session` asks once who runs: the enclosing `cluster`, the user's own client, or this process. There
+are two executors. A serial one calls a task where it is submitted. On a cluster a task is a future.
+What is made of the tasks, and so each bit of a sum, is the same on both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from typing import Any, Protocol
+from uuid import uuid4
+from weakref import WeakKeyDictionary, WeakSet
+
+import dask
+import numpy as np
+
+from bigfs.engine.budget import SERIAL, current_session, holding, holding_session, in_task
+from bigfs.engine.clusters import (
+    ClusterLost,
+    asking_cluster,
+    connection_lost,
+    describe_workers,
+    prepare_client,
+    translate_cluster_errors,
+)
+from bigfs.engine.lazy_blocks import (
+    Input,
+    Slot,
+    WithInputs,
+    graph_of_inputs,
+    having_inputs,
+    lazy_inputs,
+)
+from bigfs.engine.shared import attach, detach
+from bigfs.engine.watchdog import watch
+from bigfs.engine.workers import one_blas_thread, release_memory
+
+# Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
+TREE_ARITY = 8
+TASKS_PER_THREAD = 4  # of a map, from which on a task takes several tiles
+TOTALS_ARITY = 2  # a task holds as many large totals, and their sum
+CHAIN_TILES = 16  # at most, whose large sum one task makes
+WINDOW = 2  # tasks per thread whose results are fetched as they come
+LEAST_WINDOW = 8  # of them, or 128 MB of columns with the default tiles of a store
+SMALL_BYTES = 1000  # of an array that travels with each task
+BEHIND = -1  # Dask's priority of tasks that others go before
+CANCEL_SECONDS = 10.0  # to wait for running tasks of a failed step
+
+Combine = Callable[[list[Any]], Any]
+
+
+class Tile(Protocol):
+    """Key of the rows or columns [start, stop) of a matrix. They are loaded where they are used."""
+
+    start: int
+    stop: int
+
+    def load(self) -> Any: ...
+
+
+# --- what a task calls ----------------------------------------------------------------------------
+
+
+class Task:
+    """Call `fn` with aligned arrays and one thread of BLAS, which would round differently. Arrays
+    that traveled between processes may be unaligned. The last operands are what the tile shares
+    with others."""
+
+    def __init__(self, fn: Callable[..., Any], sent: Sequence[int] = ()) -> None:
+        self.fn, self.sent = fn, list(sent)
+        self.__name__ = getattr(fn, "__name__", "tile")
+
+    def __call__(self, *operands: Any) -> Any:
+        try:
+            if self.sent:
+                tile, *operands = operands  # type: ignore[assignment]
+                n = len(operands) - len(self.sent)
+                values = dict(zip(self.sent, operands[n:], strict=True))
+                operands = attach(tile, values), *operands[:n]
+            with one_blas_thread():
+                return self.fn(
+                    *(
+                        np.require(o, requirements="A") if isinstance(o, np.ndarray) else o
+                        for o in operands
+                    )
+                )
+        finally:
+            release_memory()
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Consecutive tiles of one task, each with its operands. Dask does not look into it."""
+
+    tiles: list[Any]
+    operands: list[tuple[Any, ...]]
+
+    @classmethod
+    def of(cls, tiles: Sequence[Any], each: Sequence[Sequence[Any]], numbers: range) -> Run:
+        """Return the run of the tiles of these numbers."""
+        return cls(
+            [tiles[i] for i in numbers], [tuple(operand[i] for operand in each) for i in numbers]
+        )
+
+
+class OnRun:
+    """Turn a function of a tile into one of a run: the list of results, what `fold` makes of them
+    as they come, or a running total that the function is given and returns."""
+
+    def __init__(
+        self, fn: Callable[..., Any], fold: Callable[..., Any] = list, running: bool = False
+    ) -> None:
+        self.fn, self.fold, self.running = fn, fold, running
+        self.sent = list[int]()
+        self.__name__ = getattr(fn, "__name__", "tile")
+
+    def __call__(self, run: Run, *shared: Any) -> Any:
+        task = Task(self.fn, self.sent)
+        if not self.running:
+            return self.fold(
+                task(tile, *own, *shared) for tile, own in zip(run.tiles, run.operands, strict=True)
+            )
+        n = len(shared) - len(self.sent)
+        *common, total = shared[:n]
+        for tile, own in zip(run.tiles, run.operands, strict=True):
+            total = task(tile, *own, *common, total, *shared[n:])
+        return np.asarray(total)
+
+
+def add(parts: list[Any]) -> Any:
+    """Sum arrays in order, in float64. They are aligned first, because NumPy rounds unaligned ones
+    differently."""
+    dtype = np.result_type(parts[0], np.float64)
+    if len(parts) == 1:  # the sum may be large, and nobody else has it
+        return np.asarray(parts[0], dtype=dtype)
+    total = np.array(parts[0], dtype=dtype)
+    for part in parts[1:]:
+        total += np.require(part, requirements="A")
+    return total
+
+
+def fold(parts: Iterator[Any], n: int, combine: Combine, arity: int) -> Any:
+    """Combine n parts as they come, in the tree in which a cluster combines them."""
+    if n <= arity:
+        return combine(list(parts))
+    size = arity  # of the parts below a child of the root
+    while size * arity < n:
+        size *= arity
+    of_children = (
+        fold(itertools.islice(parts, size), min(size, n - first), combine, arity)
+        for first in range(0, n, size)
+    )
+    return combine(list(of_children))
+
+
+def task_of(fn: Any, sent: Sequence[int] = ()) -> Any:
+    """Return what a task calls for a function of a tile or of a run."""
+    if isinstance(fn, OnRun):
+        fn.sent = list(sent)
+        return fn
+    return fn if isinstance(fn, Task) else Task(fn, sent)
+
+
+def values_of(operands: Sequence[Any]) -> list[Any]:
+    """Return operands of a task of this process."""
+    return [o.value if isinstance(o, SharedOperand) else o for o in operands]
+
+
+@dataclass(frozen=True, eq=False)
+class SharedOperand:
+    """An operand of several maps. It travels to a cluster once, by a task that Dask can repeat."""
+
+    value: Any
+    futures: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedOperand, (self.value,)
+
+    def at(self, client: Any) -> Any:
+        """Return the future of the value on a cluster."""
+        future = self.futures.get(client)
+        if future is None or future.status in ("cancelled", "lost"):
+            future = self.futures[client] = client.submit(itself, self.value, pure=False)
+        return future
+
+
+def itself(value: Any) -> Any:
+    """Return a value that is sent by a task, so that Dask makes it again where it is lost."""
+    return value
+
+
+# --- the executors --------------------------------------------------------------------------------
+
+
+class Serial:
+    """Calls each task where it is submitted, in this process."""
+
+    client: Any = None
+    n_workers = 1
+
+    def submit(
+        self, fn: Any, tiles: Any, shared: Any, each: Any, priority: int = 0
+    ) -> Sequence[Any]:
+        """Return the handles of the tasks, which are their values."""
+        return self.map(fn, tiles, shared, each, None)
+
+    def gather(self, values: Sequence[Any], label: str | None = None) -> list[Any]:
+        """Return the values of tasks."""
+        return list(values)
+
+    def wait(self, values: Sequence[Any]) -> None:
+        """Do nothing: a value is there."""
+
+    def get(self, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
+        """Compute some keys of a graph of Dask."""
+        return list(dask.get(graph, keys))
+
+    def map(self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None) -> list[Any]:
+        """Return the results of all tiles."""
+        if lazy_inputs(tiles, shared, each):
+            planned = Planned(self, len(tiles), label)
+            return planned.gather(planned.submit(fn, tiles, shared, each))
+        return list(self._results(fn, tiles, shared, each, label))
+
+    def stream(self, fn: Any, tiles: Any, shared: Any, each: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the number and the result of each tile."""
+        if not lazy_inputs(tiles, shared, each):
+            yield from enumerate(self._results(fn, tiles, shared, each, None))
+            return
+        for a in range(0, len(tiles), LEAST_WINDOW):
+            window = slice(a, a + LEAST_WINDOW)
+            own = [operand[window] for operand in each]
+            yield from enumerate(self.map(fn, tiles[window], shared, own, None), a)
+
+    def fold(
+        self, fn: Any, tiles: Any, shared: Any, each: Any, combine: Combine, label: Any
+    ) -> Any:
+        """Return what `combine` makes of the results, in a tree."""
+        if lazy_inputs(tiles, shared, each):
+            planned = Planned(self, len(tiles), label)
+            keys = planned.submit(fn, tiles, shared, each)
+            return planned.gather([tree(planned, keys, combine, TREE_ARITY)])[0]
+        parts = self._results(fn, tiles, shared, each, label)
+        return fold(parts, len(tiles), combine, TREE_ARITY)
+
+    def accumulate(
+        self, fn: Any, groups: Sequence[range], tiles: Any, shared: Any, each: Any, label: Any
+    ) -> Any:
+        """Return the sum of the running totals of groups of tiles."""
+        if lazy_inputs(tiles, shared, each):
+            planned = Planned(self, len(tiles), label)
+            keys = [planned.chain(fn, group, tiles, shared, each) for group in groups]
+            return planned.gather([tree(planned, keys, add, TOTALS_ARITY)])[0]
+        runs = [Run.of(tiles, each, group) for group in groups]
+        totals = self._results(OnRun(fn, running=True), runs, (*shared, None), (), label)
+        return fold(totals, len(runs), add, TOTALS_ARITY)
+
+    def _results(
+        self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None
+    ) -> Iterator[Any]:
+        """Run the tasks one by one."""
+        task, shared = task_of(fn), values_of(shared)
+        show = _progress.get() if label else None
+        for i, tile in enumerate(tiles):
+            yield task(tile, *(operand[i] for operand in each), *shared)
+            if show:
+                show(str(label), i + 1, len(tiles))
+
+
+class Planned:
+    """Tasks of one graph of Dask, for tiles that wait for values of a user's own graph. It has the
+    shape of an executor. A handle is a key."""
+
+    def __init__(self, executor: Serial | OnCluster, n_tasks: int = 0, label: Any = None) -> None:
+        self.executor, self.graph = executor, dict[Any, Any]()
+        self._show, self._label = _progress.get() if label else None, label
+        self._n_tasks, self._done = n_tasks, 0
+
+    def submit(
+        self, fn: Any, tiles: Any, shared: Any, each: Any = (), common: Any = None
+    ) -> list[Any]:
+        """Add a task for each tile, and return their keys. Each needs the common inputs too, which
+        are those of the shared operands unless these are futures."""
+        task, shared, keys = task_of(fn), values_of(shared), list[Any]()
+        common, inputs = common or lazy_inputs(*shared), dict[Any, Input]()
+        for i, tile in enumerate(tiles):
+            operands = [tile, *(operand[i] for operand in each), *shared]
+            needed = common | lazy_inputs(operands[: len(operands) - len(shared)])
+            others = [o for o in operands if is_handle(o)]
+            call: Callable[..., Any] = WithInputs(
+                task, list(needed), [Slot if is_handle(o) else o for o in operands]
+            )
+            if self._show is not None:
+                call = self._counted(call, self._show)
+            keys.append(self._add(call, list(needed), others))
+            inputs |= needed
+        self.graph |= graph_of_inputs(inputs)
+        return keys
+
+    def call(self, fn: Combine, parts: Sequence[Any]) -> Any:
+        """Add a task that takes the values of others."""
+        return self._add(fn, list(parts))
+
+    def chain(self, fn: Any, group: range, tiles: Any, shared: Any, each: Any) -> Any:
+        """Add the tasks of a running total over a group of tiles, and return the last key."""
+        total = None
+        for i in group:
+            run = Run.of(tiles, each, range(i, i + 1))
+            (total,) = self.submit(OnRun(fn, running=True), [run], (*shared, total))
+        return total
+
+    def gather(self, keys: list[Any]) -> list[Any]:
+        """Compute some of the tasks."""
+        return self.executor.get(self.graph, [key.key for key in keys])
+
+    def _add(self, fn: Callable[..., Any], *operands: list[Any]) -> Key:
+        key = f"{fn.__name__}-{uuid4()}"
+        named = [[o.key if isinstance(o, Key) else o for o in part] for part in operands]
+        self.graph[key] = (fn, *named)
+        return Key(key)
+
+    def _counted(self, call: Callable[..., Any], show: Progress) -> Callable[..., Any]:
+        @wraps(call, ("__name__",))
+        def count(*operands: Any) -> Any:
+            value = call(*operands)
+            self._done += 1
+            show(str(self._label), self._done, self._n_tasks)
+            return value
+
+        return count
+
+
+@dataclass(frozen=True)
+class Key:
+    """A task in a graph of Dask."""
+
+    key: str
+
+
+def is_handle(value: Any) -> bool:
+    """Return whether an operand stands for the value of a task."""
+    return isinstance(value, Key) or (hasattr(value, "key") and hasattr(value, "add_done_callback"))
+
+
+@dataclass(frozen=True)
+class OnCluster:
+    """Runs each task on a cluster. A handle is a future."""
+
+    client: Any
+
+    @property
+    def n_workers(self) -> int:
+        """The number of workers, or 1 while there is none."""
+        return max(1, len(self.threads()))
+
+    def threads(self) -> dict[str, int]:
+        """Return the number of threads of each worker by its address, in a fixed order."""
+        if self.client.status != "running":
+            raise connection_lost()
+        with asking_cluster():
+            return dict(sorted(self.client.nthreads().items()))
+
+    def submit(
+        self, fn: Any, tiles: Any, shared: Any, each: Any, priority: int = 0
+    ) -> Sequence[Any]:
+        """Start the tasks, and return their futures."""
+        with self._errors():
+            return Pass(self, fn, tiles, shared, each, priority).start()
+
+    def call(self, fn: Combine, parts: Sequence[Any]) -> Any:
+        """Start a task that takes the values of others."""
+        return self.client.submit(fn, list(parts), pure=False)
+
+    def get(self, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
+        """Start a graph of Dask, and return the futures of some keys."""
+        return list(self.client.get(graph, keys, sync=False))
+
+    def map(self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None) -> list[Any]:
+        """Return the results of all tiles. A task takes several where each thread has many."""
+        with self._errors():
+            tasks = Pass(self, fn, tiles, shared, each)
+            size = tasks.run_size()
+            if size > 1:
+                parts = cut(range(len(tiles)), size)
+                runs = [run for part in parts for run in tasks.at_one_home(part)]
+                futures = tasks.start_runs(OnRun(fn), runs)
+            else:
+                futures = tasks.start()
+        results = self.gather(futures, label)
+        return list(itertools.chain.from_iterable(results)) if size > 1 else results
+
+    def stream(self, fn: Any, tiles: Any, shared: Any, each: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the number and the result of each tile as it comes. Only a few tasks per worker run
+        or wait to be fetched at a time."""
+        from distributed import as_completed
+
+        running: dict[Any, int] = {}
+        with self._errors(), watch(self.client, running):
+            tasks = Pass(self, fn, tiles, shared, each)
+            waiting = deque(tasks.by_turns())
+            ends = as_completed(with_results=True, loop=self.client.loop)
+
+            def start(n: int) -> None:
+                numbers = [waiting.popleft() for _ in range(min(n, len(waiting)))]
+                futures = tasks.start(numbers)
+                running.update(zip(futures, numbers, strict=True))
+                ends.update(futures)
+
+            try:
+                start(max(LEAST_WINDOW, WINDOW * len(tasks.slots)))
+                while running:
+                    done = ends.next_batch()
+                    start(len(done))
+                    while done:
+                        future, result = done.pop()
+                        yield running.pop(future), result
+            except BaseException:
+                self.cancel(list(running))
+                raise
+
+    def fold(
+        self, fn: Any, tiles: Any, shared: Any, each: Any, combine: Combine, label: Any
+    ) -> Any:
+        """Return what `combine` makes of the results, in a tree. A task sums the tiles of a subtree
+        where each thread has many."""
+        with self._errors():
+            tasks = Pass(self, fn, tiles, shared, each)
+            futures, size = dict[range, Any](), tasks.run_size()
+            if size > 1:
+                largest = TREE_ARITY  # tiles of a subtree
+                while largest * TREE_ARITY <= size:
+                    largest *= TREE_ARITY
+                parts = cut(range(len(tiles)), largest)
+                runs = [run for part in parts for run in tasks.subtrees(part)]
+                for length, same in itertools.groupby(runs, len):
+                    of_length = list(same)
+                    of_run = OnRun(fn, partial(fold, n=length, combine=combine, arity=TREE_ARITY))
+                    started = tasks.start_runs(of_run, of_length)
+                    futures.update(zip(of_length, started, strict=True))
+                steps = list(futures.values())
+                handles = [self._subtree(part, futures, combine) for part in parts]
+            else:
+                handles = steps = tasks.start()
+            root = tree(self, handles, combine, TREE_ARITY)
+            del futures, handles
+        return self.gather([root], label, steps)[0]
+
+    def _subtree(self, part: range, futures: dict[range, Any], combine: Combine) -> Any:
+        """Return the sum over a subtree, of which one task or several have sums."""
+        if part in futures:
+            return futures.pop(part)
+        below = [self._subtree(below, futures, combine) for below in children(part)]
+        return self.call(combine, below)
+
+    def accumulate(
+        self, fn: Any, groups: Sequence[range], tiles: Any, shared: Any, each: Any, label: Any
+    ) -> Any:
+        """Return the sum of the running totals of groups of tiles. A total goes from task to task,
+        and each task is where its tiles are."""
+        with self._errors():
+            tasks = Pass(self, fn, tiles, shared, each)
+            steps = [tasks.start_chain(fn, group) for group in groups]
+            root = tree(self, steps, add, TOTALS_ARITY)
+        return self.gather([root], label, steps)[0]
+
+    def gather(
+        self, futures: Sequence[Any], label: str | None = None, steps: list[Any] | None = None
+    ) -> list[Any]:
+        """Wait for tasks, and show the progress of theirs and of the steps before them. The steps
+        are let go as they end, because their values may be large."""
+        from distributed import as_completed
+
+        show = _progress.get() if label else None
+        running = {*(steps or ()), *futures} if show else set(futures)
+        if steps:
+            steps.clear()
+        with self._errors(), watch(self.client, running):
+            try:
+                if show:
+                    total, ends = len(running), as_completed(list(running), loop=self.client.loop)
+                    for done, future in enumerate(ends, 1):
+                        running.discard(future)
+                        show(str(label), done, total)
+                return list(self.client.gather(list(futures)))
+            except BaseException:
+                self.cancel([*running, *futures])
+                raise
+
+    def wait(self, futures: Sequence[Any]) -> None:
+        """Wait until tasks have ended, or one of them fails."""
+        from distributed import as_completed
+
+        with self._errors(), watch(self.client, futures):
+            try:
+                for future in as_completed(futures, loop=self.client.loop):
+                    if future.status != "finished":
+                        future.result()
+            except BaseException:
+                self.cancel(futures)
+                raise
+
+    def cancel(self, futures: Sequence[Any]) -> None:
+        """Cancel tasks, and wait for those that run. Dask cannot stop a running task, and it may
+        write a file. Whoever deletes the files of a failed step must not do so before."""
+        keys, end = [future.key for future in futures], time.monotonic() + CANCEL_SECONDS
+        # if the cluster is lost, the caller's error says so
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+            self.client.cancel(list(futures))
+            while any(self.client.run(runs_any, keys).values()) and time.monotonic() < end:
+                time.sleep(0.05)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn errors of a broken cluster into `ClusterLost`, and remember a lost client."""
+        try:
+            with translate_cluster_errors():
+                yield
+        except ClusterLost:
+            if self.client.status != "running":
+                _lost.add(self.client)
+            raise
+
+
+def runs_any(keys: list[str], dask_worker: Any) -> bool:
+    """Return whether a worker runs one of these tasks."""
+    return not {task.key for task in dask_worker.state.all_running_tasks}.isdisjoint(keys)
+
+
+class Pass:
+    """The tasks of a map on a cluster, to be started together or a few at a time.
+
+    Each prefers the worker of its tile, which may have it in its cache: a tile at the place p of
+    its matrix, from 0 to 1, is that of the thread number p · threads. Others may take it. A task
+    that waits for values of others runs where these lie.
+    """
+
+    def __init__(
+        self, executor: OnCluster, fn: Any, tiles: Any, shared: Any, each: Any, priority: int = 0
+    ) -> None:
+        self.executor, self.client, self.priority = executor, executor.client, priority
+        self.fn, self.each, self.n_shared = fn, each, len(shared)
+        self.common = lazy_inputs(*shared)
+        self.is_planned = bool(self.common or lazy_inputs(tiles, each))
+        self.waits = self.is_planned or any(is_handle(values[0]) for values in each if len(values))
+        self.slots = [worker for worker, n in executor.threads().items() for _ in range(n)]
+        self.homes: list[str | None] = [None] * len(tiles)
+        if self.slots and not self.waits and not all(isinstance(t, np.ndarray) for t in tiles):
+            places = [place(tile, (i + 0.5) / len(tiles)) for i, tile in enumerate(tiles)]
+            self.homes = [self.slots[int(p * len(self.slots))] for p in places]
+        sent = dict[int, Any]()
+        self.tiles = [detach(tile, sent) for tile in tiles]
+        self.sent = list(sent)
+        self.shared = [self._operand(value) for value in shared]
+        self.shared += [self._sent(value) for value in sent.values()]
+
+    def _operand(self, value: Any) -> Any:
+        """Return what stands for a value in the tasks. A large one travels once."""
+        if isinstance(value, SharedOperand):
+            return value.at(self.client)
+        is_large = isinstance(value, list) or hasattr(value, "indptr")
+        if is_large or getattr(value, "nbytes", 0) > SMALL_BYTES:
+            return self._sent(value)
+        return value
+
+    def _sent(self, value: Any) -> Any:
+        return self.client.submit(itself, value, pure=False)
+
+    def start(self, numbers: Sequence[int] | None = None) -> list[Any]:
+        """Start the tasks of some tiles, or of all, and return their futures."""
+        numbers = range(len(self.tiles)) if numbers is None else numbers
+        task, futures = task_of(self.fn, self.sent), dict[int, Any]()
+        if self.is_planned:
+            planned = Planned(self.executor)
+            each = [[values[i] for i in numbers] for values in self.each]
+            some = [self.tiles[i] for i in numbers]
+            return planned.gather(planned.submit(task, some, self.shared, each, self.common))
+        by_home = dict[str | None, list[int]]()
+        for i in numbers:
+            by_home.setdefault(self.homes[i], []).append(i)
+        for home, of_home in by_home.items():
+            where = {} if home is None else {"workers": [home], "allow_other_workers": True}
+            operands = [[values[i] for i in of_home] for values in (self.tiles, *self.each)]
+            operands += [[value] * len(of_home) for value in self.shared]
+            started = self.client.map(task, *operands, pure=False, priority=self.priority, **where)
+            futures.update(zip(of_home, started, strict=True))
+        return [futures[i] for i in numbers]
+
+    def by_turns(self) -> list[int]:
+        """Return the numbers of the tasks in an order in which the workers take turns."""
+        n_before, turns = Counter[str | None](), list[int]()
+        for home in self.homes:
+            turns.append(n_before[home])
+            n_before[home] += 1
+        return sorted(range(len(turns)), key=turns.__getitem__)
+
+    # --- runs of several tiles ----------------------------------------------------------------
+
+    def run_size(self) -> int:
+        """Return how many consecutive tiles one task takes: 1 unless each thread has many. A task
+        takes a millisecond of the scheduler, whatever it does."""
+        if self.waits or len(self.tiles) < TREE_ARITY * TASKS_PER_THREAD:
+            return 1
+        size = len(self.tiles) // (TASKS_PER_THREAD * max(len(self.slots), 1))
+        return size if size >= TREE_ARITY else 1
+
+    def at_one_home(self, numbers: range) -> list[range]:
+        """Cut numbers of tiles into the longest runs whose tiles have the same worker."""
+        inner = (i for i in numbers[1:] if self.homes[i] != self.homes[i - 1])
+        return [range(a, b) for a, b in itertools.pairwise((numbers.start, *inner, numbers.stop))]
+
+    def subtrees(self, numbers: range) -> list[range]:
+        """Cut numbers of tiles into subtrees of a sum whose tiles have the same worker."""
+        if len(self.at_one_home(numbers)) == 1:
+            return [numbers]
+        return [part for below in children(numbers) for part in self.subtrees(below)]
+
+    def start_runs(self, fn: OnRun, runs: Sequence[range], *more: Any) -> list[Any]:
+        """Start a task for each run of tiles, with more shared operands after those of the pass."""
+        twin = copy(self)
+        twin.fn, twin.each = fn, ()
+        twin.tiles = [Run.of(self.tiles, self.each, run) for run in runs]
+        twin.homes = [self.homes[run.start] for run in runs]
+        twin.shared = [*self.shared[: self.n_shared], *more, *self.shared[self.n_shared :]]
+        return twin.start()
+
+    def start_chain(self, fn: Any, group: range) -> Any:
+        """Start the tasks of a running total over a group of tiles, and return the last one."""
+        total = None  # it goes from task to task
+        longest = 1 if self.waits else CHAIN_TILES  # a task waits for the values of one tile
+        for part in cut(group, longest):
+            for run in self.at_one_home(part):
+                (total,) = self.start_runs(OnRun(fn, running=True), [run], total)
+        return total
+
+
+def place(tile: Any, default: float) -> float:
+    """Return where a tile lies in its matrix, from 0 to 1, or the default."""
+    while (inner := getattr(tile, "tile", None)) is not None:  # of which it has some rows
+        tile = inner
+    known = getattr(tile, "place", None)
+    return default if known is None else float(known)
+
+
+def cut(numbers: range, size: int) -> list[range]:
+    """Cut a range into parts of one size, the last of which may be shorter."""
+    return [numbers[a : a + size] for a in range(0, len(numbers), size)]
+
+
+def children(numbers: range) -> list[range]:
+    """Cut a subtree of a sum into those below it."""
+    size = TREE_ARITY
+    while size * TREE_ARITY < len(numbers):
+        size *= TREE_ARITY
+    return cut(numbers, size if size < len(numbers) else 1)
+
+
+def tree(executor: OnCluster | Planned, parts: Sequence[Any], combine: Combine, arity: int) -> Any:
+    """Return the handle of the whole, which combines at least once."""
+    parts = [executor.call(combine, parts[k : k + arity]) for k in range(0, len(parts), arity)]
+    return parts[0] if len(parts) == 1 else tree(executor, parts, combine, arity)
+
+
+# --- who runs -------------------------------------------------------------------------------------
+
+_lost: WeakSet[Any] = WeakSet()  # clients of the user's own that lost their cluster
+
+
+def client() -> Any:
+    """Return the client that runs the tasks: that of the enclosing `cluster` or `session`, else the
+    user's own if it is synchronous. None when serial, and inside a task, because waiting there
+    would block the worker.
+
+    Raises
+    ------
+    ClusterLost
+        The user's own client has lost its cluster.
+    """
+    held = current_session().client
+    if held is not None or in_task():
+        return None if held is SERIAL else held
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import default_client
+
+    try:
+        current = default_client()
+    except ValueError as error:  # "no clients found"
+        if any(lost.status == "closed" for lost in _lost):
+            raise connection_lost() from error
+        return None
+    if current.asynchronous:
+        return None
+    if current.status != "running":
+        _lost.add(current)
+        raise connection_lost()
+    prepare_client(current)
+    return current
+
+
+def executor(local: bool = False) -> Serial | OnCluster:
+    """Return who runs the tasks. Tiles that hold their arrays (`local`) stay in this process."""
+    current = None if local else client()
+    return Serial() if current is None else OnCluster(current)
+
+
+@contextlib.contextmanager
+def session() -> Iterator[None]:
+    """Ask once who runs the tasks, and hold the answer in the block, with one thread of BLAS.
+
+    Each public function that makes more than one pass is in such a block. A cluster that is lost in
+    the block is an error of the step that needs it.
+    """
+    current = client()
+    with holding_session(client=SERIAL if current is None else current), one_blas_thread():
+        yield
+
+
+def n_workers() -> int:
+    """Return the number of workers, 1 when serial."""
+    return executor().n_workers
+
+
+_known: WeakKeyDictionary[Any, tuple[dict[str, int], dict[str, Any]]] = WeakKeyDictionary()
+
+
+def known_workers() -> dict[str, Any]:
+    """Return what the scheduler of the client knew of each worker, by address, when the last of
+    them came or went. Its answer has several kilobytes for each."""
+    current = client()
+    threads = OnCluster(current).threads()
+    if current not in _known or _known[current][0] != threads:
+        with asking_cluster():
+            _known[current] = threads, describe_workers(current)
+    return _known[current][1]
+
+
+# --- maps, streams and sums -----------------------------------------------------------------------
+
+
+def map_tiles(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
+    label: str | None = None,
+) -> list[Any]:
+    """Return ``[fn(tile, *each_i, *shared) for tile in tiles]``, computed by one task per tile."""
+    return executor(local).map(fn, tiles, shared, each, label)
+
+
+def stream_tiles(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
+) -> Iterator[tuple[int, Any]]:
+    """Yield the results of `map_tiles` with their numbers, on a cluster as they come. Only a few
+    tasks per worker run or wait to be fetched at a time."""
+    return executor(local).stream(fn, tiles, shared, each)
+
+
+def reduce_tiles(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    combine: Combine | None = None,
+    local: bool = False,
+    label: str | None = None,
+) -> Any:
+    """Combine the results of `map_tiles` into one value, in a tree of fixed shape. At most
+    `TREE_ARITY` · log(n) results exist at a time."""
+    return executor(local).fold(fn, tiles, shared, each, combine or add, label)
+
+
+def reduce_groups(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    n_groups: int,
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
+    label: str | None = None,
+) -> Any:
+    """Sum a function over the tiles in at most `n_groups` running totals, each over consecutive
+    tiles. The function takes the total as its last operand, None at first, and returns it."""
+    groups = cut(range(len(tiles)), -(-len(tiles) // n_groups))
+    return executor(local).accumulate(fn, groups, tiles, shared, each, label)
+
+
+def submit_tiles(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
+) -> Sequence[Any]:
+    """Start the tasks of `map_tiles` and return their handles, which may be the operands (`each`)
+    of others. `gather_tiles` fetches their values."""
+    return executor(local).submit(fn, tiles, shared, each)
+
+
+def gather_tiles(
+    handles: Sequence[Any], local: bool = False, label: str | None = None
+) -> list[Any]:
+    """Return the values of tasks that `submit_tiles` has started."""
+    return executor(local).gather(handles, label)
+
+
+def wait_tiles(handles: Sequence[Any], local: bool = False) -> None:
+    """Wait until tasks that `submit_tiles` has started have ended."""
+    executor(local).wait(handles)
+
+
+@contextlib.contextmanager
+def started_tiles(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
+    label: str | None = None,
+) -> Iterator[Callable[[], list[Any]]]:
+    """Start the tasks of `map_tiles`, which run on the cluster beside what the block does. The
+    tasks of the block go before them. They are canceled if the block fails. In this process they
+    run when they are asked for."""
+    runs = executor(local)
+    if isinstance(runs, Serial):
+        yield lambda: runs.map(fn, tiles, shared, each, label)
+        return
+    futures = runs.submit(fn, tiles, shared, each, priority=BEHIND)
+    try:
+        yield lambda: runs.gather(futures, label)
+    except BaseException:
+        runs.cancel(futures)
+        raise
+
+
+@contextlib.contextmanager
+def held_inputs(*tiles: Any, local: bool = False) -> Iterator[None]:
+    """Compute what tiles of a Dask array need of one another once, for all passes of the block."""
+    if not (inputs := lazy_inputs(tiles)):
+        yield
+        return
+    runs, keys = executor(local), list(inputs)
+    values = runs.get(graph_of_inputs(inputs), keys)
+    with having_inputs(dict(zip(keys, values, strict=True))):
+        yield
+
+
+def compute(lazy: Any) -> Any:
+    """Return the value of a Dask collection, computed where `map_tiles` computes."""
+    runs = executor()
+    if isinstance(runs, Serial):
+        return lazy.compute(scheduler="sync")
+    return runs.gather([runs.client.compute(lazy)])[0]
+
+
+# --- Dask collections for other libraries ---------------------------------------------------------
+
+
+@contextlib.contextmanager
+def in_this_process() -> Iterator[None]:
+    """Let other libraries compute Dask collections in this process, one task after the other."""
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+def dask_array(fn: Callable[..., Any], tiles: Sequence[Any], meta: Any) -> Any:
+    """Return the blocks ``fn(tile, meta)`` as a lazy Dask array, one below the other."""
+    import dask.array as da
+
+    planned, name = Planned(Serial()), f"{fn.__name__.strip('_')}-{uuid4()}"
+    for i, key in enumerate(planned.submit(fn, tiles, (meta,))):
+        planned.graph[name, i, 0] = planned.graph.pop(key.key)
+    chunks = (tuple(tile.stop - tile.start for tile in tiles), (meta.shape[1],))
+    return da.Array(planned.graph, name, chunks, meta=meta)
+
+
+def dask_slices(X: Any, chunks: tuple[int, int]) -> Any:
+    """Return an array that is read by slices, such as one in a file, as a lazy Dask array."""
+    import dask.array as da
+
+    return da.from_array(X, chunks=chunks, inline_array=True)
+
+
+def dask_vector(values: Any, sizes: Sequence[int]) -> Any:
+    """Return an array (n,) as a Dask array in blocks of these sizes."""
+    import dask.array as da
+
+    return da.from_array(values, chunks=(tuple(sizes),))
+
+
+# --- progress -----------------------------------------------------------------------------------
+
+Progress = Callable[[str, int, int], None]  # called with (label, tasks done, tasks in total)
+_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+def progress(show: Progress) -> contextlib.AbstractContextManager[None]:
+    """Call `show(label, done, total)` after each task of a labeled map while the block runs. The
+    function of an enclosing `progress` is called too."""
+    outer = _progress.get()
+
+    def show_both(label: str, done: int, total: int) -> None:
+        if outer is not None:
+            outer(label, done, total)
+        show(label, done, total)
+
+    return holding(_progress, show_both)
+
+
+def show_progress(label: str, done: int, total: int) -> None:
+    """Report work that is not a labeled map, such as folds, to the enclosing `progress`."""
+    show = _progress.get()
+    if show is not None:
+        show(label, done, total)
