@@ -1,8 +1,8 @@
-"""Features that must be chosen, and features that must not be.
+"""Features that must be chosen, features that must not be, and features that say nothing.
 
     S = K ∪ argmax_{|A| = m − |K|} Σ_{j∈A} s_j,      A ⊆ {1, …, d} \\ (K ∪ F)
 
-K is kept and F is forbidden.
+K is kept and F is forbidden. A constant feature takes no part either, and is chosen last.
 """
 
 from __future__ import annotations
@@ -16,22 +16,35 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 NAMES_AT_ONCE = 1 << 16  # of a store, which reads them as they are asked for
 
 
+NONE = np.empty(0, dtype=np.int64)
+
+
 class Constraints(NamedTuple):
-    """The kept and the forbidden features, each in increasing order."""
+    """The kept, the forbidden and the other constant features, each in increasing order."""
 
     kept: IntArray
     forbidden: IntArray
+    constant: IntArray = NONE
+
+    @property
+    def absent(self) -> IntArray:
+        """The features that take no part in a fit, in increasing order."""
+        return np.union1d(self.forbidden, self.constant)
+
+    def with_constant(self, constant: IntArray) -> Constraints:
+        """Return the same with these constant features, but for kept and forbidden ones."""
+        decided = np.concatenate([self.kept, self.forbidden])
+        return self._replace(constant=np.setdiff1d(constant, decided))
 
     def within(self, features: IntArray) -> Constraints:
         """Return the same for some features alone, as positions among these."""
-        kept, forbidden = (np.flatnonzero(np.isin(features, part)) for part in self)
-        return Constraints(kept, forbidden)
+        return Constraints(*(np.flatnonzero(np.isin(features, part)) for part in self))
 
     def order(self, scores: FloatArray) -> IntArray:
-        """Return the features, the kept ones first and then by score, without forbidden ones. Equal
-        scores are ordered by index."""
+        """Return the features without forbidden ones: the kept ones, the others by score, and the
+        constant ones. Equal scores are ordered by index, and NaN is the least score."""
         rank = np.ones(len(scores), dtype=np.int8)
-        rank[self.kept], rank[self.forbidden] = 0, 2
+        rank[self.kept], rank[self.constant], rank[self.forbidden] = 0, 2, 3
         return np.lexsort((-scores, rank))[: len(scores) - len(self.forbidden)]
 
     def best(self, scores: FloatArray, m: int) -> IntArray:
@@ -53,7 +66,7 @@ class Constraints(NamedTuple):
         return m
 
 
-NO_CONSTRAINTS = Constraints(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+NO_CONSTRAINTS = Constraints(NONE, NONE)
 
 
 def resolve(keep: Any, forbid: Any, d: int, names: Any) -> Constraints:
@@ -79,7 +92,7 @@ def indices_of(given: Any, what: str, d: int, names: Any) -> IntArray:
     if values.ndim != 1:
         raise ValueError(f"{what} must be a list of indices or names; got {given!r}")
     if not len(values):
-        return np.empty(0, dtype=np.int64)
+        return NONE
     if values.dtype.kind in "iu":
         if values.min() < 0 or values.max() >= d:
             wrong = values[(values < 0) | (values >= d)][0]

@@ -135,7 +135,7 @@ class Relaxation:
     ) -> None:
         self.data, self.m, self.gamma = data, m, gamma
         self.constraints, self.loss = constraints, loss or Loss(data)
-        self.likely = np.setdiff1d(data.likely_features(m), constraints.forbidden)
+        self.likely = np.setdiff1d(data.likely_features(m), constraints.absent)
         self.last_factor: tuple[IntArray, Factor] | None = None  # and the features it stands for
         self.seconds = 0.0  # that its part of a joint solution took
 

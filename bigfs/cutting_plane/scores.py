@@ -120,14 +120,14 @@ def _largest(
 ) -> list[tuple[IntArray, FloatArray]]:
     """Return the m largest of each column of `scores`, equal ones by lower index.
 
-    The kept features count as the largest ones, and the forbidden ones are left out.
+    The kept features count as the largest ones, and the absent ones are left out.
     """
     features = np.arange(start, start + len(scores))
-    kept, forbidden = constraints.within(features)
+    own = constraints.within(features)
     result = []
     for s, m in zip(scores.T, sizes, strict=True):
         rank = s.copy()
-        rank[kept], rank[forbidden] = np.inf, -np.inf
+        rank[own.kept], rank[own.absent] = np.inf, -np.inf
         least = np.partition(rank, len(rank) - m)[len(rank) - m] if m < len(rank) else -np.inf
         candidates = np.flatnonzero((rank >= least) & (rank > -np.inf))
         best = candidates[np.argsort(-rank[candidates], kind="stable")][:m]

@@ -255,7 +255,7 @@ class AutoSelector(Selector):
         template = clone(self).set_params(n_features_to_select=max(sizes))
         template._validate_params()
         matrix, target = template._as_matrix(X, y)
-        template._count(matrix.shape[1])
+        template._required_count(matrix.shape[1])
         known = samples_of(matrix.shape[0], groups, times)
         fitted, path = template._fit_sizes(matrix, target, list(dict.fromkeys(sizes)), known), {}
         for m, one in fitted.items():
@@ -389,7 +389,7 @@ class AutoSelector(Selector):
 
     def _choose(self) -> Self:
         """Take the features of the chosen selector."""
-        self.selected_ = self.selector_.selected_[: self._count(len(self.scores_))]
+        self.selected_ = self.selector_.selected_[: self._required_count(len(self.scores_))]
         self.support_: BoolArray = np.zeros(len(self.scores_), dtype=bool)
         self.support_[self.selected_] = True
         return self

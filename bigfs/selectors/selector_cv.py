@@ -315,7 +315,7 @@ class SelectorCV(Selector):
     def _sizes(self, X: Matrix) -> list[int]:
         """Return the sizes in increasing order, or refuse them."""
         template, d = self._template(), X.shape[1]
-        kept, forbidden = resolve(template.keep, template.forbid, d, X.feature_names)
+        kept, forbidden, _ = resolve(template.keep, template.forbid, d, X.feature_names)
         least, largest = max(len(kept), 1), d - len(forbidden)
         if self.sizes is None:
             return default_sizes(largest, template._largest_tried, least)

@@ -57,7 +57,7 @@ def choose_number(
     samples: Samples = NOTHING_KNOWN,
 ) -> SizeChoice:
     """Choose the number of features of a method by folds of some training samples."""
-    kept, forbidden = selection.constraints_of(X, parameters)
+    kept, forbidden, _ = selection.constraints_of(X, parameters)
     largest_tried = selection.get_method(method).make()._largest_tried
     sizes = default_sizes(X.shape[1] - len(forbidden), largest_tried, max(len(kept), 1))
     (metric, *_) = require_metrics(target_kind(y), [] if metric is None else [metric])

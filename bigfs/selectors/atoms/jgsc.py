@@ -33,7 +33,7 @@ from bigfs.result import Result, iterate
 from bigfs.selectors.base.estimator import Cost, MatrixInput
 from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
 from bigfs.selectors.base.sample_graph import neighbors_of
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
 SAMPLE_COPIES = 8  # n × m arrays alive at once in a step
@@ -149,14 +149,17 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         """
         self._validate_params()
         X, _ = self._as_matrix(X, None)
-        B = self._atoms(X)
+        before, whole = X.passes, X.shape[1]
+        self._leave_out_constants(X)
+        columns, X = self._allowed_columns(X), self._allowed(X)
+        B = self._atoms(X, columns)
         (n, d), m = X.shape, B.shape[1]
         n_kept = self._count(m, "the dictionary has only {} atoms")
         engine.require_memory(
             8 * m * (SAMPLE_COPIES * n + FEATURE_COPIES * d),
             f"the codes of {n} samples on {m} atoms over {d} features",
         )
-        neighbors = neighbors_of(X, self.n_neighbors, self.metric)
+        neighbors, stats = neighbors_of(X, self.n_neighbors, self.metric)
         problem = self._problem(X, B, laplacian(affinity(neighbors, self.weights)))
         if not problem.R.any():
             raise ValueError(
@@ -174,18 +177,23 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         )
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)
-        self.components_ = B.T
+        self.components_ = self._of_all_columns(B, columns).T
         self.scores_ = self._atom_scores(state.S)
+        if not self.scores_.any():
+            raise ValueError(f"lam={self.lam:g} leaves every code at zero: choose a smaller one")
         self.selected_ = np.argsort(-self.scores_, kind="stable")[:n_kept]
         self.support_ = np.isin(np.arange(m), self.selected_)
         self.codes_ = state.S[:, self.support_]
-        self._keep_coder(B, state)
-        self.column_importance_ = self._explained_shares(X, B[:, self.support_])
+        self._keep_coder(B, state, columns)
+        shares = np.full(whole, np.nan)
+        shares[columns] = self._explained_shares(X, B[:, self.support_])
+        self.column_importance_ = np.where(np.isnan(shares), np.nanmin(shares) - 1, shares)
+        self.result_.stats.update(passes=X.passes - before, **stats)
         return self
 
-    def _atoms(self, X: Matrix) -> FloatArray:
-        """Return B (d × m), given or learned."""
-        n, d = X.shape
+    def _atoms(self, X: Matrix, columns: IntArray) -> FloatArray:
+        """Return B (d × m), given or learned, of these columns."""
+        n, d = X.shape[0], self.n_features_in_
         self.dictionary_result_: Result[FloatArray] | None = None
         if self.dictionary is not None:
             atoms = check_array(self.dictionary, dtype=np.float64)
@@ -193,7 +201,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
                 raise ValueError(
                     f"dictionary must have shape (m, {d}), one atom per row; got {atoms.shape}"
                 )
-            return atoms.T
+            return atoms[:, columns].T
         m = default_atoms(n, d) if self.n_atoms is None else self.n_atoms
         learned = learn_atoms(
             X,
@@ -215,25 +223,32 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         """Return the score of each atom."""
         return np.asarray(np.linalg.norm(S, axis=0))
 
-    def _keep_coder(self, B: FloatArray, state: CodingState) -> None:
+    def _of_all_columns(self, B: FloatArray, columns: IntArray) -> FloatArray:
+        """Return rows of all columns of X, zero at those that take no part."""
+        if len(columns) == self.n_features_in_:
+            return B
+        whole = np.zeros((self.n_features_in_, B.shape[1]))
+        whole[columns] = B
+        return whole
+
+    def _keep_coder(self, B: FloatArray, state: CodingState, columns: IntArray) -> None:
         """Set `coder_` to the columns of DB(BᵀDB + λC)⁻¹ that belong to the kept atoms."""
         with explain_singular("the system of the codes"):
             factor = scipy.linalg.cho_factor(state.H + np.diag(self.lam * state.c))
-        columns = scipy.linalg.cho_solve(factor, np.eye(B.shape[1])[:, self.support_])
-        self.coder_ = state.d[:, None] * (B @ columns)
+        kept = scipy.linalg.cho_solve(factor, np.eye(B.shape[1])[:, self.support_])
+        self.coder_ = self._of_all_columns(state.d[:, None] * (B @ kept), columns)
 
     def _explained_shares(self, X: Matrix, B_kept: FloatArray) -> FloatArray:
         """Return the share of each column's variance that the kept atoms explain. Reads X once.
 
         The residual of a centered column is x_j − Cb_j, with C the centered codes. The share is
-        negative where a fit is worse than the mean, and a constant column has the least of all.
+        negative where a fit is worse than the mean, and NaN for an empty column.
         """
         C = self.codes_ - self.codes_.mean(axis=0)
         squares, fitted = X.deviations, B_kept @ (C.T @ C)
         explained = row_dots(2 * np.asarray(X.T @ C) - fitted, B_kept)
-        shares = np.divide(explained, squares, out=np.zeros(len(squares)), where=squares > 0)
-        shares[squares == 0] = shares.min(initial=0.0)
-        return shares
+        unknown = np.full(len(squares), np.nan)
+        return np.asarray(np.divide(explained, squares, out=unknown, where=squares > 0))
 
     def transform(self, X: Any) -> FloatArray:
         """Code samples on the kept atoms, without the graph.
@@ -425,7 +440,7 @@ class GSC(JGSC):
     def _atom_scores(self, S: FloatArray) -> FloatArray:
         return np.asarray(np.abs(S).max(axis=0))
 
-    def _keep_coder(self, B: FloatArray, state: CodingState) -> None:
+    def _keep_coder(self, B: FloatArray, state: CodingState, columns: IntArray) -> None:
         """Keep nothing: the code of a sample is no linear function of it."""
 
     def _code_samples(self, X: Matrix) -> FloatArray:

@@ -70,6 +70,7 @@ class MatrixInput:
     _nested = True  # the best k of m chosen features are the choice of k
     _ignores_y = False  # y is not even looked at
     _needs_one_scale = False  # features of a large unit weigh more
+    _scores_alone = False  # a constant feature has the least score, and changes no other one
     _takes_real = False  # y holds classes or real numbers, as `target` says
     # numbers of features that "auto" tries; more where a larger number is no more work
     _largest_tried = 500
@@ -147,11 +148,27 @@ class MatrixInput:
         return matrix, y
 
     def _allowed(self, X: Matrix) -> Matrix:
-        """Return X without the forbidden features, for graphs, kernels and distances."""
-        forbidden = self._constraints.forbidden
-        if not len(forbidden):
-            return X
-        return X.take_columns(np.delete(np.arange(X.shape[1]), forbidden))
+        """Return X without the absent features, for graphs, kernels and distances."""
+        index = self._allowed_columns(X)
+        return X if len(index) == X.shape[1] else X.take_columns(index)
+
+    def _allowed_columns(self, X: Matrix) -> IntArray:
+        """Return the features that are not absent, and the empty ones, which change nothing."""
+        absent = self._constraints.absent
+        absent = absent[X.stats.nnz[absent] > 0] if len(absent) else absent
+        return np.delete(np.arange(X.shape[1]), absent)
+
+    def _leave_out_constants(self, X: Matrix) -> None:
+        """Take the constant features out of the fit, or refuse X where no others are left."""
+        if self._scores_alone:
+            return
+        constant = np.flatnonzero(X.deviations == 0)
+        self._constraints = self._constraints.with_constant(constant)
+        if len(self._constraints.absent) == X.shape[1]:
+            raise ValueError(
+                "every feature of X that may be chosen is constant, so that none says anything: "
+                "give other features"
+            )
 
     def _check_width(self, X: Any) -> None:
         """Refuse X with other features than those seen during `fit`."""
@@ -266,10 +283,12 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     def _run(self, X: Any, y: Any, **extra: Any) -> Self:
         """Check the input, score, and choose. The stats of every result have the passes over X."""
         self._validate_params()
+        for name in [name for name in vars(self) if name.endswith("_")]:  # of an earlier fit
+            delattr(self, name)
         matrix, y = self._as_matrix(X, y)
-        self._count(matrix.shape[1])
+        self._required_count(matrix.shape[1])
         before = matrix.passes
-        self.__dict__.pop("result_", None)  # of an earlier fit
+        self._leave_out_constants(matrix)
         self._fit(matrix, y, **extra)
         if not hasattr(self, "result_"):
             self.result_ = Result(self.scores_, Status.EXACT)
@@ -288,13 +307,40 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         if self._takes_real and (is_class or (y is not None and y.shape[1:] in ((), (1,)))):
             stats["target"] = "classes" if is_class else "real"
 
+    def _required_count(self, d: int) -> int:
+        """Return m, or refuse it where the constraints leave fewer features."""
+        return self._constraints.require(super()._count(d), d)
+
     def _count(self, d: int, available: str = "X has only {} features") -> int:
-        return self._constraints.require(super()._count(d, available), d)
+        """Return how many features a fit chooses: m, or all where fewer take part."""
+        return min(super()._count(d, available), d - len(self._constraints.absent))
+
+    def _rank_uninformed_last(self) -> None:
+        """Give the features of which the method says nothing the least score, or refuse scores that
+        say nothing at all. These features are the constant ones, and those whose score is NaN."""
+        said = np.delete(np.arange(len(self.scores_)), self._constraints.absent)
+        said = said[~np.isnan(self.scores_[said])]
+        scores = self.scores_[said]
+        if not len(said) or (len(said) > 1 and (not scores.any() or np.isinf(scores).all())):
+            size = "zero" if len(said) and not scores.any() else "infinite or undefined"
+            raise ValueError(
+                f"{type(self).__name__} tells no feature from another, because every score is "
+                f"{size}: give more labeled samples than classes, or another penalty"
+            )
+        unsaid = np.isnan(self.scores_)
+        unsaid[self._constraints.constant] = True
+        if unsaid.any():
+            self.scores_ = np.where(unsaid, np.fmin(self.scores_, scores.min()), self.scores_)
+            self._constraints = self._constraints.with_constant(np.flatnonzero(unsaid))
 
     def _choose(self) -> Self:
-        """Make the best scores the support: the kept features first, and no forbidden ones."""
+        """Make the best scores the support: the kept features first, constant ones last, and no
+        forbidden ones."""
         d = len(self.scores_)
-        self.selected_ = self._constraints.best(self.scores_, self._count(d))
+        self._rank_uninformed_last()
+        self.selected_ = self._constraints.best(self.scores_, self._required_count(d))
+        if uninformed := int(np.isin(self.selected_, self._constraints.constant).sum()):
+            self.result_.stats["uninformative_selected"] = uninformed
         self.support_ = np.zeros(len(self.scores_), dtype=bool)
         self.support_[self.selected_] = True
         return self
@@ -403,7 +449,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     def _facts(self) -> dict[str, Any]:
         """Return the facts on the card."""
         result = getattr(self, "result_", None)
-        kept, forbidden = map(len, self._constraints)
+        kept, forbidden = len(self._constraints.kept), len(self._constraints.forbidden)
         facts = {"must be chosen": kept or None, "must not be chosen": forbidden or None}
         return facts if result is None else facts | result.facts()
 

@@ -84,13 +84,22 @@ def embedding_stats(result: Result[Embedding]) -> dict[str, Any]:
     }
 
 
-def neighbors_of(X: Matrix, n_neighbors: int, metric: Metric) -> Neighbors:
-    """Return the nearest samples of each one, at most all others.
+def neighbors_of(X: Matrix, n_neighbors: int, metric: Metric) -> tuple[Neighbors, dict[str, Any]]:
+    """Return the nearest samples of each one, at most all others, and what the result says of them.
 
     The graph is approximate where the exact one is predicted to take more than ten minutes of one
     core (`knn` with `method="auto"`).
     """
-    return knn(X, min(n_neighbors, X.shape[0] - 1), metric=metric, method="auto")
+    graph = knn(X, min(n_neighbors, X.shape[0] - 1), metric=metric, method="auto")
+    return graph, neighbor_stats(graph)
+
+
+def neighbor_stats(graph: Neighbors) -> dict[str, Any]:
+    """Return how the neighbors were found, and the measured recall of approximate ones."""
+    stats: dict[str, Any] = {"graph_method": graph.info.get("method", "given")}
+    if "recall" in graph.info:
+        stats["graph_recall"] = graph.info["recall"]
+    return stats
 
 
 def joined_neighbors(
@@ -102,7 +111,7 @@ def joined_neighbors(
     are.
     """
     if graph is None:
-        graph = neighbors_of(X, n_neighbors, metric)
+        graph, _ = neighbors_of(X, n_neighbors, metric)
     if len(graph.index) != X.shape[0]:
         raise ValueError(
             f"graph has {len(graph.index)} samples, but X has {X.shape[0]}: "
@@ -110,9 +119,7 @@ def joined_neighbors(
         )
     if graph.metric in get_args(Metric):
         graph = with_bridges(X, graph)
-    stats: dict[str, Any] = {"graph_method": graph.info.get("method", "given")}
-    if "recall" in graph.info:
-        stats["graph_recall"] = graph.info["recall"]
+    stats = neighbor_stats(graph)
     if graph.bridges is not None:
         stats["n_components"] = graph.bridges.n_components
         stats["n_joined"] = len(graph.bridges.distance)

@@ -28,7 +28,14 @@ from sklearn.utils._param_validation import StrOptions
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost, map_all_columns
-from bigfs.selectors.base.labels import TARGETS, Labels, at_least_two, is_real, real_target
+from bigfs.selectors.base.labels import (
+    TARGETS,
+    Labels,
+    at_least_two,
+    is_real,
+    labeled_part,
+    real_target,
+)
 from bigfs.selectors.greedy.correlations import Correlations
 from bigfs.selectors.greedy.search import GreedySelector, Problem
 from bigfs.selectors.scores.bins import Information, count_bins
@@ -138,11 +145,13 @@ class MRMR(GreedySelector):
     def _prepare(self, X: Matrix, y: Any) -> Problem:
         if not isinstance(y, Labels):
             everyone = np.zeros(X.shape[0], dtype=np.int64)
-            return Problem(np.minimum(regression_f(X, y), LARGEST), Correlations(everyone))
+            relevance = np.minimum(regression_f(X, y), LARGEST)
+            return Problem(relevance, Correlations(everyone), X.deviations > 0)
         if self.relevance == "f":
             anova = ANOVA()
             anova._fit(X, y)
-            return Problem(np.minimum(anova.scores_, LARGEST), Correlations(y.codes))
+            relevance, part = np.minimum(anova.scores_, LARGEST), labeled_part(X, y)[0]
+            return Problem(relevance, Correlations(y.codes), part.deviations > 0)
         return information_problem(X, y, count_bins(self._allowed(X), self.n_bins), False)
 
     def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
@@ -207,7 +216,8 @@ class RRPC(GreedySelector):
         fisher._fit(X, y)
         with np.errstate(divide="ignore"):
             eta = 1 / np.sqrt(1 + 1 / fisher.scores_)
-        return Problem(eta, Correlations(np.zeros(X.shape[0], dtype=np.int64)))
+        everyone = np.zeros(X.shape[0], dtype=np.int64)
+        return Problem(eta, Correlations(everyone), X.deviations > 0)
 
     def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
         return problem.relevance - totals / s
@@ -334,7 +344,7 @@ def information_problem(X: Matrix, y: Labels, n_bins: int, conditional: bool) ->
     )
     parts = map_all_columns(X, _relevance, pairs, label="mutual information")
     information, entropy = np.concatenate(parts).T
-    return Problem(information, pairs, entropy)
+    return Problem(information, pairs, entropy > 0, entropy)
 
 
 def _relevance(block: Any, start: int, stop: int, pairs: Information) -> FloatArray:

@@ -38,6 +38,7 @@ class Problem(NamedTuple):
 
     relevance: FloatArray  # (d,) R of each feature
     pairs: Correlations | Information
+    informed: BoolArray  # (d,) whether a feature says anything. The others are not chosen
     largest: FloatArray | float = 0.0  # (d,) no term of a feature is larger, where terms add to J
 
 
@@ -60,8 +61,10 @@ class GreedySelector(Selector):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         d = X.shape[1]
-        m = self._count(d)
         problem = self._prepare(X, y)
+        silent = np.union1d(self._constraints.constant, np.flatnonzero(~problem.informed))
+        self._constraints = self._constraints.with_constant(silent)
+        m = self._count(d)
         columns = _Columns(X, problem.pairs, m)
         totals = problem.relevance.copy() if self._least else np.zeros(d)
         self.result_ = iterate(
@@ -118,12 +121,12 @@ class GreedySelector(Selector):
         return Greedy(*chosen_too, totals, counted)
 
     def _blocked(self, state: Greedy) -> BoolArray:
-        """Return the mask of the chosen and forbidden features, and of all but kept ones that are
+        """Return the mask of the chosen and absent features, and of all but kept ones that are
         left."""
-        kept, forbidden = self._constraints
+        kept = self._constraints.kept
         blocked = np.full(len(state.totals), len(state.selected) < len(kept))
         blocked[kept] = False
-        blocked[forbidden] = True
+        blocked[self._constraints.absent] = True
         blocked[state.selected] = True
         return blocked
 

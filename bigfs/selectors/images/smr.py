@@ -220,7 +220,7 @@ class SMR(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         layout = self._layout(X.shape[1])
         X, self.classes_, codes = labeled_part(X, y)
-        blank = self._constraints.forbidden
+        blank = self._constraints.absent
         Y = one_hot(codes, len(self.classes_))
         mu, y_mean = X.means, Y.mean(axis=0)
         Y -= y_mean
@@ -287,7 +287,7 @@ class SMR(Selector):
         if self.gram == "kernel" or (self.gram == "auto" and is_small):
             engine.require_memory(kernel_bytes, f"{n} dense samples and their kernel")
             Xc = X.columns(np.arange(d)).toarray() - X.means
-            Xc[:, self._constraints.forbidden] = 0
+            Xc[:, self._constraints.absent] = 0
             return KernelSystems(layout.fold(Xc), Y)
         covariance_bytes = 5 * 8 * d**2  # C, the partial sums of its tiles, and one contraction
         is_large = covariance_bytes > engine.planned_memory() / 4
@@ -297,9 +297,9 @@ class SMR(Selector):
                 3 * 8 * c * size**2,
                 f"SMR's Grams of {c} classes, {size} × {size} each (a smaller k needs less)",
             )
-            return SampleSystems(X, Y, layout, self._constraints.forbidden)
+            return SampleSystems(X, Y, layout, self._constraints.absent)
         engine.require_memory(
             covariance_bytes,
             f"the {d} × {d} covariance of the pixels (gram='samples' avoids it)",
         )
-        return CovarianceSystems(X, Y, layout, self._constraints.forbidden)
+        return CovarianceSystems(X, Y, layout, self._constraints.absent)

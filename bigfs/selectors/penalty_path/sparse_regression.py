@@ -73,7 +73,7 @@ class SparseRegression(Selector):
         `scale` takes the weights of the loss to those of the method.
         """
         d = loss.X.shape[1]
-        loss.varies[self._constraints.forbidden] = False  # they get no weight
+        loss.varies[self._constraints.absent] = False  # they get no weight
         path = LassoPath(loss, groups, tol=self.tol, m=self._count(d), lam=lam, target=self._target)
         self.result_: Result[PathState] = iterate(
             path.step,
@@ -428,7 +428,7 @@ class SpectralRegression(SparseRegression):
     def _largest_penalties(self, X: Matrix, T: FloatArray) -> FloatArray:
         """Return λ_max,k, at which the lasso of each eigenvector is empty. Reads X once."""
         correlations = np.abs(X.T @ T)
-        correlations[self._constraints.forbidden] = 0
+        correlations[self._constraints.absent] = 0
         largest = correlations.max(axis=0)
         return np.where(largest > 0, largest, 1.0)
 

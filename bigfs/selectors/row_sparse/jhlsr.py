@@ -35,7 +35,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from bigfs import engine
 from bigfs.embedding import factors
-from bigfs.graph import Metric, knn
+from bigfs.graph import Metric
 from bigfs.graph.hypergraph.hypergraph import (
     Hypergraph,
     edge_hyperedges,
@@ -50,6 +50,7 @@ from bigfs.matrix.panels import strip_width
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.base.parameters import COUNT, POSITIVE, SEED
+from bigfs.selectors.base.sample_graph import neighbors_of
 from bigfs.selectors.row_sparse.accelerate import AcceleratedJHLSR
 from bigfs.selectors.row_sparse.jhlsr_problem import JHLSRProblem
 from bigfs.selectors.row_sparse.rows import RowSparseSelector
@@ -234,6 +235,7 @@ class JHLSR(RowSparseSelector):
         self.result_.stats.update(
             zero_hyperedges=int(np.sum(state.w == 0)),
             n_without_hyperedge=int(np.sum(self.hypergraph_.vertex_degrees == 0)),
+            **self._graph_stats,
         )
 
     @property
@@ -266,9 +268,10 @@ class JHLSR(RowSparseSelector):
     def _hypergraph(self, X: Matrix, y: Any, r: int) -> Hypergraph:
         """Return the hypergraph. Its weights are on the simplex, unless it is a plain graph."""
         n, given = X.shape[0], self.hyperedges
-        k = min(self.n_neighbors, n - 1)
+        self._graph_stats: dict[str, Any] = {}
         if self.variant == "graph":
-            return edge_hyperedges(knn(X, k, metric=self.metric, method="auto"))
+            neighbors, self._graph_stats = neighbors_of(X, self.n_neighbors, self.metric)
+            return edge_hyperedges(neighbors)
         if not isinstance(given, str):
             hypergraph = given if isinstance(given, Hypergraph) else Hypergraph.of(given)
             if hypergraph.shape[0] != n:
@@ -284,8 +287,8 @@ class JHLSR(RowSparseSelector):
             hypergraph = label_hyperedges(y.codes)
         else:
             if given == "knn":
-                self._require_memory(X, r, n * (k + 1), n)
-            neighbors = knn(X, k, metric=self.metric, method="auto")
+                self._require_memory(X, r, n * min(self.n_neighbors + 1, n), n)
+            neighbors, self._graph_stats = neighbors_of(X, self.n_neighbors, self.metric)
             if given == "knn":
                 hypergraph = neighbor_hyperedges(neighbors)
             else:
@@ -293,7 +296,13 @@ class JHLSR(RowSparseSelector):
         if not X.local:
             engine.trim_memory()  # what the graph has left
         self._require_memory(X, r, hypergraph.H.nnz, hypergraph.shape[1])
-        return Hypergraph(hypergraph.H, hypergraph.w / hypergraph.w.sum())
+        total = float(hypergraph.w.sum())
+        if not total > 0:
+            raise ValueError(
+                f"the weights of the hyperedges must have a positive sum; got {total:g}: give "
+                f"weights, or None for equal ones"
+            )
+        return Hypergraph(hypergraph.H, hypergraph.w / total)
 
     def _require_memory(self, X: Matrix, r: int, entries: int, n_hyperedges: int) -> None:
         """Refuse a hypergraph that does not fit beside the ridge solve.

@@ -358,12 +358,8 @@ class JFS(RFS):
             8 * (SAMPLE_COPIES * n * d + FEATURE_COPIES * d * d),
             f"the reconstruction of {d} features of {n} samples by themselves",
         )
-        allowed = np.delete(np.arange(d), self._constraints.forbidden)
+        allowed = np.delete(np.arange(d), self._constraints.absent)
         Y = X.columns(allowed).toarray().astype(np.float64)
-        if not np.ptp(Y, axis=0).any():
-            raise ValueError(
-                "every feature of X is constant, so every weight is zero: give other features"
-            )
         self._regress(X, Y)
         coef, intercept = self.coef_, self.intercept_
         self.coef_, self.intercept_ = np.zeros((d, d)), np.zeros(d)

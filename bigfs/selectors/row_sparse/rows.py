@@ -2,8 +2,8 @@
 
 A round solves a ridge problem whose penalty of feature j is γ/2θ_j, and chooses θ by the new rows.
 A feature whose θ is negligible leaves the working set. One pass then looks at those that left, and
-the ones that violate optimality return. An empty feature and a forbidden one take no part: their θ
-is 0 from the start, and they do not return.
+the ones that violate optimality return. A constant feature and a forbidden one take no part: θ is 0
+there from the start, and they do not return.
 
 A method adds its formula, its step, and the XᵀV that its certificate and its scores need.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigfs.constraints import NO_CONSTRAINTS
+from bigfs.constraints import NONE
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
@@ -42,12 +42,12 @@ class RowSparseProblem(ABC):
         targets: int,  # columns of the weights
         tol: float,  # of the certificate
         ridge: dict[str, Any],  # options of the `WorkingSet`
-        forbidden: IntArray = NO_CONSTRAINTS.forbidden,  # features that take no part
+        absent: IntArray = NONE,  # features that take no part
         target: str = "y",  # name of the target of the regression, for errors
     ) -> None:
         self.X, self.tol, self.target_name = X, tol, target
-        self.candidates = X.stats.nnz > 0  # an empty column can't get weight
-        self.candidates[forbidden] = False
+        self.candidates = X.deviations > 0  # a constant column can't get weight
+        self.candidates[absent] = False
         self.working_set = WorkingSet(X, targets=targets, **ridge)
 
     @abstractmethod
@@ -135,7 +135,7 @@ class RowSparseSelector(Selector):
         return {
             "tol": self.tol,
             "ridge": own | ridge,
-            "forbidden": self._constraints.forbidden,
+            "absent": self._constraints.absent,
         }
 
     def _solve(self, problem: RowSparseProblem, start: Any) -> Any:

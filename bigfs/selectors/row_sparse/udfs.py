@@ -26,13 +26,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.graph import Metric, Neighbors, knn
+from bigfs.graph import Metric, Neighbors
 from bigfs.graph.discriminant import LocalDiscriminant, local_discriminant
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SampleOperator
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.parameters import COUNT, POSITIVE
+from bigfs.selectors.base.sample_graph import neighbor_stats, neighbors_of
 from bigfs.selectors.row_sparse.rows import (
     RowSparseProblem,
     RowSparseSelector,
@@ -80,11 +81,7 @@ class UDFSProblem(RowSparseProblem):
         # m holds the row sums of FFᵀ, so M is the Laplacian of FFᵀ
         forms = graph_forms(X, sp.csr_array(F @ F.T), label="UDFS")
         variances = X.deviations / X.shape[0]
-        varies = self.candidates & (X.deviations > 0)
-        if not varies.any():
-            raise ValueError(
-                "every feature of X is constant, so every weight is zero: give other features"
-            )
+        varies = self.candidates
         self.scale = np.zeros(X.shape[1])  # 0 drops a constant feature
         self.scale[varies] = 1 / np.sqrt(variances[varies]) if standardize else 1.0
         self.energies = forms.fLf * self.scale**2
@@ -265,9 +262,7 @@ class UDFS(RowSparseSelector):
     def _fit(self, X: Matrix, y: Any) -> None:
         n = X.shape[0]
         allowed = self._allowed(X)
-        neighbors = self.graph or knn(
-            allowed, min(self.n_neighbors, n - 1), metric=self.metric, method="auto"
-        )
+        neighbors = self.graph or neighbors_of(allowed, self.n_neighbors, self.metric)[0]
         if len(neighbors.index) != n:
             raise ValueError(
                 f"graph has {len(neighbors.index)} samples, but X has {n}: "
@@ -280,4 +275,5 @@ class UDFS(RowSparseSelector):
         )
         state = self._solve(problem, problem.start())
         self.coef_ = problem.scale[:, None] * state.W
-        self.result_.stats.update(gamma=problem.gamma, lam=discriminant.lam)
+        graph = neighbor_stats(neighbors)
+        self.result_.stats.update(gamma=problem.gamma, lam=discriminant.lam, **graph)

@@ -78,6 +78,7 @@ class MutualInformation(Selector):
     n_bins: int | str = "auto"
 
     _largest_tried = MANY
+    _scores_alone = True
     _cost = Cost("1", "d", by_rows="1, then 1 per batch of columns")
 
     def _fit(self, X: Matrix, y: Labels) -> None:
@@ -135,6 +136,7 @@ class Gini(Selector):
     """
 
     _largest_tried = MANY
+    _scores_alone = True
     _cost = Cost("1", "d", by_rows="1, then 1 per batch of columns")
 
     def _fit(self, X: Matrix, y: Labels) -> None:

@@ -155,6 +155,8 @@ class HighlyVariable(Selector):
                 "n_features_to_select, or another flavor"
             )
 
+    _scores_alone = True
+
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
         return Cost("2" if self.flavor in V3 else "1", "d b")
@@ -220,9 +222,9 @@ class HighlyVariable(Selector):
         if len(sizes) == 1:
             self.columns_.pop("highly_variable_nbatches", None)
 
-    def _count(self, d: int, available: str = "X has only {} features") -> int:
+    def _required_count(self, d: int) -> int:
         if self.mode == "k_best":
-            return super()._count(d, available)
+            return super()._required_count(d)
         return self._constraints.require(d - len(self._constraints.forbidden), d)
 
     def _choose(self) -> Self:

@@ -318,7 +318,7 @@ class LLFS(Selector):
                 "no anchor has another sample of its class: give more samples per class"
             )
         ranges = np.concatenate(map_all_columns(X, _ranges, label="LLFS"))
-        ranges[self._constraints.forbidden] = 0  # as of a constant one: it gets no weight
+        ranges[self._constraints.absent] = 0  # as of a constant one: it gets no weight
         D = differences(X, pairs, self.anchors_, ranges)
         problem = LLFSProblem(D, pairs, self.lam, self.sigma)
         self.result_ = iterate(
@@ -336,6 +336,6 @@ class LLFS(Selector):
             name="LLFS",
             reached=Status.FINISHED,
         )
-        self.scores_ = problem.scores(self.result_.value)
+        self.scores_ = np.where(ranges > 0, problem.scores(self.result_.value), np.nan)
         self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(pairs=len(pairs.anchor))

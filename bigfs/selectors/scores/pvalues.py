@@ -60,9 +60,9 @@ class SignificanceSelector(Selector):
         if self.param is not None and self.param > largest:
             raise ValueError(f"param must be at most {largest} for {self.mode}; got {self.param}")
 
-    def _count(self, d: int, available: str = "X has only {} features") -> int:
+    def _required_count(self, d: int) -> int:
         if self.mode == "k_best":
-            return super()._count(d, available)
+            return super()._required_count(d)
         return self._constraints.require(d - len(self._constraints.forbidden), d)
 
     def _choose(self) -> Self:
@@ -74,6 +74,8 @@ class SignificanceSelector(Selector):
                 f"mode={self.mode!r} needs p-values, and those need more samples than classes: "
                 "give more samples, or use mode='k_best'"
             )
+        if self.mode == "percentile":
+            self._rank_uninformed_last()
         value = DEFAULTS[self.mode] if self.param is None else float(self.param)
         tested = np.delete(np.arange(len(self.scores_)), self._constraints.forbidden)
         chosen = np.zeros(len(self.scores_), dtype=bool)

@@ -115,10 +115,10 @@ def edge_weights(index: IntArray, codes: IntArray) -> sp.csr_array:
 
 
 def _scores(block: Any, start: int, stop: int, W: sp.csr_array, codes: IntArray) -> FloatArray:
-    """Return the weights of the columns of a tile."""
+    """Return the weights of the columns of a tile, NaN for a constant one."""
     Z = labeled_columns(block, codes)
     Z.sort_indices()
-    scores, n_labeled = np.zeros(Z.shape[1]), int(np.count_nonzero(codes >= 0))
+    scores, n_labeled = np.full(Z.shape[1], np.nan), int(np.count_nonzero(codes >= 0))
     columns, edges = (Z.indptr, Z.indices, Z.data), (W.indptr, W.indices, W.data)
     _add_differences(*columns, n_labeled, *edges, scores)
     return scores

@@ -70,6 +70,7 @@ class WeightedSelector(Selector):
     """Scores each column from sums, in which a sample may have a weight."""
 
     _largest_tried = MANY
+    _scores_alone = True
     _totals: Any = field(init=False, default=None)  # of the samples of `partial_fit`
 
     @engine.session()
@@ -156,7 +157,7 @@ class WeightedSelector(Selector):
         matrix, y = self._as_matrix(X, y)
         if isinstance(y, Labels):
             y = _as_before(y, () if earlier is None else earlier.classes)
-        self._count(matrix.shape[1])
+        self._required_count(matrix.shape[1])
         ones = np.ones(matrix.shape[0])
         totals = self._sum(
             matrix, *_weighed(matrix, y, ones if sample_weight is None else sample_weight)

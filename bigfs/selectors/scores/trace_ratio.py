@@ -154,13 +154,16 @@ class TraceRatio(GraphSelector):
             self.scores_ = np.where(w > 0, -w, b)
         else:
             self.scores_ = b - self.ratio_ * w
+        self.scores_[(b == 0) & (w == 0)] = np.nan
 
 
 def best_set(
     b: FloatArray, w: FloatArray, m: int, constraints: Constraints = NO_CONSTRAINTS
 ) -> Result[Set]:
-    """Return the set of m features of largest Σb/Σw."""
-    by_b = constraints.order(b)
+    """Return the set of m features of largest Σb/Σw. Features without any spread come last."""
+    no_spread = np.flatnonzero((b == 0) & (w == 0))
+    constraints = constraints.with_constant(np.union1d(no_spread, constraints.constant))
+    by_b = constraints.order(b)[: len(b) - len(constraints.absent)]
     free = by_b[w[by_b] == 0]
     if len(free) >= m and b[free].any() and not w[constraints.kept].any():
         return Result(Set(free[:m], np.inf, 0.0), Status.EXACT)
@@ -170,8 +173,6 @@ def best_set(
 
     def step(state: Set) -> Set:
         features = constraints.order(b - state.lam * w)[:m]
-        if not w[features].any():  # constant features, as good as the set before
-            return state._replace(change=0.0)
         lam = float(b[features].sum() / w[features].sum())
         return Set(features, lam, abs(lam - state.lam) / (abs(lam) or 1.0))
 

@@ -107,7 +107,7 @@ def held_out_loss(
     """
     training, is_test = problem.data, problem.data.omega == 0
     assert isinstance(training, GatheredColumns)
-    penalties = gammas * unit_of_gamma(training, problem.constraints.forbidden)
+    penalties = gammas * unit_of_gamma(training, problem.constraints.absent)
     if isinstance(problem.loss, SquaredHinge):
         return _hinge_loss(problem.loss, np.sort(chosen), whole, penalties)
     chosen = np.sort(chosen)

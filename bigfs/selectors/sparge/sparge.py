@@ -213,6 +213,7 @@ class SparGE(GraphEmbedding, Selector):
         """Return what `fit_path` does, and the relaxations with their gathered columns."""
         template, sizes = clone(self), list(dict.fromkeys(sizes))
         matrix, y = template._as_matrix(X, y)
+        template._leave_out_constants(matrix)
         path = {m: template._with_n_features(m) for m in sizes}
         shared: dict[str, Columns] = {}
         chosen = self._resolve_path(path, matrix, y, shared)
@@ -291,8 +292,11 @@ class SparGE(GraphEmbedding, Selector):
         if self.loss == "squared_hinge":
             assert isinstance(data, GatheredColumns)
             loss = SquaredHinge(data)
-        gamma = self.gamma * unit_of_gamma(data, self._constraints.forbidden)
-        return Relaxation(data, self._count(data.X.shape[1]), gamma, self._constraints, loss)
+        gamma = self.gamma * unit_of_gamma(data, self._constraints.absent)
+        # an empty column has no score, and a task is not told of it
+        constant = self._constraints.constant
+        constraints = self._constraints.with_constant(constant[data.X.stats.nnz[constant] > 0])
+        return Relaxation(data, self._count(data.X.shape[1]), gamma, constraints, loss)
 
     def _select(self, problem: Relaxation, result: Result[CuttingPlaneState], y: Any) -> None:
         """Score the features by a nested order, from the weighted union of the relaxation."""

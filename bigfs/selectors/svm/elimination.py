@@ -165,24 +165,27 @@ class SVMRFE(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
         d = X.shape[1]
-        kept, forbidden = self._constraints
-        allowed = np.delete(np.arange(d), forbidden)
+        forbidden = self._constraints.forbidden
+        informed = X.deviations > 0  # a constant one would take the place of the intercept
+        informed[self._constraints.absent] = False
+        silent = np.setdiff1d(np.flatnonzero(~informed), forbidden)  # they leave first
+        allowed = d - len(forbidden)
         self.result_ = eliminate_by_svm(
             X,
             codes,
             len(self.classes_),
-            allowed,
-            elimination_sizes(len(allowed), self._count(d), self.step),
+            np.flatnonzero(informed),
+            elimination_sizes(allowed, self._required_count(d), self.step),
             svm={"C": self.C, "tol": self.tol, "max_iter": self.max_iter},
             name=type(self).__name__,
-            removed_last=kept,
+            removed_last=self._constraints.kept,
         )
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)
-        order = np.concatenate([forbidden[::-1], state.removed, state.kept])
+        order = np.concatenate([forbidden[::-1], silent[::-1], state.removed, state.kept])
         self.ranking_ = np.empty(d, dtype=np.int64)
         self.ranking_[order] = np.arange(d, 0, -1)
-        self.scores_ = np.maximum(len(allowed) + 1 - self.ranking_, 0) / len(allowed)
+        self.scores_ = np.maximum(allowed + 1 - self.ranking_, 0) / allowed
 
 
 def eliminate_by_svm(

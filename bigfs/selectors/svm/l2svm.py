@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import fit_svm
 from bigfs.matrix import Matrix
@@ -87,14 +85,13 @@ class L2SVM(Selector):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
-        X.stats  # noqa: B018, refuses values whose products overflow
-        forbidden = self._constraints.forbidden
-        features = ~np.isin(np.arange(X.shape[1]), forbidden) if len(forbidden) else None
+        features = X.deviations > 0  # a constant one would take the place of the intercept
+        features[self._constraints.absent] = False
         self.result_ = fit_svm(
             X,
             codes,
             len(self.classes_),
-            features=features,
+            features=None if features.all() else features,
             C=self.C,
             tol=self.tol,
             max_iter=self.max_iter,

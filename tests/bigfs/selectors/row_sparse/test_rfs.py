@@ -194,7 +194,7 @@ def test_solver_that_does_not_fit_is_refused(data):
 
 
 def test_constant_features_are_refused(data):
-    with pytest.raises(ValueError, match="every weight is zero"):
+    with pytest.raises(ValueError, match="every feature of X that may be chosen is constant"):
         RFS().fit(np.zeros((45, 3)), data[1])
 
 

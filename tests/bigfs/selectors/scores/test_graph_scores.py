@@ -52,7 +52,7 @@ def test_spec_is_its_spectral_formula(sample, ranking):
     scores = selector.fit(sp.csr_array(X)).scores_
     varies = np.arange(15) != 4
     np.testing.assert_allclose(scores[varies], expected[varies], rtol=1e-6)
-    assert scores[4] == pytest.approx({"phi1": 1, "phi2": -1, "phi3": 0}[ranking], abs=1e-12)
+    assert scores[4] == min(scores[varies].min(), {"phi1": 1, "phi2": -1, "phi3": 0}[ranking])
 
 
 def test_phi2_is_the_laplacian_score(sample):
@@ -128,7 +128,7 @@ class TestOnGraph:
     def test_a_given_graph_is_used(self, sample, selector):
         X, y = sample
         X = Matrix.from_array(np.abs(X))
-        neighbors = knn(X, 3)
+        neighbors = knn(X.take_columns(np.delete(np.arange(15), 4)), 3)  # without the constant one
         expected = clone(selector).set_params(n_neighbors=3).fit(X, y).scores_
         for graph in (neighbors, affinity(neighbors, getattr(selector, "weights", "binary"))):
             given = clone(selector).set_params(graph=graph).fit(X, y).scores_

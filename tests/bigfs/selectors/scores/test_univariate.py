@@ -161,11 +161,9 @@ def test_chi2_refuses_negative_values_that_the_sums_of_a_store_hide(rng):
 @pytest.mark.parametrize("selector", [ANOVA, TScore, FRegression], ids=lambda s: s.__name__)
 def test_without_a_degree_of_freedom_there_is_no_p_value(rng, selector):
     X, y = rng.random((2, 6)), np.array([0.5, 1]) if selector is FRegression else np.arange(2)
-    assert np.isnan(selector().fit(X, y).pvalues_).all()
-    for mode in ("fpr", "fdr", "fwe"):
-        with pytest.raises(ValueError, match="more samples than classes"):
+    for mode in ("fpr", "fdr", "fwe", "k_best", "percentile"):
+        with pytest.raises(ValueError, match=r"more (labeled )?samples than classes"):
             selector(mode=mode).fit(X, y)
-    assert selector(mode="percentile", param=50).fit(X, y).support_.sum() == 3
 
 
 def test_one_sample_per_class_has_no_p_value_as_in_scikit_learn(rng):
@@ -173,9 +171,10 @@ def test_one_sample_per_class_has_no_p_value_as_in_scikit_learn(rng):
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert np.isnan(f_classif(X, y)[1]).all()
-    assert np.isnan(ANOVA().fit(X, y).pvalues_).all()
     labels = np.eye(3, dtype=int)[:2]
-    assert np.isnan(ANOVA().fit(X[:2], labels).pvalues_).all()
+    for target in (y, labels):
+        with pytest.raises(ValueError, match="every score is infinite"):
+            ANOVA().fit(X[: len(target)], target)
 
 
 @pytest.mark.parametrize("selector", [ANOVA, TScore, FRegression], ids=lambda s: s.__name__)
