@@ -13,7 +13,7 @@ import numpy as np
 import typer
 from bigfs.flows import steps
 from bigfs.flows.job import Job
-from bigfs.storage.runs.runs import Run
+from bigfs.flows.plan import Plan
 from shared import row, timed
 from sklearn.svm import LinearSVC
 
@@ -37,12 +37,13 @@ def auto(
         for method in ("sparge-lda", "anova"):
             folder = str(out / f"{name}-{method}")
             job = Job(source=store, store=store, out=folder, method=method, features="auto")
-            run = Run.open_unfinished(steps.select(job))
+            plan = Plan.of(job)
+            run = steps.select(plan)
             folds = {} if name == "20news" else {"folds": 5}
             points = steps.score(run, {"baselines": [], **folds})
             scores = {(p.method, p.n_features): p.scores["accuracy"] for p in points}
             m, tried = len(run.selected), run.metadata["size_choice"]["sizes"][-1]
-            steps.report(job)
+            steps.report(plan, run)
             [every] = [f"{v:.4f} ({k:,})" for (of, k), v in scores.items() if of == "all features"]
             figure = f"{m:,} of at most {tried:,}: {scores[method, m]:.4f}"
             command = f"evaluation.py auto DATA OUT {name}"
@@ -60,10 +61,11 @@ def any_size(folder: Path, rows: int = 1_400_000, limit: int = 10**9) -> None:
         X, y = storage.open(store).X, storage.open(store).y
         out = str(folder / "run")
         job = Job(source=store, store=store, out=out, method="anova", features=100)
-        run = Run.open_unfinished(steps.select(job))
+        plan = Plan.of(job)
+        run = steps.select(plan)
         spent = timed(lambda: steps.score(run, {"baselines": [], "test_size": 0.05}))
         peaks = ", ".join(f"{k} {v / 1e6:.0f} MB" for k, v in engine.peak_memory().items())
-        curves = Run.open(steps.report(job)).metadata["curves"]
+        curves = steps.report(plan, run).metadata["curves"]
         small = held_out_split(X.take_rows(slice(0, rows // 10)), y[: rows // 10], 0.2)
         found = {}
         for solver in (large_model.SVM, large_model.SGD):

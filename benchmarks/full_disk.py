@@ -115,8 +115,7 @@ def tried(name: str, words: list[str], disk: Path, home: Path, free: int) -> tup
 
 def finished(files: dict[str, bytes]) -> dict[str, bytes]:
     """The files without checkpoints, and without the work folder that holds some."""
-    kept = [file.partition("checkpoints/")[0] for file in files if "checkpoints/" in file]
-    working = tuple(folder for folder in kept if folder.endswith(".run-partial/"))
+    working = tuple({file.partition("checkpoints/")[0] for file in files if "checkpoints/" in file})
     return {
         file: content
         for file, content in files.items()

@@ -88,7 +88,7 @@ class Bench:
 
     def stage(self) -> str:
         """The stage that a run is in, by what it has left so far."""
-        partial = self.work / "runs" / ".r.run-partial"
+        partial = next(self.work.glob("runs/.r/*/"), self.work / "runs" / ".r" / "none")
         done = {
             "stage": any(self.work.glob(".bigfs/*.zarr")),
             "graph": any(self.work.glob(".bigfs/*.graphs/*.zarr")),

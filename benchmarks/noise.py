@@ -25,7 +25,7 @@ import typer
 from bigfs.flows import steps
 from bigfs.flows.evaluation.selection import AUTO
 from bigfs.flows.job import Job
-from bigfs.storage.runs.runs import Run
+from bigfs.flows.plan import Plan
 from shared import mean_error, row, table
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import Pipeline
@@ -58,7 +58,7 @@ def run_of_noise(methods: list[str], seed: int) -> list[tuple[float, float]]:
         corpus = storage.open(store)
         for method in methods:
             job = Job(source=store, store=store, out=method, method=method, features=AUTO)
-            run = Run.open_unfinished(steps.select(job))
+            run = steps.select(Plan.of(job))
             m = len(run.selected)
             points = steps.score(run, {"baselines": [], "sizes": [m], "folds": 5})
             [accuracy] = [p.scores["accuracy"] for p in points if p.method == method]

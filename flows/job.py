@@ -14,7 +14,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from bigfs.flows.options import Engine, Scoring, Staging
 from bigfs.flows.reuse import content_key, digest, source_name
 from bigfs.storage.errors import redacted
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+)
 from pydantic.fields import FieldInfo
 
 from bigfs.selectors.registry import canonical_name, decided_by
@@ -93,6 +101,9 @@ class Request(BaseModel):
     ] = False
     timeout: Annotated[float, Field(gt=0, description="time limit per step, in seconds")] = DAY
 
+    # what is staged, once the source was found
+    _staging: Any = PrivateAttr(default=None)
+
     @classmethod
     def fields(cls) -> dict[str, FieldInfo]:
         """Return the fields by their names, in the order of their positions."""
@@ -106,6 +117,19 @@ class Request(BaseModel):
             "source": redacted(place_of(self.source)),
             "settings": self.settings.model_dump(mode="json", exclude_defaults=True),
         }
+
+    @property
+    def staging(self) -> Any:
+        """What is staged, for which the source is found once."""
+        from bigfs.storage.staging.stage import make_plan
+
+        if self._staging is None:
+            self._staging = make_plan(self.source, self.store, **self.settings.chosen())
+        return self._staging
+
+    def forget_staging(self) -> None:
+        """Find the source again when it is next asked for."""
+        self._staging = None
 
     @property
     def folder(self) -> str:
@@ -163,14 +187,17 @@ class Job(Request):
         named = {"method": self.method, "features": self.features, "parameters": parameters}
         return {**named, **chosen}
 
-    def key(self, spec: Mapping[str, Any], store: str) -> str:
-        """Return the key of the selection from a store with this description."""
+    def key(self, spec: Mapping[str, Any]) -> str:
+        """Return the key of the selection from a store with this description.
+
+        It holds the content and the question, and not where the store lies.
+        """
         content = spec["content"]
         if isinstance(self.parameters.get("graph"), str):  # it is read from the source
             from bigfs.storage.sources import find
 
             content += find(spec["source"]["uri"], format="anndata").fingerprint()
-        return content_key(content, store, *self.question.values())
+        return content_key(content, *self.question.values())
 
     def with_out(self) -> Self:
         """Return the job with the directory of its results.

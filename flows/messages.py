@@ -25,6 +25,11 @@ def say(text: str, level: str = "info") -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def shown(text: str) -> str:
+    """Return a text from outside as a terminal may show it: what is not printed is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class Waits(logging.Handler):
     """Says what the packages warn of by their logs, such as a lock that another process holds."""
 

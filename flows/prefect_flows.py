@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from bigfs.flows import reuse, steps
 from bigfs.flows import run as runs
+from bigfs.flows import steps
 from bigfs.flows.comparison import compare as comparison
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.job import DAY, Job, Request
@@ -79,16 +79,14 @@ def as_task(step: Callable[..., Any], request: Any, *arguments: Any) -> Any:
         choices["task_run_name"] = f"select {request.features} by {request.method}"
     if step is comparison.run_method:
         choices["task_run_name"] = arguments[-1].replace("{", "{{").replace("}", "}}")
-    before = reuse.find_run(request.folder) if step is steps.report else None
+    is_new = step is steps.report and arguments[0].unfinished
     result = TASKS[step].with_options(**choices)(request, *arguments)
     if step in SHOW:
-        found = reuse.find_run(request.folder)
-        assert found is not None  # the step has just written it
-        if "prefect" not in found.metadata:
-            found.update_metadata(prefect=_flow_run_info())
-        SHOW[step](found)
-        if before is not None and before.path != before.final:  # a new selection, now published
-            artifacts.tell_change(found)
+        if "prefect" not in result.metadata:
+            result.update_metadata(prefect=_flow_run_info())
+        SHOW[step](result)
+        if is_new:
+            artifacts.tell_change(result)
     return result
 
 
@@ -222,9 +220,7 @@ def evaluate(
     engine, choices = engine or Engine(), (scoring or Scoring()).choices()
     with lock_run(run), on_cluster(engine):
         evaluate_again = TASKS[steps.evaluate_again].with_options(timeout_seconds=timeout)
-        evaluate_again(run, choices)
-        found = reuse.find_run(run)
-        assert found is not None
+        found = evaluate_again(run, choices)
         artifacts.show_curves(found)
         artifacts.show_summary(found)
     return run

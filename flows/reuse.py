@@ -11,15 +11,19 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from bigfs.storage.errors import redacted
+from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.runs import Run, RunError
 
 import bigfs
 from bigfs import flows, storage
 from bigfs.result import Status
+
+COMPUTING = ("numpy", "scipy", "scikit-learn")
 
 
 def source_name(source: str) -> str:
@@ -32,7 +36,7 @@ def source_name(source: str) -> str:
 
 def is_reported(run: Run) -> bool:
     """Return whether a run is finished and has its report."""
-    return run.path == run.final and _has(run, "report.html")
+    return not run.unfinished and _has(run, "report.html")
 
 
 def is_selected(run: Run) -> bool:
@@ -64,20 +68,22 @@ def find_run(out: str, key: str | None = None) -> Run | None:
 
 
 def content_key(*parts: Any) -> str:
-    """Return the key of a result: a hash of its inputs and of the program's source."""
+    """Return the key of a result: a hash of its inputs and of the program."""
     return digest([*parts, source_hash()])[:24]
 
 
 def digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+    """Return the hash of a value of JSON's types and NumPy's. Others are told by their text."""
+    text = json.dumps(to_json_types(value), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache
 def source_hash() -> str:
-    """Hash the source of the packages, so that a changed program never reuses the results of an old
-    one.
+    """Hash the source of the packages and the versions of those that compute, so that a changed
+    program never reuses the results of an old one.
     """
-    source = hashlib.sha256()
+    source = hashlib.sha256(repr([version(name) for name in COMPUTING]).encode())
     for package in (bigfs, storage, flows):
         for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
             source.update(file.read_bytes())

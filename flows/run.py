@@ -5,22 +5,33 @@ Nothing here imports Prefect, because that takes longer than a small selection.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bigfs.flows import reuse
 from bigfs.flows.job import Job, Request
 from bigfs.flows.messages import inform, say
 from bigfs.flows.options import Engine
-from bigfs.storage.errors import may_pass, redacted
+from bigfs.storage.errors import StoreError, may_pass, redacted
 from bigfs.storage.runs.checkpoints import to_json_types
-from bigfs.storage.runs.earlier import kept_folder
-from bigfs.storage.runs.runs import Run, RunError, lock_run, recover, require_out
+from bigfs.storage.runs.runs import (
+    Run,
+    RunError,
+    discard_unfinished,
+    lock_run,
+    record_failure,
+    require_out,
+)
 
 from bigfs import storage
+
+if TYPE_CHECKING:
+    from bigfs.flows.plan import Plan
 
 Call = Callable[..., Any]  # `call(step, request, ...)` returns `step(request, ...)`
 RETRIES = 4  # of a step after an error that may pass
@@ -39,24 +50,32 @@ def run(
     scored: bool = True,
     loaded: str = "Python, Dask",
 ) -> str:
-    """Do the steps of a job whose results are not on disk. Returns the directory of the run."""
+    """Do the steps of a job that `prepare` gave. Returns the directory of the run.
+
+    What is on disk is asked once the name of the run is held, and the store is read as it is then.
+    """
     from bigfs.flows import steps  # scikit-learn, while the workers start
     from bigfs.flows.evaluation import selection
+    from bigfs.flows.plan import Plan
     from bigfs.flows.report.provenance import start_up
+    from bigfs.storage.format import manifest
 
-    call, reads_store = call or try_again, is_store(job)
+    call, reads_store = call or try_again, job.store == manifest.normalize_uri(job.source)
     selection.require_parameters(job.method, job.features, job.parameters)
-    with lock_run(job.folder, waits=job.waits), cluster(job.engine):
-        earlier = [start_up(loaded)]
-        if not reads_store:
-            earlier.append(call(steps.stage, job))
-        require_suitable(job, scored)
-        if steps.needs_graph(job):
-            earlier.append(call(steps.graph, job))
-        call(steps.select, job, earlier)
-        if scored:
-            call(steps.evaluate, job)
-        call(steps.report, job)
+    with lock_run(job.folder, waits=job.waits), keeping_failures(job.folder, Exception):
+        require_own(job)
+        with cluster(job.engine):
+            earlier = [start_up(loaded)]
+            if not reads_store:
+                earlier.append(call(steps.stage, job))
+            plan = Plan.of(job)
+            held = hold(plan, scored)
+            if steps.needs_graph(job):
+                earlier.append(call(steps.graph, plan))
+            result = call(steps.select, plan, earlier, held)
+            if scored:
+                result = call(steps.evaluate, plan, result)
+            call(steps.report, plan, result)
     return job.folder
 
 
@@ -64,9 +83,23 @@ def prepare(job: Job) -> Job:
     """Return a job with its directory and its store, or refuse it before any work."""
     job = job.with_out()
     require_out(job.folder)
-    job = job.model_copy(update={"store": store_of(job)})
+    with keeping_failures(job.folder, StoreError, OSError):
+        store = store_of(job)
+    if os.path.realpath(store) == os.path.realpath(job.folder):
+        raise ValueError(f"--out and --store are one path, {job.folder}: give two")
+    job = job.model_copy(update={"store": store})
     require_own(job)
     return job
+
+
+@contextlib.contextmanager
+def keeping_failures(folder: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Write beside the results of a run that the block failed, so that its history shows it."""
+    try:
+        yield
+    except kinds as error:
+        record_failure(folder, " ".join(str(error).split()) or type(error).__name__)
+        raise
 
 
 def is_done(job: Job, *, scored: bool = True) -> bool:
@@ -74,6 +107,8 @@ def is_done(job: Job, *, scored: bool = True) -> bool:
 
     The source is looked at only if there is such a run.
     """
+    from bigfs.storage.staging.stage import is_staged
+
     job = job.with_out()
     try:
         found = Run.open(job.folder)
@@ -81,14 +116,13 @@ def is_done(job: Job, *, scored: bool = True) -> bool:
         return False
     if job.fresh or not reuse.is_selected(found):
         return False
-    in_place = store_of(job) if is_store(job) else None
-    store = in_place or storage.staged(job.source, job.store, **job.settings.chosen())
-    if store is None:
+    with keeping_failures(job.folder, StoreError, OSError):
+        store = store_of(job)
+        is_there = is_store(job) or is_staged(job.staging)
+    if not is_there or found.metadata["key"] != job.key(storage.open(store).spec):
         return False
-    run = reuse.find_run(job.folder, job.key(storage.open(store).spec, store))
-    if run is None or not reuse.is_reported(run) or not reuse.is_selected(run):
-        return False
-    return not scored or reuse.is_scored(run, job.scoring.choices())
+    is_scored = not scored or reuse.is_scored(found, job.scoring.choices())
+    return reuse.is_reported(found) and is_scored
 
 
 # --- refused before any work ----------------------------------------------------------------------
@@ -106,10 +140,9 @@ def is_store(request: Request) -> bool:
 def store_of(request: Request) -> str:
     """Return the path or URL of the store that a source has or gets."""
     from bigfs.storage.format import manifest
-    from bigfs.storage.staging.stage import make_plan
 
     if not is_store(request):
-        return make_plan(request.source, request.store, **request.settings.chosen()).uri
+        return str(request.staging.uri)
     if given := sorted(request.corpus["settings"]):
         raise ValueError(
             f"{redacted(request.source)} is a staged corpus, and {given[0]} is for staging: "
@@ -136,31 +169,36 @@ def require_own(job: Job) -> None:
     )
 
 
-def require_suitable(job: Job, scored: bool) -> None:
-    """Refuse what does not suit the corpus, and say what is replaced."""
-    from bigfs.flows import steps
+def hold(plan: Plan, scored: bool) -> Run | None:
+    """Refuse what does not suit the corpus, and return what is on disk of the plan's key.
+
+    It says what is replaced.
+    """
     from bigfs.flows.evaluation import plan as evaluation
     from bigfs.flows.evaluation import selection
 
     from bigfs.evaluation.metrics import require_metrics
 
-    recover(job.folder)
-    corpus, choices = storage.open(str(job.store)), job.scoring.choices()
+    job, corpus, choices = plan.job, plan.corpus, plan.job.scoring.choices()
     selection.selector_for(corpus, job.method, job.features, job.question["parameters"])
     if scored:
         evaluation.require_choices(corpus, job.features, **choices)
     else:
         require_metrics(corpus.spec["target"] or "class", choices.get("metrics", ()))
-    held = None if job.fresh else reuse.find_run(job.folder)
-    if held is None or held.path != held.final:
-        return
-    if held.metadata.get("key") != steps.key_of(job):
-        inform(
-            f"{job.out} holds the result of an earlier state of {job.corpus['source']} or of "
-            f"bigfs: it is replaced, and kept in {kept_folder(job.folder)}"
-        )
-    elif scored and "curves" in held.metadata and not reuse.is_scored(held, choices):
-        inform(f"{job.out} is scored again, by other choices")
+    if job.fresh:
+        discard_unfinished(job.folder)
+        return None
+    if (held := reuse.find_run(job.folder, plan.key)) is None:
+        if reuse.find_run(job.folder) is not None:
+            inform(
+                f"{job.out} holds the result of an earlier state of {job.corpus['source']} or of "
+                f"bigfs: it is kept, and `bigfs history {job.out}` lists it"
+            )
+    else:
+        is_scored = not scored or held.unfinished or "curves" not in held.metadata
+        if not (is_scored or reuse.is_scored(held, choices)):
+            inform(f"{job.out} is scored again, by other choices")
+    return held
 
 
 # --- errors ---------------------------------------------------------------------------------------

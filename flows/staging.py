@@ -9,8 +9,6 @@ from bigfs.flows.job import Request
 from bigfs.flows.report.provenance import time_step
 from bigfs.storage.integrity import summarize
 
-from bigfs import storage
-
 log = logging.getLogger("bigfs.flows")
 
 
@@ -19,15 +17,17 @@ def stage(request: Request) -> dict[str, Any]:
 
     A store that is there is only read, and needs no lock.
     """
-    settings = request.settings.chosen() | {"memory_limit": request.engine.staging_memory}
+    from bigfs.storage.staging.stage import carry_out
+
     with time_step("stage") as record:
-        existing = storage.staged(request.source, request.store, **settings)
-        record |= {
-            "store": existing or storage.stage(request.source, request.store, **settings),
-            "reused": existing is not None,
-        }
+        try:
+            is_made = carry_out(request.staging, request.engine.staging_memory)
+        except BaseException:
+            request.forget_staging()  # the next try looks at the source again
+            raise
+        record |= {"store": request.staging.uri, "reused": not is_made}
         record["read"] = summarize(str(record["store"]))
-    if existing is not None:
+    if not is_made:
         log.info("stage: reused the result of an earlier run")
     log.info("stage: %s", record["read"])
     return record

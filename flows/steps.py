@@ -1,8 +1,8 @@
 """The steps of a run as plain functions: stage → graph → select → evaluate → report.
 
 Each returns at once where its result is on disk. `bigfs.flows.run` calls them one after another, in
-this process or as Prefect tasks. They take a job whose directory and store are known, and return
-paths and small records, never arrays. Inside `bigfs.engine.cluster(...)` their work runs on Dask.
+this process or as Prefect tasks. They take the plan of the run and what the step before left, and
+return small records or the run. Inside `bigfs.engine.cluster(...)` their work runs on Dask.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bigfs.flows import reuse
 from bigfs.flows.evaluation import choosing, curves, selection
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.job import Job
+from bigfs.flows.plan import Plan
 from bigfs.flows.report.provenance import provenance, time_step
 from bigfs.flows.staging import stage as stage
 from bigfs.flows.use import predict
@@ -49,13 +50,13 @@ def needs_graph(job: Job) -> bool:
     return is_taken and not job.parameters.get("forbid") and not job.parameters.get("graph")
 
 
-def graph(job: Job) -> dict[str, Any]:
+def graph(plan: Plan) -> dict[str, Any]:
     """Make the kNN graph of the training samples, unless it lies beside the store.
 
     Returns the record of the step.
     """
     with time_step("graph") as record:
-        corpus = storage.open(str(job.store))
+        job, corpus = plan.job, plan.corpus
         # the graph does not depend on the number of features
         selector = selection.make_selector(job.method, 1, job.parameters)
         selection.require_target(corpus, job.method)
@@ -71,19 +72,19 @@ def graph(job: Job) -> dict[str, Any]:
 # --- select ---------------------------------------------------------------------------------------
 
 
-def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
+def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None = None) -> Run:
     """Select features from the training samples, unless the run has them.
 
     Where their number is "auto", folds of the training samples choose it first. The modes
     "percentile", "fpr", "fdr" and "fwe" choose it by p-values. `earlier` holds the records of the
-    earlier steps. Returns the directory of the run, which stays partial until `report`.
+    earlier steps, and `held` is what is on disk of the same key. Returns the run, which stays
+    unfinished until `report`.
     """
-    key = key_of(job)
-    existing = reuse.find_run(job.folder, key)
-    if existing is not None and reuse.is_selected(existing) and not job.fresh:
+    job = plan.job
+    if held is not None and reuse.is_selected(held):
         _log_reuse("select")
-        return job.folder
-    corpus, method, m = storage.open(str(job.store)), job.method, job.features
+        return held
+    corpus, method, m = plan.corpus, job.method, job.features
     parameters = job.question["parameters"]
     selector = selection.selector_for(corpus, method, m, parameters)
     train = selection.training_part(corpus)
@@ -95,10 +96,9 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
     )
     hints = [hint for hint in found if hint is not None]
     request = {"store": corpus.uri, **job.question}
-    run = Run.begin(job.folder, request)
-    identity = request, corpus.spec["fingerprint"], reuse.source_hash()
-    checkpoint = run.checkpoint(*identity)
-    figures: dict[str, Any] = {"key": key, "corpus": job.corpus}
+    run = Run.begin(job.folder, request, plan.key)
+    checkpoint = run.checkpoint()
+    figures: dict[str, Any] = {"corpus": job.corpus, "content": corpus.spec["content"]}
     with abandon_on_error(run), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", NotConverged)
         with time_step("select") as record:
@@ -109,7 +109,7 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
                     train.y,
                     method,
                     parameters,
-                    lambda *fold: run.checkpoint(*identity, "number", *fold),
+                    lambda *fold: run.checkpoint("number", *fold),
                     job.metric,
                     selection.samples_of(train),
                 )
@@ -151,7 +151,7 @@ def select(job: Job, earlier: Sequence[dict[str, Any]] = ()) -> str:
         warnings.warn(hint, UserWarning, stacklevel=2)
     for loop, step in checkpoint.resumed.items():
         log.info("select: %s resumed from step %d of an earlier attempt", loop, step)
-    return job.folder
+    return run
 
 
 def _write_selection(
@@ -207,19 +207,19 @@ def _class_rows(
 # --- evaluate -------------------------------------------------------------------------------------
 
 
-def evaluate(job: Job) -> str:
-    """Score the selection, unless the run has these scores. Returns the directory of the run."""
-    run, choices = run_of(job), job.scoring.choices()
+def evaluate(plan: Plan, run: Run) -> Run:
+    """Score the selection, unless the run has these scores. Returns the run."""
+    choices = plan.job.scoring.choices()
     if reuse.is_scored(run, choices):
         _log_reuse("evaluate")
-    elif run.path == run.final:
-        evaluate_again(job.folder, choices)
+    elif run.unfinished:
+        score(run, choices, plan.corpus)
     else:
-        score(run, choices)
-    return job.folder
+        _rewrite(run, choices, plan.corpus)
+    return run
 
 
-def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
+def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Point]:
     """Score a run, simple baselines and all features on samples that did not select features.
 
     These are the test samples of the corpus. Without any, features are selected again inside folds,
@@ -228,113 +228,111 @@ def score(run: Run, choices: Mapping[str, Any]) -> list[Point]:
     """
     request = run.metadata["parameters"]
     asked: selection.Features = request["features"]
-    with abandon_on_error(run):
-        with time_step("evaluate") as record:
-            corpus = storage.open(request["store"])
-            train = selection.training_part(corpus)
-            evaluation.require_choices(
-                corpus, asked if isinstance(asked, str) else len(run.selected), **choices
-            )
-            is_auto = asked == selection.AUTO
-            plan = evaluation.make_plan(
-                corpus,
-                train,
-                selection.get_method(request["method"]),
-                choices.get("folds"),
-                choices.get("metrics", ()),
-                test_size=choices.get("test_size"),
-                judge=choices.get("judge", "svm"),
-                selections=choosing.FOLDS + 2 if is_auto else 1,
-            )
-            if is_auto and plan.splits:
-                choice = run.metadata["size_choice"]
-                plan.measured["auto"] = len(choice["scores"][0])
-                if "metric" in request:
-                    plan.measured["auto_metric"] = request["metric"]
-                is_largest = choice["n_features"] == choice["sizes"][-1] < train.X.shape[1]
-                plan.measured["auto_is_largest"] = is_largest
-            if asked in selection.SIGNIFICANCE:
-                plan.measured["mode"] = asked
-            names = choices.get("baselines")
-            if names is None:
-                names = evaluation.default_baselines(train, request["method"])
-            points: list[Point] = []
-            if plan.splits:
-                with predict.fitting_model(
-                    corpus, train, run.selected, logistic=choices.get("judge") == "logistic"
-                ) as fitted:
-                    points = curves.points(run, corpus, train, plan, names, choices, fitted)
-                model = fitted()
-        measured = plan.measured.get("metrics", ["accuracy"])
-        rows = [
-            {"method": p.method, "n_features": p.n_features, **{k: p.scores[k] for k in measured}}
-            for p in points
-        ]
-        header = ["method", "n_features", *measured]
-        with run.transaction():
-            if points:
-                run.write_model(model)
-            run.write_table("curves.csv", header, [list(row.values()) for row in rows])
-            run.update_metadata(
-                curves=rows,
-                stages=[*run.metadata["stages"], record],
-                scoring=dict(choices),
-                measured=plan.measured,
-                evaluation=evaluation.describe(plan.measured, tuple(names)),
-            )
+    corpus = corpus_of(run) if corpus is None else corpus
+    with time_step("evaluate") as record:
+        train = selection.training_part(corpus)
+        evaluation.require_choices(
+            corpus, asked if isinstance(asked, str) else len(run.selected), **choices
+        )
+        is_auto = asked == selection.AUTO
+        plan = evaluation.make_plan(
+            corpus,
+            train,
+            selection.get_method(request["method"]),
+            choices.get("folds"),
+            choices.get("metrics", ()),
+            test_size=choices.get("test_size"),
+            judge=choices.get("judge", "svm"),
+            selections=choosing.FOLDS + 2 if is_auto else 1,
+        )
+        if is_auto and plan.splits:
+            choice = run.metadata["size_choice"]
+            plan.measured["auto"] = len(choice["scores"][0])
+            if "metric" in request:
+                plan.measured["auto_metric"] = request["metric"]
+            is_largest = choice["n_features"] == choice["sizes"][-1] < train.X.shape[1]
+            plan.measured["auto_is_largest"] = is_largest
+        if asked in selection.SIGNIFICANCE:
+            plan.measured["mode"] = asked
+        names = choices.get("baselines")
+        if names is None:
+            names = evaluation.default_baselines(train, request["method"])
+        points: list[Point] = []
+        if plan.splits:
+            with predict.fitting_model(
+                corpus, train, run.selected, logistic=choices.get("judge") == "logistic"
+            ) as fitted:
+                points = curves.points(run, corpus, train, plan, names, choices, fitted)
+            model = fitted()
+    measured = plan.measured.get("metrics", ["accuracy"])
+    rows = [
+        {"method": p.method, "n_features": p.n_features, **{k: p.scores[k] for k in measured}}
+        for p in points
+    ]
+    header = ["method", "n_features", *measured]
+    with run.transaction():
+        if points:
+            run.write_model(model)
+        run.write_table("curves.csv", header, [list(row.values()) for row in rows])
+        run.update_metadata(
+            curves=rows,
+            stages=[*run.metadata["stages"], record],
+            scoring=dict(choices),
+            measured=plan.measured,
+            evaluation=evaluation.describe(plan.measured, tuple(names)),
+        )
     return points
 
 
-def evaluate_again(path: str, choices: Mapping[str, Any]) -> str:
+def evaluate_again(path: str, choices: Mapping[str, Any]) -> Run:
     """Write curves, figures and report of a finished run anew, all of them or none."""
     run = Run.open(path)
+    _rewrite(run, choices, corpus_of(run))
+    return run
+
+
+def _rewrite(run: Run, choices: Mapping[str, Any], corpus: Any) -> None:
     with run.transaction():
-        score(run, choices)
-        write_page(run)
-    return str(run.finish())
+        score(run, choices, corpus)
+        write_page(run, corpus)
+    run.finish()
+
+
+def corpus_of(run: Run) -> Any:
+    """Open the store of a run, unless it has changed since the run selected from it."""
+    corpus = storage.open(run.store)
+    if run.metadata.get("content") not in (None, corpus.spec["content"]):
+        raise RunError(
+            f"{run.store} has changed since {run.final} selected from it: `bigfs run` or `bigfs "
+            f"select` selects again"
+        )
+    return corpus
 
 
 # --- report ---------------------------------------------------------------------------------------
 
 
-def report(job: Job) -> str:
-    """Write the report and finish the run, unless it is. Returns its directory."""
-    run = run_of(job)
+def report(plan: Plan, run: Run) -> Run:
+    """Write the report and finish the run, unless it is. Returns it."""
     if reuse.is_reported(run):
         _log_reuse("report")
     else:
-        write_page(run)
+        with run.transaction():
+            write_page(run, plan.corpus)
         run.finish()
-    return job.folder
+    return run
 
 
-def write_page(run: Run) -> None:
+def write_page(run: Run, corpus: Any = None) -> None:
     """Write the report of a run into its folder."""
     from bigfs.flows.report import page  # loads matplotlib, of the extra `flows`
 
-    with abandon_on_error(run):
-        page.write_report(run, page.corpus_facts(storage.open(run.metadata["parameters"]["store"])))
-
-
-# --- the run of a job -----------------------------------------------------------------------------
-
-
-def key_of(job: Job) -> str:
-    """Return the key of the selection from the store as it is now."""
-    return job.key(storage.open(str(job.store)).spec, str(job.store))
-
-
-def run_of(job: Job) -> Run:
-    """Return the run of a job that has selected."""
-    run = reuse.find_run(job.folder, key_of(job))
-    if run is None:
-        raise RunError(f"{job.out} was removed or replaced during the run: repeat the command")
-    return run
+    page.write_report(run, page.corpus_facts(corpus_of(run) if corpus is None else corpus))
 
 
 @contextlib.contextmanager
 def abandon_on_error(run: Run) -> Iterator[None]:
-    """Remove a run that fails, except for the checkpoints that the next attempt can use."""
+    """Remove a run that fails before it has its selection, unless the next try can use it."""
     try:
         yield
     except BaseException:

@@ -232,6 +232,20 @@ def publish(new: Path, target: Path, work: Path | None = None) -> None:
         raise
 
 
+def point(name: Path, target: Path) -> None:
+    """Let a name lead to a target, a path from its folder, by one rename of a symbolic link."""
+    part = _part(name, _key())
+    before("write", name)
+    os.symlink(target, part)
+    try:
+        _rename(part, name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _delete(part)
+        raise
+    sync(name.parent)
+
+
 def recover(target: Place) -> None:
     """Give a folder its name back if an exchange was interrupted between its two renames."""
     path = Path(os.path.realpath(target))
@@ -415,6 +429,13 @@ def _put_marker(folder: Place, words: bytes, mode: str = "overwrite") -> None:
     fs, path = fsspec.core.url_to_fs(str(folder))
     before("write", f"{folder}/{MARKER}")
     fs.pipe_file(f"{path}/{MARKER}", words, mode=mode)
+
+
+def mark_ours(folder: Place) -> None:
+    """Mark a folder that lies in one of ours."""
+    if not is_marked(Path(folder).parent):
+        raise name_taken(folder)
+    _put_marker(folder, WORDS)
 
 
 def is_marked(folder: Place) -> bool:

@@ -6,6 +6,9 @@ nothing was appended. Beside them, graphs and tallies whose store is gone, folde
 commands, and copies of earlier versions of files behind URLs. On request also every such store that
 no run names, and the earlier results of runs, if they are old.
 
+Runs are looked for below the folder that holds the stores, at any depth, and where the file beside
+a store says that one lies (`runs.readers_of`).
+
 What is deleted gets another name first, in a folder with the program's marker. So a store is whole
 or absent, and what a killed command leaves is found by the next one.
 """
@@ -25,14 +28,13 @@ from bigfs.storage.downloads import downloader
 from bigfs.storage.errors import BusyError, StoreError
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.locks import lock, lock_file
-from bigfs.storage.runs.earlier import EARLIER
+from bigfs.storage.runs.runs import READERS, names_below, readers_of, results_of
 
 DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.stage.default_store`
 COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `downloader.copy_folder`
-BESIDE = (".graphs", ".tallies")
+BESIDE = (".graphs", ".tallies", READERS)
 WORK = re.compile(rf"\.(.+?)(\.{atomic.KEY})?{re.escape(atomic.WORK)}")
-RECORDS = ("run.json", "compare.json")  # name the store of a run or a comparison
-DEPTH = 4  # folders below the one with the stores, in which runs are looked for
+RECORDS = ("run.json", "compare.json", "audit.json")  # name the store of what they belong to
 
 
 class Leftover(NamedTuple):
@@ -54,12 +56,12 @@ def leftovers(
     Parameters
     ----------
     folder : str or path-like, default=".bigfs"
-        The folder of the stores. Runs are looked for four levels below the folder that holds it.
+        The folder of the stores. Runs are looked for below the folder that holds it.
     runs : iterable of str or path-like, default=()
         More folders with runs. A store that a run below them names is kept.
     older_than : float or None, default=None
         Age in seconds. With it, stores in the folder that no run names, whatever their settings,
-        and the earlier results of runs (`NAME.earlier/DATE`) are leftovers too, and all that is
+        and the earlier results of runs are leftovers too, and all that is
         returned is at least as old.
 
     Returns
@@ -80,7 +82,7 @@ def leftovers(
     """
     home = Path(folder).absolute()
     runs = list(runs)
-    records = _records(home.parent, runs)
+    records = _Records(home.parent, runs)
     copies = downloader.data_folder() / "urls"
     found = [
         *_old_stores(home, records),
@@ -125,24 +127,50 @@ def delete_leftovers(found: Iterable[Leftover]) -> int:
     return sum(leftover.bytes for leftover in found if _delete(leftover.path))
 
 
-def _records(home: Path, runs: Iterable[str | os.PathLike[str]]) -> str:
-    """Return the texts of all runs and comparisons, finished or not.
+class _Records:
+    """The texts of all runs, comparisons and audits, finished or not, and of what stores list."""
 
-    The earlier results of runs need no store.
-    """
-    files = {file for name in RECORDS for file in _files(name, home, runs)}
-    return "\n".join(
-        file.read_text(encoding="utf-8", errors="replace")
-        for file in sorted(files)
-        if file.parents[1].suffix != EARLIER
-    )
+    def __init__(self, home: Path, runs: Iterable[str | os.PathLike[str]]) -> None:
+        self.places = [home, *map(Path, runs)]
+        self.texts = [_text(file) for file in self._files()]
+
+    def _files(self) -> Iterator[Path]:
+        """Yield the records below the folders. Earlier results of runs need no store."""
+        for place in self.places:
+            for folder, folders, files in os.walk(place):
+                here = Path(folder)
+                if "zarr.json" in files:  # a store has many files, and none of them is a record
+                    folders.clear()
+                    continue
+                hidden = [name for name in folders if name[:1] == "."]
+                for name in hidden:
+                    if not atomic.is_marked(here / name):
+                        folders.remove(name)
+                if not atomic.is_marked(here.parent) or _is_needed(here):
+                    yield from (here / name for name in RECORDS if name in files)
+
+    def name(self, store: Path) -> bool:
+        """Return whether a record names a store."""
+        files = [
+            file
+            for place in map(Path, readers_of(str(store)))
+            for folder in (place, *results_of(place)[-1:])
+            for file in (folder / name for name in RECORDS)
+        ]
+        return any(store.name in text for text in (*self.texts, *map(_text, files)))
 
 
-def _files(name: str, home: Path, runs: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
-    for level in range(DEPTH + 1):
-        yield from home.glob(f"{'*/' * level}{name}")
-    for folder in runs:
-        yield from Path(folder).rglob(name)
+def _is_needed(result: Path) -> bool:
+    """Return whether a folder is the latest result of its run, or an unfinished one."""
+    name = result.parent.with_name(result.parent.name[1:])
+    return result in results_of(name)[-1:] or atomic.is_marked(result)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _manifest(store: Path) -> Any:
@@ -156,24 +184,24 @@ def _manifest(store: Path) -> Any:
     return None if manifest.source.get("appended") else manifest
 
 
-def _unnamed(home: Path, records: str) -> Iterator[tuple[Path, str]]:
+def _unnamed(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
     for store in sorted(home.glob("*.zarr")):
-        if _manifest(store) is not None and store.name not in records:
+        if _manifest(store) is not None and not records.name(store):
             yield store, "no run names it"
             yield from _beside(store)
 
 
 def _beside(store: Path) -> Iterator[tuple[Path, str]]:
-    paths = (store.with_suffix(suffix) for suffix in BESIDE)
+    paths = (store.with_suffix(suffix) for suffix in BESIDE if suffix != READERS)
     yield from ((path, "it belongs to that store") for path in paths if path.exists())
 
 
 def _earlier_results(
     home: Path, runs: Iterable[str | os.PathLike[str]]
 ) -> Iterator[tuple[Path, str]]:
-    for file in sorted({file.absolute() for file in _files("run.json", home, runs)}):
-        if file.parents[1].suffix == EARLIER and atomic.is_marked(file.parent):
-            yield file.parent, "an earlier result of a run"
+    for place in (home, *map(Path, runs)):
+        for name in names_below(place):
+            yield from ((path, "an earlier result of a run") for path in results_of(name)[:-1])
 
 
 def _changed(path: Path) -> float:
@@ -182,7 +210,7 @@ def _changed(path: Path) -> float:
     return next((file for file in records if file.exists()), path).stat().st_mtime
 
 
-def _old_stores(home: Path, records: str) -> Iterator[tuple[Path, str]]:
+def _old_stores(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
     groups: dict[str, list[tuple[float, Path]]] = {}
     for store in sorted(home.glob("*.zarr")):
         manifest = _manifest(store)
@@ -195,7 +223,7 @@ def _old_stores(home: Path, records: str) -> Iterator[tuple[Path, str]]:
         groups.setdefault(key, []).append(((store / "zarr.json").stat().st_mtime, store))
     for stores in groups.values():
         for _, store in sorted(stores)[:-1]:
-            if store.name not in records:
+            if not records.name(store):
                 yield store, "an earlier state of its source, and no run names it"
                 yield from _beside(store)
 
@@ -235,7 +263,8 @@ def _delete(path: Path) -> bool:
     if work := WORK.fullmatch(path.name):
         atomic.sweep(path.with_name(work[1]))
         return not path.exists()
-    if path.parent.suffix == EARLIER:
+    if path.name[:1] != "." and atomic.is_marked(path.parent):  # a result of a run
+        atomic.mark_ours(path)
         atomic.delete_marked(path)
         return True
     is_copy = COPY.fullmatch(path.name)

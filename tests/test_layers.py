@@ -57,7 +57,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"use", "report", "tls"},
         {"options"},
         {"job"},
-        {"staging"},
+        {"staging", "plan"},
         {"steps"},
         {"run"},
         {"comparison"},

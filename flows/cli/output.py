@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bigfs.flows.messages import notes
+from bigfs.flows.messages import notes, shown
 from bigfs.flows.options import Engine
 from rich.console import Console
 from rich.table import Column, Table
@@ -30,7 +30,7 @@ def readable(value: Any) -> str:
         if isinstance(value, int)
         else f"{value:.4g}"
         if isinstance(value, float)
-        else str(value)
+        else shown(str(value))
     )
 
 
@@ -72,7 +72,7 @@ def print_rows(rows: list[list[str]], n_texts: int = 1) -> None:
     ]
     table = Table(*columns, box=None, pad_edge=False)
     for cells in body:
-        table.add_row(*cells)
+        table.add_row(*map(shown, cells))
     out_console.print(table)
 
 

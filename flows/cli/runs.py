@@ -107,7 +107,7 @@ def _write_into(into: str | None, folder: str, highly_variable: bool) -> None:
 
     run = Run.open(folder)
     asked = run.metadata["parameters"]
-    _require_into(into, highly_variable, storage.open(asked["store"]))
+    _require_into(into, highly_variable, storage.open(run.store))
     about = {
         "method": asked["method"],
         "n_features": len(run.selected),
@@ -183,14 +183,13 @@ def evaluate(
     require_flows("bigfs evaluate")
     engine.prepare("bigfs.flows.steps")
     from bigfs.flows import steps
-    from bigfs.storage.runs.runs import Run, lock_run, recover
+    from bigfs.storage.runs.runs import Run, lock_run
 
     from bigfs import storage
 
     # a missing store is an error before anything starts
-    storage.open(Run.open(run).metadata["parameters"]["store"])
+    storage.open(Run.open(run).store)
     with lock_run(run), cluster_and_progress(engine, as_json):
-        recover(run)
         steps.evaluate_again(run, scoring.choices())
     print_run(run, as_json)
 

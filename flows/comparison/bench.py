@@ -96,7 +96,7 @@ class Bench:
             choices.append(self.lists[method].tolist())
         if method in self.foreign:
             choices.append(self.foreign[method].identity())
-        return content_key(content, self.corpus.uri, method, *choices)
+        return content_key(content, method, *choices)
 
     def file(self, method: str) -> Path:
         """Return the file of a method's result."""
@@ -110,7 +110,9 @@ class Bench:
         file = self.file(method)
         if not file.exists():
             return None
-        outcome, key = read_outcome(file)
+        if (found := read_outcome(file)) is None:
+            return None
+        outcome, key = found
         lacked_memory = Status.MEMORY in outcome.figures["not_converged"]
         return outcome if key == self.key(method) and not lacked_memory else None
 

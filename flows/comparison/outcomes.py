@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from bigfs.flows.evaluation.choosing import Sets
 from bigfs.storage import atomic
-from bigfs.storage.errors import DAMAGED, RunError
-from bigfs.storage.runs.checkpoints import to_json_types
+from bigfs.storage.errors import DAMAGED
+from bigfs.storage.runs.checkpoints import discard_damaged, to_json_types
 
 from bigfs.types import AnyArray, FloatArray
 
@@ -45,8 +45,8 @@ def write_outcome(file: Path, outcome: Outcome, key: str) -> None:
         np.savez_compressed(opened, allow_pickle=False, about=json.dumps(about), **arrays)
 
 
-def read_outcome(file: Path) -> tuple[Outcome, str]:
-    """Read the result of a method, and its key."""
+def read_outcome(file: Path) -> tuple[Outcome, str] | None:
+    """Read the result of a method, and its key. One that is damaged is deleted."""
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
@@ -61,4 +61,5 @@ def read_outcome(file: Path) -> tuple[Outcome, str]:
         method, points, figures = about["method"], about["points"], about["figures"]
         return Outcome(method, sets, points, losses, figures, scores, again), about["key"]
     except DAMAGED as error:
-        raise RunError(f"{file} is damaged ({error}): delete it and repeat the command") from error
+        discard_damaged(file, error)
+        return None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
 from bigfs.flows.evaluation.choosing import Keep, choose_best, choose_number
-from bigfs.flows.reuse import content_key, source_hash
+from bigfs.flows.reuse import content_key
 from bigfs.storage.runs.models import Model
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.runs.tallies import tallies_of
@@ -99,15 +98,13 @@ def points(
     if with_all is not True:
         plan.measured["all_features"] = with_all or "left out"
     content = corpus.spec["content"]
-    of_run = [run.metadata["parameters"], content, plan.measured, list(names), counts, with_all]
-    keep = partial(run.checkpoint, *of_run, source_hash())
+    keep = partial(run.checkpoint, content, plan.measured, list(names), counts, with_all)
     # what a model depends on beside its features
     of_splits = [
         content,
         {key: value for key, value in plan.measured.items() if key in evaluation.OF_SPLITS},
         (choices.get("folds"), choices.get("test_size")),
         judge.with_auc,
-        [version(name) for name in ("numpy", "scipy", "scikit-learn")],
     ]
     fitted = None
     if plan.measured["how"] == "test half":  # the run has selected on the same training samples

@@ -24,7 +24,7 @@ from bigfs.flows.report.summary import (
     score_table,
     status_text,
 )
-from bigfs.storage.runs.runs import Run
+from bigfs.storage.runs.runs import Run, RunError
 from prefect import get_run_logger, runtime
 from prefect.artifacts import (
     create_image_artifact,
@@ -49,7 +49,7 @@ def optional(what: str) -> Iterator[None]:
     """Log that the server did not take something, in place of an error."""
     try:
         yield
-    except (httpx.HTTPError, PrefectException, OSError) as error:
+    except (httpx.HTTPError, PrefectException, OSError, RunError) as error:
         get_run_logger().warning("%s is not shown: %s", what, error or type(error).__name__)
 
 
@@ -137,7 +137,7 @@ def show_summary(run: Run) -> None:
     lines += _score_lines(run)
     lines += ["| stage | seconds |", "| --- | --: |"]
     lines += [f"| {s['stage']} | {s['seconds']:.1f} |" for s in about.get("stages", [])]
-    lines += ["", f"Corpus `{about['parameters']['store']}`. Report: `{run.path / 'report.html'}`"]
+    lines += ["", f"Corpus `{about['parameters']['store']}`. Report: `{run.final / 'report.html'}`"]
     lines += [f"\n> {hint}" for hint in about.get("hints", [])]
     create_markdown_artifact("\n".join(lines), key="summary", description=_title(run))
 
@@ -148,7 +148,7 @@ CHANGED = "bigfs.selection.changed"  # an event, with the record of `bigfs histo
 @optional("the event")
 def tell_change(run: Run) -> None:
     """Emit an event if the run before this one, of the same directory, chose other features."""
-    record = history(run.final)[-1]
+    record = [record for record in history(run.final) if record["error"] is None][-1]
     if record["came"] or record["went"]:
         source = run.metadata.get("corpus", {}).get("source", "")
         resource = {"prefect.resource.id": f"bigfs.run.{run.final}", "bigfs.source": source}

@@ -2,50 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from bigfs.flows.messages import shown
 from bigfs.flows.report.summary import gaps, metrics_of
 from bigfs.storage.errors import RunError
-from bigfs.storage.runs.earlier import kept_folder
-from bigfs.storage.runs.runs import Run
+from bigfs.storage.runs.runs import Run, failures_of, names_below, results_of
 
 from bigfs.evaluation.metrics import METRIC_NAMES
 
+NOTHING = dict.fromkeys(
+    ("method", "n_features", "status", "gap", "metric", "score", "came", "went")
+)  # of what failed
 NAMED = 8  # features that came or went, in the lines for a terminal
 
 
 def history(folder: str | Path) -> list[dict[str, Any]]:
-    """Return a record of each finished run in a folder, or of a run and its earlier results.
+    """Return a record of each result and of each failure of the runs in a folder, or of one run.
 
     Parameters
     ----------
     folder : str or Path
-        A folder with runs at any depth, or the directory of a run.
+        A folder with runs at any depth, or the name of a run.
 
     Returns
     -------
     list of dict
-        By the time they were made: the directory, when, the method, the number of features, the
-        certified gap and the score with this number, None where there is none, and the names of
-        the features that came and went against the run before.
+        By the time they were made: the run, when, the method, the number of features, the certified
+        gap and the score with this number, None where there is none, and the names of the features
+        that came and went against the result before of the same run. A failure, and a result that
+        is damaged, has an "error", and in place of the rest None.
 
     Raises
     ------
     RunError
-        There is no run, or one is damaged.
+        There is no run.
     """
+    records = [record for name in names_of(folder) for record in _records_of(name)]
+    if not records:
+        raise RunError(f"{folder} holds no run: `bigfs run` and `bigfs select` make them")
+    return sorted(records, key=_moment)
+
+
+def names_of(folder: str | Path) -> list[Path]:
+    """Return the names of the runs in a folder, or the name of a run itself."""
+    folder = Path(folder)
+    return [folder] if results_of(folder) or failures_of(folder) else names_below(folder)
+
+
+def _records_of(name: Path) -> list[dict[str, Any]]:
+    """Return the results and the failures of a run."""
     records: list[dict[str, Any]] = []
     before: list[str] | None = None
-    for run in runs_below(Path(folder)):
-        names = [row["name"] for row in run.read_table("selected.csv")]
+    for folder in results_of(name):
+        try:
+            run = Run.open(folder)
+            names = [row["name"] for row in run.read_table("selected.csv")]
+        except RunError as error:
+            records.append(NOTHING | {"run": str(name), "made": folder.name, "error": str(error)})
+            continue
         about, now, then = run.metadata, set(names), set(before or [])
         metric, score = _score(about, len(names))
         records.append(
             {
-                "run": str(run.path),
+                "run": str(name),
                 "made": about.get("made"),
                 "method": about["parameters"]["method"],
                 "n_features": len(names),
@@ -55,40 +79,26 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
                 "score": score,
                 "came": None if before is None else [name for name in names if name not in then],
                 "went": None if before is None else [name for name in before if name not in now],
+                "error": None,
             }
         )
         before = names
+    for failure in failures_of(name):
+        reason = f"{failure['reason']} (in {failure['folder']})"
+        records.append(NOTHING | {"run": str(name), "made": failure["made"], "error": reason})
     return records
 
 
-def runs_below(folder: Path) -> list[Run]:
-    """Return the finished runs in a folder, or a run and its earlier results, in order of time."""
-    homes = [folder, kept_folder(folder)] if (folder / "run.json").exists() else [folder]
-    files = [
-        file
-        for home in homes
-        for file in home.rglob("run.json")
-        if not any(part.startswith(".") for part in file.relative_to(home).parts)
-    ]
-    if not files:
-        raise RunError(f"{folder} holds no run: `bigfs run` and `bigfs select` make them")
-    runs = {}
-    for file in sorted(files, reverse=True):
-        run = Run.open(file.parent)
-        # a killed process may leave a result in its place and among the earlier ones
-        runs[run.metadata.get("made"), run.metadata.get("key"), _home(run.path)] = run
-    return sorted(runs.values(), key=_moment)
-
-
-def _home(run: Path) -> str:
-    """Return the directory of a run, also that of an earlier result of it."""
-    is_kept = run.parent.name.endswith(kept_folder("").name)
-    return str(run.parent).removesuffix(kept_folder("").name) if is_kept else str(run)
-
-
-def _moment(run: Run) -> tuple[float, str]:
-    made = run.metadata.get("made")
-    return datetime.fromisoformat(made).timestamp() if made else 0.0, str(run.path)
+def _moment(record: dict[str, Any]) -> tuple[float, str]:
+    try:
+        made = datetime.fromisoformat(record["made"] or "").timestamp()
+    except ValueError:  # the folder of a damaged result
+        date, _, time = record["made"].partition("T") if record["made"] else ("", "", "")
+        text = f"{date}T{time[:8].replace('-', ':')}"
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text).timestamp(), record["run"]
+        return 0.0, record["run"]
+    return made, record["run"]
 
 
 def _score(about: dict[str, Any], n_features: int) -> tuple[str | None, float | None]:
@@ -102,19 +112,24 @@ def _score(about: dict[str, Any], n_features: int) -> tuple[str | None, float | 
 
 def history_rows(records: Sequence[dict[str, Any]], folder: str) -> list[list[str]]:
     """Return the records as rows of text for a terminal, the head first."""
-    homes = {_home(Path(record["run"])) for record in records}
+    runs = {record["run"] for record in records}
     metrics = {record["metric"] for record in records} - {None}
     names = [METRIC_NAMES[metric] for metric in sorted(metrics)]
-    rows = [["when", "method" if len(homes) == 1 else "run", "features", "came", "went", "gap"]]
+    rows = [["when", "method" if len(runs) == 1 else "run", "features", "came", "went", "gap"]]
     rows[0].append(names[0] if len(names) == 1 else "score")
     for record in records:
-        home = Path(_home(Path(record["run"])))
-        name = str(home.relative_to(folder) if home.is_relative_to(folder) else home)
+        run = Path(record["run"])
+        name = str(run.relative_to(folder) if run.is_relative_to(folder) else run)
+        when = (record["made"] or "–")[:16].replace("T", " ")
+        label = shown((record["method"] or "failed") if len(runs) == 1 else name)
+        if record["error"] is not None:
+            rows.append([when, label, "failed", "", "", "", ""])
+            continue
         is_scored, is_first = record["score"] is not None, record["came"] is None
         rows.append(
             [
-                (record["made"] or "–")[:16].replace("T", " "),
-                record["method"] if len(homes) == 1 else name,
+                when,
+                label,
                 f"{record['n_features']:,}",
                 "" if is_first else f"+{len(record['came'])}",
                 "" if is_first else f"−{len(record['went'])}",
@@ -126,11 +141,17 @@ def history_rows(records: Sequence[dict[str, Any]], folder: str) -> list[list[st
 
 
 def change_lines(records: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what came and went in the last run, in words."""
-    last = records[-1]
-    return [
-        f"{word}: {', '.join(last[key][:NAMED])}"
-        + (f" and {len(last[key]) - NAMED} others" if len(last[key]) > NAMED else "")
-        for key, word in (("came", "came last"), ("went", "went last"))
-        if last[key]
+    """Return what came and went in the last result of each run, and why what failed did."""
+    lines, last = [], {record["run"]: record for record in records if record["error"] is None}
+    for run, record in last.items():
+        for word in ("came", "went"):
+            if names := record[word]:
+                more = f" and {len(names) - NAMED} others" if len(names) > NAMED else ""
+                of = f" in {run}" if len(last) > 1 else ""
+                lines.append(f"{word} last{of}: {', '.join(map(shown, names[:NAMED]))}{more}")
+    failed = [record for record in records if record["error"] is not None]
+    lines += [
+        f"{(record['made'] or '–')[:16].replace('T', ' ')} failed: {shown(record['error'])}"
+        for record in failed
     ]
+    return lines

@@ -163,16 +163,22 @@ def read_document(uri: str, name: str) -> bytes:
 
 def exists(uri: str) -> bool:
     """Return whether a finished store is there, damaged or not."""
-    if "://" not in uri:
-        atomic.recover(uri)
     try:
-        return b'"bigfs"' in read_document(uri, MANIFEST)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+        if (found := _has_manifest(uri)) or "://" in uri:
+            return found
+        atomic.recover(uri)  # a process may have been killed while it replaced the store
+        return _has_manifest(uri)
     except _clients_errors() as error:
         raise StoreError(
             f"{uri} cannot be reached: {str(error) or type(error).__name__}"
         ) from error
+
+
+def _has_manifest(uri: str) -> bool:
+    try:
+        return b'"bigfs"' in read_document(uri, MANIFEST)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _clients_errors() -> tuple[type[Exception], ...]:

@@ -1,15 +1,21 @@
-"""Checkpoints of a run's loops as .npz files of arrays and JSON. No pickles."""
+"""Checkpoints of a run's loops as .npz files of arrays and JSON. No pickles.
+
+A checkpoint that is damaged is deleted, and its loop begins again.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from bigfs.storage import atomic
-from bigfs.storage.errors import DAMAGED, RunError
+from bigfs.storage.errors import DAMAGED
+
+log = logging.getLogger("bigfs.storage")
 
 
 class Checkpoint:
@@ -37,9 +43,8 @@ class Checkpoint:
             ):
                 raise ValueError("its history must map names to numbers")
         except DAMAGED as error:
-            raise RunError(
-                f"the checkpoint {file} is damaged ({error}): delete it and start the run again"
-            ) from error
+            discard_damaged(file, error)
+            return None
         self.resumed[name] = len(history)
         return fields, history
 
@@ -54,6 +59,12 @@ class Checkpoint:
                 form=json.dumps({"fields": fields, "history": to_json_types(history)}),
                 **flat,
             )
+
+
+def discard_damaged(file: Path, error: Exception) -> None:
+    """Delete a file that is made again, with a word."""
+    log.warning("%s is damaged (%s): it is made again", file, error or type(error).__name__)
+    file.unlink(missing_ok=True)
 
 
 def _flatten(flat: dict[str, Any], key: str, value: Any) -> Any:

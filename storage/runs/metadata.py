@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import orjson
-from bigfs.storage.errors import DAMAGED, RunError, explain_read_errors
+from bigfs.storage.errors import RunError, explain_read_errors
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 NUMBERS = ("history", "curves", "size_choice")  # fields whose numbers may be NaN, null in JSON
-VERSION = 3  # version 2, which was not released, wrote marks into CSV, see `runs.MARK`
+VERSION = 1
+CHECKSUM = "checksum"  # of all other fields
 
 
 class _Stage(BaseModel):
@@ -58,6 +60,7 @@ class _Metadata(BaseModel):
 
     version: int
     parameters: _Parameters
+    files: dict[str, str] = {}  # the hash of each file of the run
     stages: list[_Stage] = []
     history: list[dict[str, float | None]] = []
     curves: list[_Point] = []
@@ -90,11 +93,17 @@ def read_metadata(path: Path) -> dict[str, Any]:
     with explain_read_errors(file):
         text = file.read_text(encoding="utf-8")
         metadata = json.loads(text)
-        newer = isinstance(metadata["version"], int) and metadata["version"] > VERSION
+        version, checksum = metadata["version"], metadata.pop(CHECKSUM, None)
+    if checksum is None:
+        raise RunError(f"{path} was written by a bigfs before version 1.0: run it again")
+    with explain_read_errors(file):
+        if checksum != _checksum(metadata):
+            raise ValueError("it is not what was written")
+        newer = isinstance(version, int) and version > VERSION
     if newer:
         raise RunError(
-            f"{path} was written by a newer bigfs (format {metadata['version']}; this "
-            f"one reads up to {VERSION}): upgrade bigfs"
+            f"{path} was written by a newer bigfs (format {version}; this one reads up to "
+            f"{VERSION}): upgrade bigfs"
         )
     try:
         _Metadata.model_validate_json(text)
@@ -104,6 +113,17 @@ def read_metadata(path: Path) -> dict[str, Any]:
         fault = f"{field}: {first['msg']}" if field else first["msg"]
         raise RunError(f"{file} is damaged ({fault}): repeat the run") from error
     return {name: with_nan(value) if name in NUMBERS else value for name, value in metadata.items()}
+
+
+def sealed_json(metadata: dict[str, Any]) -> str:
+    """Return the text of run.json, with its checksum."""
+    plain = orjson.loads(strict_json(metadata))
+    return strict_json({**plain, CHECKSUM: _checksum(plain)}, indent=True)
+
+
+def _checksum(metadata: dict[str, Any]) -> str:
+    text = orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 def strict_json(value: Any, *, indent: bool = False) -> str:
@@ -118,11 +138,3 @@ def with_nan(value: Any) -> Any:
     if isinstance(value, list):
         return [with_nan(item) for item in value]
     return math.nan if value is None else value
-
-
-def read_parameters(path: Path) -> Any:
-    """Return the parameters of an unfinished run, or None if its run.json can't be read."""
-    try:
-        return json.loads((path / "run.json").read_text(encoding="utf-8"))["parameters"]
-    except DAMAGED:
-        return None

@@ -23,7 +23,7 @@ from bigfs.evaluation.linear_model import LinearModel, map_rows
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, IntArray
 
-VERSION = 2  # of a model with units; one without has version 1, which older versions read
+VERSION = 1
 LINEAR = ("classes", "coef", "intercept", "scale", "target_mean")
 # the settings that a rebuilt vectorizer knows
 WEIGHTING = {"min_df", "max_df", "sublinear_tf", "hashing", "ngram_range", "stop_words", "remove"}
@@ -201,7 +201,7 @@ class Model:
     def arrays(self) -> dict[str, AnyArray]:
         """Return the model as arrays, the header among them."""
         header = {
-            "version": 1 if self.units is None else VERSION,
+            "version": VERSION,
             "kind": self.linear.kind,
             "n_features": self.n_features,
             "names": self.names,

@@ -1,20 +1,29 @@
-"""Run directories: the parameters of a run, its results, and its checkpoints. No pickles.
+"""Runs: the parameters of a run, its results, and its checkpoints. No pickles.
+
+The name of a run is a symbolic link to its latest result, which one rename replaces:
+
+    nightly                      → .nightly/2026-11-23T03-00-00
+    .nightly/                    a folder with the program's marker
+        2026-11-22T03-00-00/     an earlier result
+        2026-11-23T03-00-00/     the latest result
+        2026-11-24T03-00-00/     an unfinished one, which has the marker too, and checkpoints
+        failures.jsonl           when and why a run of this name failed
+
+A result is
 
     selected.csv   rank, index, name, score; class, for which the feature stands out most, where
                    samples have classes; p_value, where the method has them
     classes.csv    the selected features of each class by t against the other classes
     scores.npy     every feature's score, float64
     columns.npz    other figures of every feature, of methods that have some
-    run.json       everything needed to repeat the run, its status, history and figures
     curves.csv     method, n_features, and a column for each metric
+    model.npz      the model that the scores come from
     report.html    the report
+    run.json       everything needed to repeat the run, its status, history and figures, and the
+                   hash of each other file, with which it is compared as it is read
 
-An unfinished run lies in `.NAME.run-partial`, a folder with the program's marker, and gets its name
-by one rename when it is finished. The folder of a killed run holds its checkpoints, and the same
-command goes on from them. Nothing that the program did not make is deleted or overwritten.
-
-A run that is made again of a source that has changed leaves the earlier result, whole and with the
-program's marker, in `NAME.earlier/DATE`.
+The same command goes on from the checkpoints of a killed run. A finished result is never changed
+but by `transaction`, and only `bigfs prune` deletes it, or the same result that is made again.
 """
 
 from __future__ import annotations
@@ -23,78 +32,84 @@ import contextlib
 import csv
 import errno
 import hashlib
+import io
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 from bigfs.storage import atomic
-from bigfs.storage.errors import RunError, explain_read_errors
+from bigfs.storage.errors import DAMAGED, RunError, explain_read_errors
 from bigfs.storage.format import disk
-from bigfs.storage.locks import lock
+from bigfs.storage.locks import lock, name_taken
 from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
-from bigfs.storage.runs.earlier import keep_earlier
-from bigfs.storage.runs.metadata import VERSION, read_metadata, read_parameters, strict_json
+from bigfs.storage.runs.metadata import VERSION, read_metadata, sealed_json
 
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:
     from bigfs.storage.runs.models import Model
 
-__all__ = ["Checkpoint", "Run", "RunError", "lock_run", "recover", "require_out", "write_csv"]
+__all__ = ["Checkpoint", "Run", "RunError", "lock_run", "require_out", "results_of", "write_csv"]
 
-FILES = {
-    *("selected.csv", "classes.csv", "scores.npy", "columns.npz", "run.json", "curves.csv"),
-    *("report.html", "model.npz"),
-}
-OTHER = {"checkpoints", atomic.MARKER}
-# the apostrophe that version 2 put before a text that a spreadsheet takes for a formula
-MARK = re.compile(r"(?<![^;\t\r\n])'")
+CHECKPOINTS, FAILURES = "checkpoints", "failures.jsonl"
+READERS = ".runs"  # suffix of the file beside a store that lists the runs which name it
+LINKS = 40  # symbolic links that are followed from a name
 
 
 def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table as CSV, every text as it is."""
+    """Write a table as CSV, every text as it is. Lines end as in Unix."""
     with file.open("w", newline="", encoding="utf-8") as opened:
-        csv.writer(opened).writerows([header, *rows])
+        csv.writer(_Lines(opened)).writerows([header, *rows])
 
 
-def _read_csv(file: Path, marked: bool) -> Iterator[dict[str, str]]:
-    """Read what `write_csv` wrote, in version 2 with marks. A row that is cut is a ValueError."""
-    with file.open(newline="", encoding="utf-8") as opened:
-        header, *rows = csv.reader(opened, strict=True)
-    for row in rows:
-        cells = [MARK.sub("", cell) for cell in row] if marked else row
-        yield dict(zip(header, cells, strict=True))
+class _Lines:
+    """Ends lines with LF. Asked for that, `csv` would not quote a CR in a text."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+
+    def write(self, line: str) -> int:
+        return self.file.write(line.removesuffix("\r\n") + "\n")
 
 
 class Run:
-    """A run directory: unfinished (`begin`, `open_unfinished`) or finished (`open`)."""
+    """A result of a run: unfinished (`begin`, `open_unfinished`) or finished (`open`).
 
-    def __init__(self, path: Path, final: Path, metadata: dict[str, Any]) -> None:
+    `final` is the name of the run, and `path` the folder of this result, which stays where it is
+    when the name points to the next one.
+    """
+
+    def __init__(
+        self, path: Path, final: Path, metadata: dict[str, Any], *, unfinished: bool = False
+    ) -> None:
         self.path, self.final, self.metadata = path, final, metadata
+        self.unfinished = unfinished
         # inside `transaction`: name → the path to write to
         self._place: Callable[[str], Path] | None = None
 
     def __repr__(self) -> str:
         known = self.metadata.get("parameters", {})
         facts = [str(known[name]) for name in ("method", "features") if name in known]
-        state = "" if self.path == self.final else ", unfinished"
+        state = ", unfinished" if self.unfinished else ""
         return f"<Run {self.final}{': ' if facts else ''}{' '.join(facts)}{state}>"
 
     @classmethod
-    def begin(cls, out: str | Path, parameters: dict[str, Any]) -> Run:
-        """Start a run, or go on with a killed one of the same parameters.
+    def begin(cls, out: str | Path, parameters: dict[str, Any], key: str = "") -> Run:
+        """Start a run, or go on from the checkpoints of a killed one of the same key.
 
         Parameters
         ----------
         out : str or Path
-            The run's directory. A finished run there stays until the new one is finished.
+            The run's name. Its results stay.
         parameters : dict
             The parameters of the run.
+        key : str, default=""
+            What the run's result depends on.
 
         Returns
         -------
@@ -104,36 +119,43 @@ class Run:
         Raises
         ------
         RunError
-            `out` can't be written, is no run directory, or holds files that the program did not
-            write.
+            `out` can't be written, or is something else.
         StoreError
-            Something that the program did not make has the name of the work folder.
+            Something that the program did not make has the name of the folder of the results.
         """
         require_out(out)
-        final = _final(out)
-        path, metadata = _work(final), {"version": VERSION, "parameters": to_json_types(parameters)}
+        final, parameters = _final(out), to_json_types(parameters)
+        home, run = _home(final), None
         with atomic.explain_write_errors(final):
-            recover(final)
-            if atomic.is_marked(path) and read_parameters(path) != metadata["parameters"]:
-                atomic.delete_marked(path)
-            run = cls(path, final, metadata)
             try:
-                atomic.make_folder(path.parent)
-                atomic.mark(path)
+                atomic.make_folder(home.parent)
+                atomic.mark(home)
+                _require_links(home)
+                path = _unfinished(final)
+                if path is not None:
+                    is_same = _identity(path) == [parameters, key]
+                    _clear(path, but={CHECKPOINTS} if is_same else set())
+                metadata = {"version": VERSION, "parameters": parameters, "key": key, "files": {}}
+                if "://" not in (store := str(parameters["store"])):
+                    metadata["relative_store"] = os.path.relpath(store, home.parent)
+                run = cls(path or _new_folder(home), final, metadata, unfinished=True)
+                atomic.mark(run.path)
                 run.update_metadata()
             except (OSError, RunError):
-                run.abandon()
+                if run is not None:
+                    run.abandon()
+                _forget(home)
                 raise
         return run
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """Open a finished run.
+        """Open the latest result of a run, or an earlier one by its folder.
 
         Parameters
         ----------
         path : str or Path
-            The run's directory.
+            The run's name, or the folder of a result.
 
         Returns
         -------
@@ -143,20 +165,26 @@ class Run:
         Raises
         ------
         RunError
-            There is no run, its run.json is damaged, or a newer version wrote it.
+            There is no run, its run.json is damaged, or another version wrote it.
         """
-        path = Path(path)
-        _complete(path)
-        return cls(path, path, read_metadata(path))
+        final = _final(path)
+        folder = _target(final) or final
+        atomic.complete(folder)
+        if not (folder / "run.json").is_file():
+            raise RunError(
+                f"{path} is not a run directory, as it has no run.json: make one with "
+                f"`bigfs select` or `bigfs run`"
+            )
+        return cls(folder, _name_of(folder), read_metadata(folder))
 
     @classmethod
     def open_unfinished(cls, out: str | Path) -> Run:
-        """Open the unfinished run of a directory.
+        """Open the unfinished result of a run.
 
         Parameters
         ----------
         out : str or Path
-            The directory that the run will have.
+            The run's name.
 
         Returns
         -------
@@ -166,11 +194,14 @@ class Run:
         Raises
         ------
         RunError
-            There is none, its run.json is damaged, or a newer version wrote it.
+            There is none, its run.json is damaged, or another version wrote it.
         """
         final = _final(out)
-        _complete(_work(final))
-        return cls(_work(final), final, read_metadata(_work(final)))
+        path = _unfinished(final)
+        if path is None:
+            raise RunError(f"{out} has no unfinished run")
+        atomic.complete(path)
+        return cls(path, final, read_metadata(path), unfinished=True)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -191,7 +222,7 @@ class Run:
         try:
             with atomic.write_together(self.path) as self._place:
                 yield
-                self.write_text("run.json", self._json())
+                self._write_metadata()
         finally:
             self._place = None
 
@@ -199,21 +230,33 @@ class Run:
     def _replacing(self, name: str) -> Iterator[Path]:
         """Write a file whole or not at all, at once or at the end of `transaction`."""
         file = self.path / name
-        if self._place is None:
-            with atomic.write(file) as part:
-                yield part
-            return
-        with atomic.explain_write_errors(file):
-            yield self._place(name)
+        with contextlib.ExitStack() as stack:
+            if self._place is None:
+                part = stack.enter_context(atomic.write(file))
+            else:
+                stack.enter_context(atomic.explain_write_errors(file))
+                part = self._place(name)
+            yield part
+            if name != "run.json":
+                self.metadata.setdefault("files", {})[name] = _hash(part)
 
     def update_metadata(self, **figures: Any) -> None:
         """Add entries to run.json. It is written whole or not at all."""
         self.metadata |= to_json_types(figures)
         if self._place is None:
-            self.write_text("run.json", self._json())
+            self._write_metadata()
 
-    def _json(self) -> str:
-        return strict_json(self.metadata, indent=True)
+    def _write_metadata(self) -> None:
+        with self._replacing("run.json") as part:
+            part.write_text(sealed_json(self.metadata), encoding="utf-8")
+
+    def _verified(self, name: str) -> Path:
+        """Return the path of a file, once its content is what was written."""
+        file = self.path / name
+        with explain_read_errors(file):
+            if _hash(file) != self.metadata.get("files", {}).get(name):
+                raise ValueError("it is not what was written")
+        return file
 
     def write_table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a CSV file of the run, whole or not at all."""
@@ -222,8 +265,11 @@ class Run:
 
     def read_table(self, name: str) -> list[dict[str, str]]:
         """Read a CSV file of the run."""
-        with explain_read_errors(self.path / name):
-            return list(_read_csv(self.path / name, marked=self.metadata["version"] == 2))
+        file = self._verified(name)
+        with explain_read_errors(file):
+            text = io.StringIO(file.read_bytes().decode(), newline="")
+            header, *rows = csv.reader(text, strict=True)
+            return [dict(zip(header, row, strict=True)) for row in rows]
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a text file of the run, whole or not at all. Returns its path."""
@@ -265,13 +311,15 @@ class Run:
         """
         from bigfs.storage.runs.models import read_model  # loads scikit-learn
 
-        return read_model(self.path / "model.npz")
+        file = self.path / "model.npz"
+        return read_model(self._verified(file.name) if file.exists() else file)
 
     @property
     def scores(self) -> Any:
         """Every feature's score, mapped from the file."""
-        with explain_read_errors(self.path / "scores.npy"):
-            scores = disk.map_file(self.path / "scores.npy")
+        file = self._verified("scores.npy")
+        with explain_read_errors(file):
+            scores = disk.map_file(file)
             if scores.ndim != 1:
                 raise ValueError("it must hold one score per feature")
         return scores
@@ -282,6 +330,7 @@ class Run:
         file = self.path / "columns.npz"
         if not file.exists():
             return None
+        self._verified(file.name)
         with explain_read_errors(file), file.open("rb") as opened, np.load(opened) as arrays:
             return dict(arrays)
 
@@ -299,76 +348,139 @@ class Run:
                 raise ValueError("it must hold the index, name and score of one feature or more")
         return index
 
+    @property
+    def store(self) -> str:
+        """The path or URL of the store, which may have been moved together with the run."""
+        store = str(self.metadata["parameters"]["store"])
+        relative = self.metadata.get("relative_store")
+        if relative is None or os.path.exists(store):
+            return store
+        moved = os.path.normpath(self.final.absolute().parent / relative)
+        return moved if os.path.exists(moved) else store
+
     def checkpoint(self, *identity: Any) -> Checkpoint:
         """Return the store of the states of this run's loops.
 
-        States are found again only with the same `identity`.
+        A run of another key does not find them, and `identity` tells the loops of one run apart.
         """
         key = hashlib.sha256(
             json.dumps(to_json_types(list(identity)), sort_keys=True).encode()
         ).hexdigest()[:12]
-        return Checkpoint(self.path / "checkpoints", key)
+        return Checkpoint(self.path / CHECKPOINTS, key)
 
     def finish(self) -> Path:
-        """Delete the checkpoints and give the run its name.
+        """Delete the checkpoints and let the run's name point to this result.
 
-        An earlier run of that name is kept in `NAME.earlier` if it answers the same question on
-        other data, and else deleted.
+        The result before it stays, unless it is the same, made once more.
 
         Returns
         -------
         Path
-            The run's directory.
+            The run's name.
 
         Raises
         ------
         RunError
-            The run of that name holds files that the program did not write.
+            The name is taken by something else.
         """
-        if self.path != self.final:
+        before = _target(self.final)
+        if self.unfinished:
             require_out(self.final)
-            with atomic.explain_write_errors(self.final):
-                _clear(self.path)
-                keep_earlier(self.final, self.metadata)
-                with atomic.workplace(self.final) as work:
-                    atomic.publish(self.path, self.final, work)
-                atomic.unmark(self.final)
-            self.path = self.final
-        else:
-            _clear(self.path)
+        with atomic.explain_write_errors(self.final):
+            shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+            self._write_metadata()
+            if self.unfinished:
+                note_reader(self.store, self.final)
+                atomic.sync_tree(self.path)
+                atomic.point(self.final, Path(_home(self.final).name) / self.path.name)
+                atomic.unmark(self.path)
+                self.unfinished = False
+                if before is not None and _key(before) == self.metadata["key"]:
+                    atomic.mark_ours(before)
+                    atomic.delete_marked(before)
         return self.final
 
     def abandon(self) -> None:
         """Delete the unfinished run, unless it has checkpoints that the next try can use."""
-        if self.path != self.final and not any((self.path / "checkpoints").glob("*.npz")):
+        if self.unfinished and not any((self.path / CHECKPOINTS).glob("*.npz")):
             atomic.delete_marked(self.path)
+            _forget(_home(self.final))
 
 
-def require_out(out: str | Path) -> None:
-    """Refuse a directory that a run cannot have, before any work."""
-    final = _final(out)
-    with atomic.explain_write_errors(final):
-        recover(final)
-        if os.path.lexists(final):
-            if not (final / "run.json").exists():
-                raise RunError(f"{final} exists and is not a run directory: give another --out")
-            foreign = sorted(name for name in os.listdir(final) if not _is_own(name))
-            if foreign:
-                raise RunError(
-                    f"{final} holds {foreign[0]}, which bigfs did not write: move it "
-                    f"away, or give another --out"
-                )
-        home = next(parent for parent in final.absolute().parents if os.path.lexists(parent))
-        parts = [*final.absolute().relative_to(home).parts, f".{final.name}.{'0' * 16}.staging"]
-        if max(len(os.fsencode(part)) for part in parts) > os.pathconf(home, "PC_NAME_MAX"):
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-        if not os.access(home, os.W_OK | os.X_OK):
-            raise OSError(errno.EACCES, f"{home} is not writable")
+def results_of(name: str | Path) -> list[Path]:
+    """Return the folders of the finished results of a run, in the order of time."""
+    final = _final(name)
+    latest = _target(final)
+    home = latest.parent if latest is not None else _home(final)
+    if not atomic.is_marked(home):
+        return [final] if (final / "run.json").is_file() else []
+    folders = [path for path in home.iterdir() if (path / "run.json").is_file()]
+    return sorted(path for path in folders if path == latest or not atomic.is_marked(path))
+
+
+def names_below(folder: str | Path) -> list[Path]:
+    """Return the names of the runs in a folder, at any depth, and of those that never finished."""
+    names = []
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        if "zarr.json" in files:  # a store
+            folders.clear()
+        homes = [name for name in folders if name[:1] == "." and atomic.is_marked(here / name)]
+        names += [here / name[1:] for name in homes if not name.endswith(atomic.WORK)]
+        folders[:] = [name for name in folders if name[:1] != "."]
+        names += [here / name for name in folders if (here / name / "run.json").is_file()]
+    return sorted(set(names))
+
+
+def discard_unfinished(name: str | Path) -> None:
+    """Delete the unfinished result of a run, with its checkpoints."""
+    if (path := _unfinished(_final(name))) is not None:
+        atomic.delete_marked(path)
+
+
+def note_reader(store: str, name: str | Path) -> None:
+    """Write beside a store that a run, or another record, names it, so that it is not pruned."""
+    if "://" in store:
+        return
+    line, readers = os.path.abspath(name), Path(f"{store.removesuffix('.zarr')}{READERS}")
+    with contextlib.suppress(PermissionError, FileNotFoundError):  # it is somebody else's
+        if line not in readers_of(store):
+            with readers.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+
+
+def readers_of(store: str) -> list[str]:
+    """Return the names of the runs and other records that say that they name a store."""
+    try:
+        text = Path(f"{store.removesuffix('.zarr')}{READERS}").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return text.splitlines()
+
+
+def record_failure(name: str | Path, reason: str) -> None:
+    """Write beside the results of a run when and why it failed, where it has some."""
+    home = _home(_final(name))
+    if atomic.is_marked(home):
+        made = datetime.now().astimezone().isoformat(timespec="seconds")
+        line = json.dumps({"made": made, "reason": reason, "folder": os.getcwd()})
+        with (home / FAILURES).open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def failures_of(name: str | Path) -> list[dict[str, str]]:
+    """Return when and why a run failed. A line that a kill cut short is left out."""
+    failures = []
+    with contextlib.suppress(OSError):
+        for line in (_home(_final(name)) / FAILURES).read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError):
+                failures.append(json.loads(line))
+    return failures
 
 
 @contextlib.contextmanager
 def lock_run(out: str | Path, *, waits: bool = True) -> Iterator[None]:
-    """Hold the directory of a run, or raise a BusyError if another process has it."""
+    """Hold the name of a run, or raise a BusyError if another process has it."""
     final = _final(out)
     with contextlib.ExitStack() as stack:
         with atomic.explain_write_errors(final):
@@ -376,45 +488,126 @@ def lock_run(out: str | Path, *, waits: bool = True) -> Iterator[None]:
         yield
 
 
-def recover(out: str | Path) -> None:
-    """Put right what a process left half-way that was killed while it changed a finished run."""
+def require_out(out: str | Path) -> None:
+    """Refuse a name that a run cannot have, before any work."""
     final = _final(out)
-    _complete(final)
-    atomic.sweep(final)
-    old = final.with_name(f".{final.name}.run-old")  # as version 0.1 exchanged runs
-    if atomic.is_marked(old):
-        if final.exists():
-            atomic.delete_marked(old)
-        else:
-            old.rename(final)
-    if atomic.is_marked(final):
-        atomic.unmark(final)
-
-
-def _complete(path: Path) -> None:
-    """Give a run the name or the files that it misses because a process was killed."""
-    atomic.recover(path)
-    atomic.complete(path)
+    with atomic.explain_write_errors(final):
+        if os.path.lexists(final) and _target(final) is None:
+            if not (final / "run.json").exists():
+                raise RunError(f"{final} exists and is not a run directory: give another --out")
+            raise RunError(
+                f"{final} is a folder, and the name of a run is a link to its latest result: move "
+                f"the folder away, or give another --out"
+            )
+        home = _home(final)
+        if os.path.lexists(home) and not atomic.is_marked(home):
+            raise name_taken(home)
+        there = next(parent for parent in final.absolute().parents if os.path.lexists(parent))
+        parts = [*final.absolute().relative_to(there).parts, f".{final.name}.{'0' * 16}.staging"]
+        if max(len(os.fsencode(part)) for part in parts) > os.pathconf(there, "PC_NAME_MAX"):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, f"{there} is not writable")
 
 
 def _final(out: str | Path) -> Path:
-    """Return the run's directory, with a symbolic link resolved."""
-    return Path(out).resolve() if os.path.islink(out) else Path(out)
+    """Return the name of a run: a symbolic link of the user's leads to where it lies."""
+    path = Path(out)
+    for _ in range(LINKS):
+        if not path.is_symlink() or _target(path) is not None:
+            return path
+        path = path.parent / os.readlink(path)
+    raise RunError(f"{out} is a symbolic link that leads to itself: give another path")
 
 
-def _work(final: Path) -> Path:
-    return final.with_name(f".{final.name}.run-partial")
+def _home(final: Path) -> Path:
+    """Return the folder of the results of a run."""
+    return final.with_name(f".{final.name}")
 
 
-def _clear(path: Path) -> None:
-    """Delete the checkpoints, and the unfinished files of a killed process."""
-    shutil.rmtree(path / "checkpoints", ignore_errors=True)
-    for name in os.listdir(path):
-        if name not in FILES and name != atomic.MARKER and _is_own(name):
-            (path / name).unlink(missing_ok=True)
+def _name_of(folder: Path) -> Path:
+    """Return the name of the run that a folder is a result of."""
+    home = folder.parent
+    is_result = home.name[:1] == "." and home.name != ".." and atomic.is_marked(home)
+    return home.with_name(home.name[1:]) if is_result else folder
 
 
-def _is_own(name: str) -> bool:
-    """Return whether bigfs wrote a file of a run, finished or not."""
-    final = atomic.part_name(name).removesuffix(".part")  # the suffix of version 0.1
-    return final in FILES or name in OTHER or name.endswith(atomic.COMMIT)
+def _target(final: Path) -> Path | None:
+    """Return the latest result of a run, or None if its name is no link of ours."""
+    if not final.is_symlink():
+        return None
+    target = Path(os.readlink(final))
+    home = _home(final)
+    is_ours = len(target.parts) == 2 and target.parts[0] == home.name and atomic.is_marked(home)
+    return home / target.name if is_ours else None
+
+
+def _unfinished(final: Path) -> Path | None:
+    """Return the folder of the unfinished result of a run."""
+    home, latest = _home(final), _target(final)
+    if not atomic.is_marked(home):
+        return None
+    marked = [path for path in home.iterdir() if path != latest and path.is_dir()]
+    return max((path for path in marked if atomic.is_marked(path)), default=None)
+
+
+def _new_folder(home: Path) -> Path:
+    name = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    number = 1
+    while os.path.lexists(folder := home / (name if number == 1 else f"{name}-{number}")):
+        number += 1
+    return folder
+
+
+def _require_links(home: Path) -> None:
+    """Refuse a disk without symbolic links before any work."""
+    probe = home / f".{os.getpid()}.link"
+    try:
+        os.symlink("nowhere", probe)
+        probe.unlink()
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        raise RunError(
+            f"the disk of {home} has no symbolic links, which give runs their names: give --out on "
+            f"another disk"
+        ) from error
+
+
+def _identity(path: Path) -> list[Any]:
+    """Return the parameters and the key of an unfinished run, nothing if they can't be read."""
+    try:
+        about = read_metadata(path)
+    except RunError:
+        return []
+    return [about["parameters"], about["key"]]
+
+
+def _key(path: Path) -> Any:
+    try:
+        return json.loads((path / "run.json").read_text(encoding="utf-8"))["key"]
+    except DAMAGED:
+        return None
+
+
+def _clear(path: Path, but: set[str]) -> None:
+    """Delete what an unfinished run holds, but for its marker and some names."""
+    for child in path.iterdir():
+        if child.name == atomic.MARKER or child.name in but:
+            continue
+        if child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child)
+        else:
+            child.unlink()
+
+
+def _forget(home: Path) -> None:
+    """Delete the folder of the results of a run if it holds none."""
+    with contextlib.suppress(OSError):
+        if atomic.is_marked(home) and os.listdir(home) == [atomic.MARKER]:
+            atomic.delete_marked(home)
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

@@ -3,7 +3,7 @@
     news20.tallies/<key>-<number>.npz     names of sets of features, and the tallies of their models
 
 The key stands for the samples, the split, the libraries and the program. Files are added and never
-changed, so runs side by side do not disturb one another.
+changed, so runs side by side do not disturb one another. One that is damaged is made again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 from bigfs.storage import atomic
-from bigfs.storage.errors import DAMAGED, RunError
+from bigfs.storage.errors import DAMAGED
+from bigfs.storage.runs.checkpoints import discard_damaged
 
 from bigfs.types import FloatArray
 
@@ -35,9 +36,7 @@ class Tallies:
                     names, values = arrays["names"].tolist(), arrays["tallies"]
                 tallies |= dict(zip(names, values, strict=True))
             except DAMAGED as error:
-                raise RunError(
-                    f"{file} is damaged ({error}): delete it and repeat the command"
-                ) from error
+                discard_damaged(file, error)
         return tallies
 
     def save(self, tallies: Mapping[str, FloatArray]) -> None:

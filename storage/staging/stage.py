@@ -199,16 +199,28 @@ def stage(
             spooled=lambda s: spool.enter_context(spooled(s, store, scratch, memory_limit)),
             **options,
         )
-        if is_staged(plan):
-            log.info("%s: the store is there already", plan.uri)
-            return plan.uri
-        memory_limit = working_memory("staging", plan.source, memory_limit)
-        with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, folder):
-            if not is_staged(plan):
-                made = build(plan, target, folder, memory_limit, spool.close)
-                engine.trim_memory()  # what the blocks have left
-                log.info("%s: %d × %d, %d non-zeros", plan.uri, *made.shape, made.nnz)
+        carry_out(plan, memory_limit, wait, scratch, spool.close)
         return plan.uri
+
+
+def carry_out(
+    plan: Plan,
+    memory_limit: int | str | None = None,
+    wait: float = -1,
+    scratch: str | os.PathLike[str] | None = None,
+    close: Callable[[], None] = lambda: None,
+) -> bool:
+    """Make the store of a plan, unless it is there. Returns whether it was made."""
+    if is_staged(plan):
+        log.info("%s: the store is there already", plan.uri)
+        return False
+    memory_limit, is_made = working_memory("staging", plan.source, memory_limit), False
+    with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, folder):
+        if not is_staged(plan):  # another process made it while this one waited
+            made, is_made = build(plan, target, folder, memory_limit, close), True
+            engine.trim_memory()  # what the blocks have left
+            log.info("%s: %d × %d, %d non-zeros", plan.uri, *made.shape, made.nnz)
+    return is_made
 
 
 def staged(

@@ -205,7 +205,7 @@ def test_a_canceled_job_ends_with_one_line_and_the_next_goes_on(slurm, alone, tm
     words = [*JOB, "--out", "runs/r"]
     job = slurm.submit(tmp_path, words)
     log = tmp_path / f"slurm-{job}.out"
-    steps = "runs/.r.run-partial/checkpoints/*.npz"
+    steps = "runs/.r/*/checkpoints/*.npz"
     until(
         lambda: any(tmp_path.glob(steps)) or slurm.state(job)[0] == "FAILED",
         "the first step of the method",
@@ -279,7 +279,7 @@ def test_a_cluster_that_adapts_keeps_its_jobs_and_goes_on_without_a_canceled_one
     command = ["bigfs", "run", *JOB, "--cluster", "slurm.yaml", "--out", "runs/r"]
     run = start(command, tmp_path / "run.log", adaptive, tmp_path)
     try:
-        steps = "runs/.r.run-partial/checkpoints/*.npz"
+        steps = "runs/.r/*/checkpoints/*.npz"
         until(
             lambda: any(tmp_path.glob(steps)) or run.poll() is not None,
             "the first step of the method",

@@ -64,7 +64,7 @@ def killed_in_staging(bigfs, tmp_path, _):
 
 
 def killed_in_the_fit(bigfs, tmp_path, _):
-    killed(tmp_path, "runs/.nightly.run-partial/checkpoints/*.npz")
+    killed(tmp_path, "runs/.nightly/*/checkpoints/*.npz")
 
 
 def full_disk(bigfs, tmp_path, monkeypatch):

@@ -55,7 +55,7 @@ def in_the_graph(home):
 
 
 def in_the_method(home):
-    return any(home.glob("runs/.r.run-partial/checkpoints/*.npz"))
+    return any(home.glob("runs/.r/*/checkpoints/*.npz"))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from bigfs.flows.options import Engine, Staging
 from bigfs.storage.errors import StoreError, may_pass
 from bigfs.storage.locks import lock
 from bigfs.storage.runs.runs import Run
+from bigfs.storage.staging import stage as staging
 
 from bigfs import storage
 from tests.helpers.commands import fails
@@ -23,7 +24,7 @@ from tests.helpers.processes import write_corpus
 
 SERIAL = Engine(workers=0)
 WORK = {  # what a step calls only if its result is not on disk
-    "stage": (storage, "stage"),
+    "stage": (staging, "build"),
     "select": (steps, "_write_selection"),
     "evaluate": (steps, "score"),
     "report": (steps, "write_page"),
@@ -182,7 +183,7 @@ def test_a_corpus_that_has_changed_keeps_its_directory_and_the_command_says_so(s
     write_corpus(Path("corpus.jsonl"), seed=4)
     status, again, err = bigfs(*command)
     assert (status, again.splitlines()[-1]) == (0, out)
-    assert "holds the result of an earlier state of corpus.jsonl or of bigfs: it is replaced" in err
+    assert "holds the result of an earlier state of corpus.jsonl or of bigfs: it is kept" in err
     status, _, err = bigfs(*command, "--sizes", "3")
     assert status == 0
     assert "is scored again, by other choices" in err

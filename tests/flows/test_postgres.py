@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bigfs.storage.runs.runs import Run
+from bigfs.storage.runs.runs import Run, results_of
 
 from tests.helpers.processes import (
     AUTH,
@@ -195,10 +195,7 @@ def test_nights(postgres, told, tmp_path):
             changed = until(lambda: told and told[0], "the message of the change")
             chosen = [
                 {row["name"] for row in Run.open(run).read_table("selected.csv")}
-                for run in (
-                    next(tmp_path.glob("runs/nightly.earlier/*")),
-                    tmp_path / "runs/nightly",
-                )
+                for run in results_of(tmp_path / "runs/nightly")
             ]
             assert chosen[0] != chosen[1]
             assert changed.startswith("corpus.jsonl: came: ")
@@ -229,6 +226,6 @@ def test_nights(postgres, told, tmp_path):
             assert nights.state(last).name == "Running"  # for ever, and that blocks nothing
             write_corpus(tmp_path / "corpus.jsonl", 5)
             assert nights.end(nights.begin()) == "Completed"
-            assert len(list(tmp_path.glob("runs/nightly.earlier/*"))) == 2
+            assert len(results_of(tmp_path / "runs/nightly")) == 3
         finally:
             stop(worker)

@@ -8,6 +8,7 @@ from bigfs.flows import reuse, steps
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
 from bigfs.flows.options import Engine, Staging
+from bigfs.flows.plan import Plan
 from bigfs.storage.errors import Damaged
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.staging.stage import make_plan
@@ -18,11 +19,6 @@ from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 
 JOB = {"method": "anova", "features": 12, "parameters": {}}
-
-
-def key_of(source):
-    """The key of the run's selection."""
-    return steps.key_of(runs.prepare(Job(source=source, out="runs/r", **JOB)))
 
 
 @pytest.fixture
@@ -49,11 +45,11 @@ def no_work(monkeypatch):
 
 def selects_again(source):
     """Whether the step selects, or takes the selection of the run."""
-    job = runs.prepare(Job(source=source, out="runs/r", engine=Engine(workers=0), **JOB))
+    plan = Plan.of(runs.prepare(Job(source=source, out="runs/r", engine=Engine(workers=0), **JOB)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Run, "begin", lambda *_: pytest.fail("selected"))
         try:
-            steps.select(job, [])
+            steps.select(plan, [], runs.hold(plan, scored=True))
         except pytest.fail.Exception:
             return True
     return False
@@ -124,11 +120,11 @@ def test_a_selection_that_lacked_memory_is_made_again(done, bigfs):
 
 def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
     plan = make_plan(done, None, **Staging().model_dump())
-    again = stages.select(plan.uri, "runs/r", source=done, **JOB)
+    again = stages.select(plan.uri, "runs/new", source=done, **JOB)
     stages.evaluate(again)
     steps.write_page(again)  # and it is killed before it gets its name
     assert not reuse.is_reported(again)
-    command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
+    command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/new")
     fails(bigfs(*command), "a job was asked for")
 
 
@@ -140,15 +136,17 @@ def test_a_checkpoint_of_another_version_is_not_resumed(done, monkeypatch):
     def is_killed(*_):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "_write_selection", is_killed)
-        with pytest.raises(KeyboardInterrupt):
-            stages.select(plan.uri, "runs/other", **job)
-    assert list(Path("runs").glob(".other.run-partial/checkpoints/sparge-*.npz"))
+    def kept():
+        return len(list(Path("runs").glob(".other/*/checkpoints/sparge-*.npz")))
+
+    for version in ("this version", "another version"):
+        with monkeypatch.context() as patched:
+            patched.setattr(reuse, "source_hash", lambda version=version: version)
+            patched.setattr(steps, "_write_selection", is_killed)
+            with pytest.raises(KeyboardInterrupt):
+                stages.select(plan.uri, "runs/other", **job)
+            assert kept() == 1
     with monkeypatch.context() as patched:
         patched.setattr(reuse, "source_hash", lambda: "another version")
-        patched.setattr(steps, "_write_selection", is_killed)
-        with pytest.raises(KeyboardInterrupt):
-            stages.select(plan.uri, "runs/other", **job)
-    assert len(list(Path("runs").glob(".other.run-partial/checkpoints/sparge-*.npz"))) == 2
-    assert stages.select(plan.uri, "runs/other", **job).metadata["resumed"]
+        assert stages.select(plan.uri, "runs/other", **job).metadata["resumed"]
+    assert not stages.select(plan.uri, "runs/other", **job).metadata["resumed"]

@@ -101,7 +101,7 @@ def test_selection_without_room_for_its_figures_leaves_no_run(run, monkeypatch):
     monkeypatch.setattr(Run, "update_metadata", note)
     with pytest.raises(OSError, match="No space left"):
         stages.select(run.metadata["parameters"]["store"], "other", method="anova", features=4)
-    assert not os.path.exists(".other.run-partial")
+    assert not os.path.exists(".other")
 
 
 def test_methods_of_one_graph_share_the_stored_one(tmp_path, monkeypatch):

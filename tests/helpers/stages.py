@@ -3,8 +3,8 @@
 from bigfs.flows import steps
 from bigfs.flows.job import Job, Request
 from bigfs.flows.options import Engine, Scoring
+from bigfs.flows.plan import Plan
 from bigfs.flows.run import store_of
-from bigfs.storage.runs.runs import Run
 
 
 def stage(source, store=None, settings=None):
@@ -17,14 +17,13 @@ def stage(source, store=None, settings=None):
 def build_graph(store, method, parameters=None):
     """Give the record of the graph, or None where the method uses none beside the store."""
     job = Job(source=store, store=store, method=method, parameters=parameters)
-    return steps.graph(job) if steps.needs_graph(job) else None
+    return steps.graph(Plan.of(job)) if steps.needs_graph(job) else None
 
 
 def select(store, out, *, earlier=(), metric=None, **job):
     """Select features; gives the unfinished run."""
-    given = {"source": str(store), "store": str(store), "out": str(out), "fresh": True}
-    steps.select(Job(scoring=Scoring(metric=metric), **(given | job)), earlier)
-    return Run.open_unfinished(out)
+    given = {"source": str(store), "store": str(store), "out": str(out)}
+    return steps.select(Plan.of(Job(scoring=Scoring(metric=metric), **(given | job))), earlier)
 
 
 def evaluate(run, **choices):

@@ -95,8 +95,8 @@ def test_a_run_is_whole(ext4, bigfs, store):
     [
         pytest.param(APPEND, ".a.zarr.*.staging/new", id="append begins"),
         pytest.param(APPEND, ".a.zarr.*.staging/new/zarr.json", id="append ends"),
-        pytest.param(RUN, ".r.run-partial/run.json", id="run begins"),
-        pytest.param(RUN, ".r.run-partial/.*report.html*", id="run ends"),
+        pytest.param(RUN, ".r/*/run.json", id="run begins"),
+        pytest.param(RUN, ".r/*/.*report.html*", id="run ends"),
     ],
 )
 def test_in_the_middle_of_a_command_the_next_one_goes_on(ext4, bigfs, store, words, sign):

@@ -9,7 +9,7 @@ import pytest
 from bigfs.storage import atomic
 from bigfs.storage.downloads import downloader
 from bigfs.storage.locks import lock
-from bigfs.storage.runs.runs import Run
+from bigfs.storage.runs.runs import Run, results_of
 
 from bigfs import storage
 from tests.helpers.commands import fails
@@ -159,15 +159,14 @@ def test_earlier_results_of_a_run_go_by_age_and_need_no_store(home):
     nights = [(stores[0], 1), (stores[2], 2), (stores[1], 3)]
     for store, day in nights:
         parameters = {"store": store, "method": "anova", "features": 1, "parameters": {}}
-        run = Run.begin("runs/nightly", parameters)
-        run.update_metadata(key=str(day), made=f"2026-11-0{day}T03:00:00+01:00")
+        run = Run.begin(folder / "runs" / "nightly", parameters, str(day))
+        run.update_metadata(made=f"2026-11-0{day}T03:00:00+01:00")
         run.finish()
-    kept = [folder / "runs" / "nightly.earlier" / f"2026-11-0{day}T03-00-00" for day in (1, 2)]
-    assert all(path.is_dir() for path in kept)
-    mine = folder / "runs" / "mine.earlier" / "r"
-    shutil.copytree(kept[0], mine)
-    atomic.unmark(mine)  # as if the user had made it
+    *kept, _ = results_of(folder / "runs" / "nightly")
+    assert len(kept) == 2
     assert stores[0] in [str(item.path) for item in storage.leftovers()]  # no run needs it
+    mine = folder / "runs" / "mine"
+    shutil.copytree(kept[0], mine)
     os.utime(kept[0] / "run.json", (1e9, 1e9))
     found = [item.path for item in storage.leftovers(older_than=86400.0)]
     assert [path for path in found if "runs" in path.parts] == [kept[0]]

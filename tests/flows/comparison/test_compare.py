@@ -20,6 +20,7 @@ from bigfs.flows.reuse import digest
 from bigfs.storage import graphs as stored_graphs
 from bigfs.storage.errors import StoreError
 from bigfs.storage.runs.runs import RunError
+from bigfs.storage.staging import stage as staging
 
 from bigfs import SparGE, storage
 from bigfs.engine import ClusterLost
@@ -82,8 +83,8 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
         lambda *a, knn=stored_graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k),
     )
     monkeypatch.setattr(
-        *(storage, "stage"),
-        lambda *a, stage=storage.stage, **k: staged.append(a) or stage(*a, **k),
+        *(staging, "build"),
+        lambda *a, real=staging.build, **k: staged.append(a) or real(*a, **k),
     )
     monkeypatch.setattr(
         bench.Bench, "run", lambda self, m, run=bench.Bench.run: ran.append(m) or run(self, m)

@@ -125,7 +125,7 @@ def test_number_is_chosen_among_those_that_obey(stores, tmp_path):
 
 def test_constraints_are_part_of_a_runs_identity():
     key = [
-        Job(source="s", parameters=parameters).key({"content": "content"}, "store")
+        Job(source="s", parameters=parameters).key({"content": "content"})
         for parameters in ({}, {"keep": [1]}, {"forbid": [1]})
     ]
     assert len(set(key)) == 3
@@ -239,7 +239,7 @@ def test_metric_chooses_the_number(stores, tmp_path):
 def test_metric_is_part_of_the_identity_of_auto_alone():
     def key(features, metric):
         job = Job(source="s", features=features, scoring={"metric": metric})
-        return job.key({"content": "content"}, "store")
+        return job.key({"content": "content"})
 
     assert key("auto", "auc") != key("auto", "accuracy")
     assert key(5, "auc") == key(5, "accuracy")

@@ -1,12 +1,11 @@
 """`bigfs history`: the runs of a folder in order, with what came and went."""
 
 import json
-import os
 
-from bigfs.storage.runs.earlier import kept_folder
-from bigfs.storage.runs.runs import Run
+from bigfs.storage.runs.runs import Run, results_of
 
 from tests.helpers.commands import fails
+from tests.helpers.processes import write_corpus
 
 NIGHTS = {  # key: day, chosen names, accuracy, gap
     "a": (1, ["goal", "bank", "rate"], 0.5, 0.02),
@@ -18,7 +17,7 @@ NIGHTS = {  # key: day, chosen names, accuracy, gap
 def make(out, key, method="anova"):
     day, names, accuracy, gap = NIGHTS[key]
     parameters = {"store": f"{key}.zarr", "method": method, "features": 3, "parameters": {}}
-    run = Run.begin(out, parameters)
+    run = Run.begin(out, parameters, key)
     rows = [(i + 1, i, name, 3.0 - i) for i, name in enumerate(names)]
     run.write_table("selected.csv", ["rank", "index", "name", "score"], rows)
     curves = [] if accuracy is None else [{"method": method, "n_features": 3, "accuracy": accuracy}]
@@ -54,14 +53,12 @@ def test_the_nights_of_a_run_are_listed_in_order(bigfs, tmp_path):
     assert max(map(len, lines)) <= 80
 
 
-def test_runs_of_a_folder_are_in_order_and_a_copy_is_one_run(bigfs, tmp_path):
+def test_runs_of_a_folder_are_in_order_and_an_unfinished_one_is_none(bigfs, tmp_path):
     make(tmp_path / "runs" / "two", "b", "chi2")
     make(tmp_path / "runs" / "one", "a")
-    kept = kept_folder(tmp_path / "runs" / "one")
-    kept.mkdir()
-    os.system(f"cp -r {tmp_path}/runs/one {kept}/2026-11-01T03-00-00")  # a kill left it so
-    (tmp_path / "runs" / ".three.run-partial").mkdir()
-    (tmp_path / "runs" / ".three.run-partial" / "run.json").write_text("{}")
+    Run.begin(
+        tmp_path / "runs" / "three", Run.open(tmp_path / "runs" / "two").metadata["parameters"]
+    )
     runs = json.loads(bigfs("history", "--json")[1])["runs"]
     assert [(run["run"], run["method"]) for run in runs] == [
         ("runs/one", "anova"),
@@ -70,13 +67,46 @@ def test_runs_of_a_folder_are_in_order_and_a_copy_is_one_run(bigfs, tmp_path):
     lines = bigfs("history")[1].splitlines()
     assert lines[0].split()[:2] == ["when", "run"]
     assert "two" in lines[2]
+    assert [run["came"] for run in runs] == [None, None]  # of a directory of its own
 
 
 def test_a_folder_without_runs_and_a_damaged_run_are_one_line(bigfs, tmp_path):
     fails(bigfs("history", "nowhere"), "nowhere holds no run")
-    (tmp_path / "runs" / "r").mkdir(parents=True)
-    (tmp_path / "runs" / "r" / "run.json").write_text("{")
-    fails(bigfs("history"), "run.json is damaged")
+    for key in NIGHTS:
+        make(tmp_path / "runs" / "r", key)
+    damaged = results_of(tmp_path / "runs" / "r")[1]
+    (damaged / "run.json").write_text("{")
+    runs = json.loads(bigfs("history", "--json")[1])["runs"]
+    assert "run.json is damaged" in next(run["error"] for run in runs if run["error"])
+    good = [run for run in runs if run["error"] is None]
+    assert [run["came"] for run in good] == [None, ["match", "score"]]
+    out = bigfs("history")[1]
+    assert out.count("run.json is damaged") == 1
+
+
+def test_a_night_that_failed_is_a_row_with_its_reason(bigfs, tmp_path, monkeypatch):
+    write_corpus(tmp_path / "corpus.jsonl", seed=3)
+    words = ("run", "corpus.jsonl", "--method", "anova", "--features", 3, "--workers", 0)
+    assert bigfs(*words, "--out", "runs/nightly")[0] == 0
+    (tmp_path / "corpus.jsonl").rename(tmp_path / "away.jsonl")
+    fails(bigfs(*words, "--out", "runs/nightly"), "corpus.jsonl does not exist")
+    runs = json.loads(bigfs("history", "--json")[1])["runs"]
+    assert [run["error"] is None for run in runs] == [True, False]
+    assert f"(in {tmp_path})" in runs[1]["error"]
+    assert "failed: corpus.jsonl does not exist" in " ".join(bigfs("history")[1].split())
+    fails(bigfs(*words[:1], "nowhere", *words[2:], "--out", "runs/typo"), "nowhere does not exist")
+    assert not (tmp_path / "runs" / ".typo").exists()
+
+
+def test_names_with_escape_codes_are_escaped(bigfs, tmp_path):
+    make(tmp_path / "runs" / "r", "a")
+    for name in ("\x1b]0;owned\x07\x1b[31mred", "two\nlines", "\u202eright"):
+        NIGHTS["x"] = (4, ["goal", name], None, None)
+        make(tmp_path / "runs" / "r", "x")
+        out = bigfs("history", "runs/r")[1]
+        assert not {"\x1b", "\x07", "\u202e"} & set(out)
+        assert "\\x1b" in out or "\\n" in out or "\\u202e" in out
+    del NIGHTS["x"]
 
 
 def test_prefect_is_told_when_the_choice_has_changed(tmp_path, monkeypatch):

@@ -1,6 +1,8 @@
+import contextlib
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +12,11 @@ import pytest
 import scipy.sparse as sp
 from bigfs.storage import atomic
 from bigfs.storage.errors import StoreError
-from bigfs.storage.runs.runs import Run, RunError
+from bigfs.storage.runs import runs
+from bigfs.storage.runs.metadata import sealed_json
+from bigfs.storage.runs.runs import Run, RunError, results_of
+
+from tests.helpers.listing import names_in
 
 ASKED = {"store": "s.zarr", "method": "anova", "features": 3, "parameters": {}}
 
@@ -51,7 +57,7 @@ def test_a_run_gets_its_name_when_it_is_whole(tmp_path):
     np.testing.assert_array_equal(again.selected, [7, 2])
     assert again.read_table("selected.csv")[0]["name"] == "wheel, spare"
     np.testing.assert_array_equal(again.scores, [0.1, 0.5])
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    assert names_in(tmp_path) == [".a", "a"]
 
 
 def test_a_finished_run_is_replaced_by_the_next_of_its_name(tmp_path):
@@ -60,7 +66,7 @@ def test_a_finished_run_is_replaced_by_the_next_of_its_name(tmp_path):
         run.update_metadata(mark=mark)
         run.finish()
     assert Run.open(tmp_path / "a").metadata["mark"] == 2
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    assert names_in(tmp_path) == [".a", "a"]
 
 
 def test_checkpoints_keep_every_kind_of_field_and_survive_the_process(tmp_path):
@@ -95,7 +101,7 @@ def test_a_failed_run_leaves_nothing_but_usable_checkpoints(tmp_path):
     run = Run.begin(tmp_path / "a", ASKED)
     run.checkpoint().save("SparGE", STATE, [])
     run.abandon()
-    assert [p.name for p in tmp_path.iterdir()] == [".a.run-partial"]
+    assert names_in(tmp_path) == [".a"]
 
 
 def test_what_is_not_a_run_is_said_plainly(tmp_path):
@@ -106,21 +112,29 @@ def test_what_is_not_a_run_is_said_plainly(tmp_path):
         Run.begin(tmp_path / "notes", ASKED)
     run = Run.begin(tmp_path / "b", ASKED)
     run.finish()
-    (tmp_path / "b" / "run.json").write_text(json.dumps({"version": 99}))
-    with pytest.raises(RunError, match="newer bigfs"):
-        Run.open(tmp_path / "b")
+    for about, said in (
+        (sealed_json({"version": 99, "parameters": ASKED}), "newer bigfs"),
+        (json.dumps({"version": 3, "parameters": ASKED}), "before version 1.0: run it again"),
+        (json.dumps({"version": 1, "parameters": ASKED}), "before version 1.0: run it again"),
+    ):
+        (tmp_path / "b" / "run.json").write_text(about)
+        with pytest.raises(RunError, match=said):
+            Run.open(tmp_path / "b")
     (tmp_path / "b" / "run.json").write_text('{"ver')
     with pytest.raises(RunError, match="damaged"):
         Run.open(tmp_path / "b")
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
+def test_a_damaged_checkpoint_is_deleted_and_its_loop_begins_again(tmp_path, caplog):
     checkpoint = Run.begin(tmp_path / "a", ASKED).checkpoint()
     checkpoint.save("SparGE", STATE, [])
-    file = next((tmp_path / ".a.run-partial" / "checkpoints").iterdir())
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(RunError, match=r"checkpoint .* is damaged"):
-        checkpoint.load("SparGE")
+    [file] = tmp_path.glob(".a/*/checkpoints/*")
+    for content in (file.read_bytes()[:100], b""):
+        file.write_bytes(content)
+        assert checkpoint.load("SparGE") is None
+        assert f"{file.name} is damaged" in caplog.text
+        assert not file.exists()
+    assert checkpoint.resumed == {}
 
 
 def whole(out, **figures):
@@ -147,15 +161,13 @@ def test_folders_that_look_like_its_own_are_left_alone(tmp_path):
     )
 
 
-def test_what_has_the_name_of_the_work_folder_is_refused_and_kept(tmp_path):
-    name = ".a.run-partial"
-    whole(tmp_path / "a", mark=1)
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "thesis.txt").write_text("mine")
-    with pytest.raises(StoreError, match=rf"{name} is in the way"):
+def test_what_has_the_name_of_the_folder_of_results_is_refused_and_kept(tmp_path):
+    (tmp_path / ".a").mkdir()
+    (tmp_path / ".a" / "thesis.txt").write_text("mine")
+    with pytest.raises(StoreError, match=r"\.a is in the way"):
         whole(tmp_path / "a", mark=2)
-    assert (tmp_path / name / "thesis.txt").read_text() == "mine"
-    assert Run.open(tmp_path / "a").metadata["mark"] == 1
+    assert names_in(tmp_path) == [".a"]
+    assert (tmp_path / ".a" / "thesis.txt").read_text() == "mine"
 
 
 def test_folders_with_names_like_those_of_an_exchange_are_kept(tmp_path):
@@ -168,42 +180,41 @@ def test_folders_with_names_like_those_of_an_exchange_are_kept(tmp_path):
     assert len(list(tmp_path.glob(".a.*/thesis.txt"))) == 3
 
 
-def test_a_run_with_a_foreign_file_is_not_replaced(tmp_path):
-    run = Run.begin(tmp_path / "a", ASKED)
-    whole_before = tmp_path / "b"
-    whole(whole_before, mark=1)
-    (whole_before / "notes.txt").write_text("mine")
-    with pytest.raises(
-        RunError, match=r"b holds notes\.txt, which bigfs did not " r"write: move it away"
-    ):
-        Run.begin(whole_before, ASKED)
-    assert (whole_before / "notes.txt").exists()
-    assert [p.name for p in tmp_path.iterdir() if "b" in p.name.split(".")[1:]] == []
-    run.abandon()
-
-
-def test_a_foreign_file_that_comes_while_a_run_is_at_work_is_kept(tmp_path):
-    whole(tmp_path / "a", mark=1)
-    run = Run.begin(tmp_path / "a", ASKED)
+def test_a_foreign_file_in_a_result_stays_with_it(tmp_path):
+    first = whole(tmp_path / "a", mark=1, key="one")
     (tmp_path / "a" / "notes.txt").write_text("mine")
-    with pytest.raises(RunError, match=r"holds notes\.txt"):
-        run.finish()
-    assert (tmp_path / "a" / "notes.txt").exists()
-    (tmp_path / "a" / "notes.txt").unlink()
-    assert "mark" not in Run.open(run.finish()).metadata
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    whole(tmp_path / "a", mark=2, key="two")
+    assert (first.path / "notes.txt").read_text() == "mine"
+    assert first.selected.tolist() == [7]
 
 
-def test_a_run_of_the_first_format_is_opened_and_replaced(tmp_path):
-    about = {"version": 1, "parameters": ASKED, "status": "done"}
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "run.json").write_text(json.dumps(about))
-    (tmp_path / "a" / "selected.csv").write_text("rank,index,name,score\n1,2,'tis,0.5\n")
-    (tmp_path / "a" / "report.html.part").write_text("half")
-    assert Run.open(tmp_path / "a").read_table("selected.csv")[0]["name"] == "'tis"
-    whole(tmp_path / "a")
-    assert Run.open(tmp_path / "a").metadata["version"] == 3
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+def test_a_folder_at_the_name_of_a_run_is_read_and_not_replaced(tmp_path):
+    """A copy of a run, as by `cp -rL`."""
+    shutil.copytree(whole(tmp_path / "a", mark=1).path, tmp_path / "copy")
+    assert Run.open(tmp_path / "copy").metadata["mark"] == 1
+    with pytest.raises(RunError, match="copy is a folder, and the name of a run is a link"):
+        Run.begin(tmp_path / "copy", ASKED)
+
+
+def test_every_result_of_other_data_is_kept(tmp_path):
+    runs = [whole(tmp_path / "a", mark=mark, key=str(mark)) for mark in (1, 2, 3)]
+    assert results_of(tmp_path / "a") == [run.path for run in runs]
+    assert [Run.open(path).metadata["mark"] for path in results_of(tmp_path / "a")] == [1, 2, 3]
+    again = whole(tmp_path / "a", mark=4, key="3")  # --fresh, on the same data
+    assert results_of(tmp_path / "a") == [runs[0].path, runs[1].path, again.path]
+    assert runs[0].selected.tolist() == [7]  # an opened run goes on reading its own result
+    assert [Run.open(path).final for path in results_of(tmp_path / "a")] == [tmp_path / "a"] * 3
+
+
+def test_a_run_is_moved_with_its_store(tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "s.zarr").mkdir()
+    run = Run.begin(
+        tmp_path / "here" / "runs" / "a", ASKED | {"store": str(tmp_path / "here/s.zarr")}
+    )
+    run.finish()
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert Run.open(tmp_path / "there" / "runs" / "a").store == str(tmp_path / "there" / "s.zarr")
 
 
 def test_a_run_behind_a_symbolic_link_is_replaced_where_it_lies(tmp_path):
@@ -212,23 +223,17 @@ def test_a_run_behind_a_symbolic_link_is_replaced_where_it_lies(tmp_path):
     whole(tmp_path / "link", mark=2)
     assert (tmp_path / "link").is_symlink()
     assert Run.open(tmp_path / "real").metadata["mark"] == 2
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "real"]
+    assert names_in(tmp_path) == [".real", "link", "real"]
+    for spelled in ("link/", "./link"):
+        whole(f"{tmp_path}/{spelled}", mark=3)
+        assert os.readlink(tmp_path / "link") == str(tmp_path / "real")
+    assert Run.open(tmp_path / "real").metadata["mark"] == 3
 
 
-def test_an_exchange_that_was_killed_is_completed(tmp_path):
-    from bigfs.storage.runs.runs import recover
-
-    whole(tmp_path / "a", mark=1)
-    (tmp_path / "a" / atomic.MARKER).write_bytes(atomic.WORDS)
-    (tmp_path / "a").rename(tmp_path / ".a.run-old")  # killed before the new one got its name
-    recover(tmp_path / "a")
-    assert Run.open(tmp_path / "a").metadata["mark"] == 1
-    # killed before the marker was gone
-    (tmp_path / "a" / atomic.MARKER).write_bytes(atomic.WORDS)
-    atomic.mark(tmp_path / ".a.run-old")  # and before the old one was
-    recover(tmp_path / "a")
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
-    assert not (tmp_path / "a" / atomic.MARKER).exists()
+def test_a_link_to_itself_is_one_line(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(RunError, match="a symbolic link that leads to itself"):
+        Run.begin(tmp_path / "loop", ASKED)
 
 
 # --- places that can't be written -----------------------------------------------------------------
@@ -268,7 +273,7 @@ def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, writ
     }
     monkeypatch.setattr("os.rename", full)
     with pytest.raises(
-        RunError, match=r"the disk of .*/a/.* is full: free some " r"space and repeat the command"
+        RunError, match=r"the disk of .*/\.a/.* is full: free some space and repeat"
     ):
         getattr(run, write)(*given[write])
     assert {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir()} == before
@@ -309,7 +314,7 @@ def test_files_written_together_stay_as_they_were_on_a_full_disk(tmp_path, monke
         return opens(file, mode, *given, **options)
 
     monkeypatch.setattr("pathlib.Path.open", full)
-    with pytest.raises(RunError, match=rf"the disk of .*/a/{name} is full"):
+    with pytest.raises(RunError, match=rf"the disk of .*/\.a/.*/{name} is full"):
         written_anew(run)
     assert contents(run.path) == before
 
@@ -340,23 +345,32 @@ def test_a_kill_between_the_names_of_two_files_is_made_good_at_the_next_opening(
     assert set(after) == {"run.json", "selected.csv", "scores.npy", "report.html"}
 
 
-def test_a_run_that_lost_its_name_to_a_kill_has_it_back_when_it_is_opened(tmp_path, monkeypatch):
-    whole(tmp_path / "a", mark=1)
-    run, dead = Run.begin(tmp_path / "a", ASKED), []
+@pytest.mark.parametrize("number", range(1, 30))
+def test_a_kill_at_any_operation_leaves_the_old_result_or_the_new_one(
+    tmp_path, monkeypatch, number
+):
+    whole(tmp_path / "a", mark=1, key="one")
+    run, calls = Run.begin(tmp_path / "a", ASKED, "two"), []
+    run.write_table("selected.csv", ["rank", "index", "name", "score"], [[1, 7, "wheel", 0.5]])
+    run.update_metadata(mark=2)
 
     def before(operation, path):
-        if dead or (operation == "rename" and Path(path) == tmp_path / "a"):
-            dead.append(path)
-            raise SystemExit
+        calls.append(operation)
+        if len(calls) >= number:
+            raise SystemExit  # nothing of the process goes on
 
     monkeypatch.setattr(atomic, "before", before)
-    with pytest.raises(SystemExit):
+    with contextlib.suppress(SystemExit):
         run.finish()
     monkeypatch.undo()
-    assert not (tmp_path / "a").exists()
-    assert Run.open(tmp_path / "a").metadata["mark"] == 1
-    assert "mark" not in whole(tmp_path / "a").metadata
-    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    mark = Run.open(tmp_path / "a").metadata["mark"]
+    assert mark in (1, 2)
+    assert len(results_of(tmp_path / "a")) == mark
+    if mark == 1:  # what was whole is taken up
+        again = Run.open_unfinished(tmp_path / "a")
+        assert again.selected.tolist() == [7]
+        again.finish()
+    assert [Run.open(path).metadata["mark"] for path in results_of(tmp_path / "a")] == [1, 2]
 
 
 @pytest.mark.parametrize("after", [0, 10])
@@ -388,14 +402,14 @@ DEEP = "[" * 100_000 + "]" * 100_000
         "[]",
         "7",
         "{}",
-        '{"version": "two", "parameters": {}}',
-        '{"version": 2, "parameters": []}',
-        '{"version": 2, "parameters": {"store": 1, "method": "anova", '
-        '"features": 3, "parameters": {}}}',
-        '{"version": 2, "parameters": {"method": "anova", "features": 3, "parameters": {}}}',
-        f'{{"version": 2, "parameters": {DEEP}}}',
+        sealed_json({"version": "two", "parameters": {}}),
+        sealed_json({"version": 1, "parameters": []}),
+        sealed_json({"version": 1, "parameters": {**ASKED, "store": 1}}),
+        sealed_json({"version": 1, "parameters": {"method": "anova", "features": 3}}),
+        sealed_json({"version": 1, "parameters": ASKED}).replace("anova", "chi2"),
+        f'{{"version": 1, "parameters": {DEEP}}}',
         *(
-            json.dumps({"version": 2, "parameters": ASKED} | forged)
+            sealed_json({"version": 1, "parameters": ASKED} | forged)
             for forged in (
                 {"stages": {"a": 1}},
                 {"stages": [{"stage": "select"}]},
@@ -439,6 +453,45 @@ def test_a_forged_selection_is_one_line(tmp_path, text):
     (tmp_path / "a" / "selected.csv").write_text(text)
     with pytest.raises(RunError, match=r"selected\.csv is damaged"):
         _ = run.selected
+    run.metadata["files"]["selected.csv"] = runs._hash(run.path / "selected.csv")  # forged too
+    with pytest.raises(RunError, match=r"selected\.csv is damaged"):
+        _ = run.selected
+
+
+def damages(content):
+    """A file with one bit changed, cut, lengthened, emptied, and cut at the end of a line."""
+    yield from (content[:i] + bytes([content[i] ^ 64]) + content[i + 1 :] for i in (3, -2, -1))
+    yield from (content[: len(content) // 2], content + content[-8:], b"")
+    yield content[: content[:-1].rfind(b"\n") + 1]
+
+
+READS = {
+    "run.json": lambda run: run.metadata,
+    "selected.csv": lambda run: run.selected,
+    "classes.csv": lambda run: run.read_table("classes.csv"),
+    "curves.csv": lambda run: run.read_table("curves.csv"),
+    "scores.npy": lambda run: run.scores,
+    "columns.npz": lambda run: run.columns,
+    "model.npz": lambda run: run.model(),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_no_damage_of_a_file_gives_another_value(tmp_path, name):
+    run = Run.begin(tmp_path / "a", ASKED)
+    for table in ("selected.csv", "classes.csv", "curves.csv"):
+        run.write_table(table, ["index", "name", "score"], [[7, "wheel", 0.5], [2, "tire", 0.25]])
+    run.write_scores(np.arange(8.0))
+    run.write_columns({"variances": np.arange(8.0)})
+    with run._replacing("model.npz") as part:
+        part.write_bytes(b"PK a model, which is compared before it is read")
+    file = Path(run.finish(), name)
+    content = file.read_bytes()
+    for damage in damages(content):
+        if damage != content:
+            file.write_bytes(damage)
+            with pytest.raises(RunError, match=rf"{name} is damaged|before version 1\.0"):
+                READS[name](Run.open(tmp_path / "a"))
 
 
 def test_forged_scores_are_one_line(tmp_path):
@@ -477,12 +530,13 @@ def test_forged_scores_are_one_line(tmp_path):
     ],
     ids=lambda forged: str(forged)[:60],
 )
-def test_a_forged_checkpoint_is_one_line(tmp_path, forged):
+def test_a_forged_checkpoint_is_made_again(tmp_path, caplog, forged):
     checkpoint = Run.begin(tmp_path / "a", ASKED).checkpoint()
     checkpoint.save("SparGE", STATE, [])
-    np.savez(next((tmp_path / ".a.run-partial" / "checkpoints").iterdir()), **forged)
-    with pytest.raises(RunError, match=r"the checkpoint .* is damaged"):
-        checkpoint.load("SparGE")
+    [file] = tmp_path.glob(".a/*/checkpoints/*")
+    np.savez(file, **forged)
+    assert checkpoint.load("SparGE") is None
+    assert f"{file.name} is damaged" in caplog.text
 
 
 # --- CSV ------------------------------------------------------------------------------------------
@@ -498,15 +552,6 @@ def test_names_are_written_as_they_are(tmp_path):
     table = pd.read_csv(run.path / "selected.csv", keep_default_na=False)
     assert table["name"].tolist() == NAMES
     assert (table["=score"] == -0.5).all()
-
-
-def test_the_apostrophes_of_version_2_are_removed(tmp_path):
-    run = Run.begin(tmp_path / "a", ASKED)
-    run.metadata["version"] = 2
-    names = ["=A1", "'x", "plain", "a;=B()"]
-    written = ["'=A1", "''x", "plain", "a;'=B()"]
-    run.write_table("selected.csv", ["name"], [[name] for name in written])
-    assert [row["name"] for row in run.read_table("selected.csv")] == names
 
 
 def test_numbers_that_are_not_finite_are_null_in_json_and_nan_again(tmp_path):

@@ -1,0 +1,49 @@
+"""A job that is settled: the content that it reads, and the key of its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bigfs.flows.job import Job
+
+from bigfs import storage
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Hold what a run is made of, as it was when the run began. The steps ask nothing again.
+
+    `corpus` is the store with the segments that it had then, and `key` stands for its content, the
+    question and the program. It names the run and its checkpoints.
+    """
+
+    job: Job
+    corpus: Any
+    key: str
+
+    @classmethod
+    def of(cls, job: Job) -> Plan:
+        """Return the plan of a job whose store is there."""
+        corpus = storage.open(str(job.store))
+        return cls(job, corpus, job.key(corpus.spec))
+
+    @property
+    def folder(self) -> str:
+        """The name of the run."""
+        return self.job.folder
+
+    @property
+    def timeout(self) -> float:
+        """The time limit per step, in seconds."""
+        return self.job.timeout
+
+    @property
+    def method(self) -> str:
+        """The method."""
+        return self.job.method
+
+    @property
+    def features(self) -> Any:
+        """The number of features, or how it is chosen."""
+        return self.job.features

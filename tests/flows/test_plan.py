@@ -1,0 +1,261 @@
+"""A run that was killed, and what it reads changed: the same command gives what a fresh run gives,
+or goes on from the same content.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bigfs.flows import reuse, steps
+from bigfs.flows import run as runs
+from bigfs.flows.job import Job
+from bigfs.flows.options import Engine
+from bigfs.storage import atomic
+from bigfs.storage.errors import RunError
+from bigfs.storage.runs.checkpoints import Checkpoint
+from bigfs.storage.runs.runs import Run, results_of
+
+from bigfs import storage
+from bigfs.selectors.registry import METHODS, groups_of
+from tests.helpers.daily import daily
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of a few steps on little data
+CLASSES = [name for name, method in METHODS.items() if groups_of(method) != ["real"]]
+DAILY = ("sparge-lda", "rlsr", "multitask-lasso", "mrmr", "anova")
+ENGINE = Engine(workers=0)
+
+
+def stage(path, seed, informative, rows=48):
+    """Stage counts of two classes, of which three columns say something."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(rows) % 2
+    X = rng.poisson(1.0, (rows, 16)).astype(np.float64)
+    X[:, informative : informative + 3] += 3 * y[:, None]
+    return storage.stage(X, path, y=[f"class {c}" for c in y])
+
+
+def grow(store):
+    rng = np.random.default_rng(5)
+    y = np.arange(160) % 2
+    X = rng.poisson(1.0, (160, 16)).astype(np.float64)
+    X[:, 9:12] += 4 * y[:, None]
+    storage.append(X, store, y=[f"class {c}" for c in y])
+
+
+def shrink(store):
+    shutil.rmtree(store)
+    stage(store, seed=6, informative=6, rows=40)
+
+
+CHANGES = {"nothing": lambda store: None, "grown": grow, "shrunk": shrink}
+
+
+def run(store, out, method, **choices):
+    job = Job(source=str(store), method=method, features=3, out=str(out), engine=ENGINE, **choices)
+    runs.run(runs.prepare(job))
+    return Run.open(out)
+
+
+class Killed(BaseException):
+    """What no code catches."""
+
+
+def kill_after(monkeypatch, place, times):
+    """End the run after a number of saves of a checkpoint, or in another step."""
+    saves = []
+
+    def save(self, *state, real=Checkpoint.save):
+        real(self, *state)
+        saves.append(state[0])
+        if place == "select" and len(saves) == times:
+            raise Killed
+
+    def fail(*_, **__):
+        raise Killed
+
+    monkeypatch.setattr(Checkpoint, "save", save)
+    if place != "select":
+        monkeypatch.setattr(steps, {"evaluate": "score", "report": "write_page"}[place], fail)
+
+
+@pytest.mark.parametrize("method", daily(CLASSES, *DAILY))
+@pytest.mark.parametrize(("place", "times"), [("select", 1), ("select", 2), ("report", 0)])
+@pytest.mark.parametrize("change", ["nothing", "grown", "shrunk", "moved", "upgraded"])
+def test_a_killed_run_is_resumed_on_the_same_content_only(
+    tmp_path, monkeypatch, method, place, times, change
+):
+    home = tmp_path / "here"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    stage("s.zarr", seed=1, informative=0)
+    with monkeypatch.context() as patched:
+        kill_after(patched, place, times)
+        try:
+            run("s.zarr", "r", method)
+        except Killed:
+            pass
+        else:
+            assert place == "select"  # it has no step after which it was killed
+    is_kept = any(home.glob(".r/*/checkpoints/*.npz")) or any(home.glob(".r/*/selected.csv"))
+    if change == "moved":
+        monkeypatch.chdir(tmp_path)
+        home = home.rename(tmp_path / "there")
+        monkeypatch.chdir(home)
+    elif change == "upgraded":
+        monkeypatch.setattr(reuse, "source_hash", lambda: "another version")
+    else:
+        CHANGES[change]("s.zarr")
+    done = []
+    select = steps._write_selection
+    monkeypatch.setattr(
+        steps, "_write_selection", lambda run, *more: (done.append(run), select(run, *more))
+    )
+    again = run("s.zarr", "r", method)
+    is_same = change in ("nothing", "moved")
+    if place == "report":
+        assert bool(done) != is_same  # a selection of the same content is made once
+    elif not is_same:
+        assert again.metadata["resumed"] == {}
+        assert done
+    elif is_kept and not (home / "r").exists():
+        assert again.metadata["resumed"]
+    fresh = run("s.zarr", "fresh", method)
+    assert again.selected.tolist() == fresh.selected.tolist()
+    np.testing.assert_array_equal(again.scores, fresh.scores)
+    assert again.metadata["curves"] == fresh.metadata["curves"]
+    assert again.metadata["status"] == fresh.metadata["status"]
+    if again.metadata["resumed"]:  # what was gathered before is not counted again
+        assert len(again.metadata["history"]) == len(fresh.metadata["history"])
+    else:
+        np.testing.assert_equal(again.metadata["history"], fresh.metadata["history"])
+
+
+def test_fresh_discards_the_checkpoints_of_a_killed_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stage("s.zarr", seed=1, informative=0)
+    with monkeypatch.context() as patched, pytest.raises(Killed):  # noqa: PT012
+        kill_after(patched, "select", 2)
+        run("s.zarr", "r", "rlsr")
+    assert any(tmp_path.glob(".r/*/checkpoints/*.npz"))
+    assert run("s.zarr", "r", "rlsr", fresh=True).metadata["resumed"] == {}
+
+
+def test_a_model_and_curves_are_of_the_selection_beside_them(tmp_path, monkeypatch):
+    """A run that was killed after its evaluation leaves no file to another selection."""
+    monkeypatch.chdir(tmp_path)
+    stage("s.zarr", seed=1, informative=0)
+    with monkeypatch.context() as patched, pytest.raises(Killed):  # noqa: PT012
+        kill_after(patched, "report", 0)
+        run("s.zarr", "r", "anova")
+    grow("s.zarr")
+    job = Job(source="s.zarr", method="anova", features=3, out="r", engine=ENGINE)
+    runs.run(runs.prepare(job), scored=False)
+    assert sorted(path.name for path in Path("r").iterdir()) == [
+        *("classes.csv", "report.html", "run.json", "scores.npy", "selected.csv"),
+    ]
+
+
+@pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), KeyboardInterrupt(), Killed()])
+@pytest.mark.parametrize("seam", ["evaluate", "report", "publish"])
+def test_no_failure_after_a_selection_deletes_it(tmp_path, monkeypatch, fault, seam):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs, "FIRST_WAIT", 0.0)
+    stage("s.zarr", seed=1, informative=0)
+    failures = [fault]
+
+    def fails_once(real):
+        def call(*given, **more):
+            if failures:
+                raise failures.pop()
+            return real(*given, **more)
+
+        return call
+
+    owner, name = {
+        "evaluate": (steps, "score"),
+        "report": (steps, "write_page"),
+        "publish": (atomic, "point"),
+    }[seam]
+    monkeypatch.setattr(owner, name, fails_once(getattr(owner, name)))
+    begun = []
+    monkeypatch.setattr(
+        Run, "begin", lambda *given, real=Run.begin: begun.append(given) or real(*given)
+    )
+    if isinstance(fault, OSError):  # it is tried again
+        run("s.zarr", "r", "anova")
+    else:
+        with pytest.raises(type(fault)):
+            run("s.zarr", "r", "anova")
+        assert len(Run.open_unfinished("r").selected) == 3
+        run("s.zarr", "r", "anova")
+    assert len(begun) == 1
+
+
+def test_an_evaluation_of_a_store_that_has_grown_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stage("s.zarr", seed=1, informative=0)
+    before = run("s.zarr", "r", "anova").metadata
+    grow("s.zarr")
+    with pytest.raises(RunError, match=r"s\.zarr has changed since r selected from it"):
+        steps.evaluate_again("r", {})
+    assert Run.open("r").metadata == before
+    assert run("s.zarr", "r", "anova").metadata["key"] != before["key"]
+    assert Run.open(results_of("r")[0]).metadata["key"] == before["key"]
+
+
+def test_a_second_run_of_a_name_asks_under_the_lock(tmp_path, monkeypatch):
+    """It was prepared before the first one had its result, which stays."""
+    monkeypatch.chdir(tmp_path)
+    stage("s.zarr", seed=1, informative=0)
+    second = runs.prepare(Job(source="s.zarr", method="chi2", features=3, out="r", engine=ENGINE))
+    first = run("s.zarr", "r", "anova")
+    with pytest.raises(RunError, match=r"r holds another result \(3 features of .* by anova\)"):
+        runs.run(second)
+    assert Run.open("r").metadata == first.metadata
+
+
+def test_arrays_of_more_than_a_thousand_entries_are_told_apart():
+    spec = {"content": "c"}
+    a = np.arange(2000)
+    b = a.copy()
+    b[1000] = 7
+    first, second = (Job(source="s", parameters={"forbid": index}) for index in (a, b))
+    assert first.key(spec) != second.key(spec)
+    assert first.with_out().out != second.with_out().out
+
+
+def test_what_a_first_run_asks_is_asked_once(tmp_path, monkeypatch):
+    """The calls of one process, counted."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    rows = "".join(f"{i % 2},{','.join(map(str, rng.poisson(2.0, 6)))}\n" for i in range(40))
+    Path("d.csv").write_text("label,a,b,c,d,e,f\n" + rows)
+    job = Job(source="d.csv?columns=*&label=label", method="anova", features=2, out="r")
+    job = job.model_copy(update={"engine": ENGINE})
+    wanted = {
+        ("storage/runs/metadata.py", "read_metadata"): 2,
+        ("storage/atomic.py", "recover"): 5,  # once for each name that is looked for and not there
+        ("storage/opening.py", "open"): 2,
+        ("storage/sources/__init__.py", "find"): 2,  # it calls itself without the options
+        ("storage/locks.py", "lock"): 2 * 2,  # each is entered and left
+    }
+    counts = dict.fromkeys(wanted, 0)
+
+    def count(frame, event, _):
+        code = frame.f_code
+        for file, name in wanted if event == "call" else ():
+            if code.co_name == name and code.co_filename.endswith(file):
+                counts[file, name] += 1
+
+    sys.setprofile(count)
+    try:
+        if not runs.is_done(job):
+            runs.run(runs.prepare(job))
+        Run.open("r")
+    finally:
+        sys.setprofile(None)
+    # a context manager is called once and entered twice
+    over = {name: (counts[name], most) for name, most in wanted.items() if counts[name] > most}
+    assert over == {}
