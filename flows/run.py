@@ -27,6 +27,7 @@ from bigfs.storage.runs.runs import (
     record_failure,
     require_out,
 )
+from bigfs.storage.versions import hold
 
 from bigfs import storage
 
@@ -69,13 +70,14 @@ def run(
             if not reads_store:
                 earlier.append(call(steps.stage, job))
             plan = Plan.of(job)
-            held = hold(plan, scored)
-            if steps.needs_graph(job):
-                earlier.append(call(steps.graph, plan))
-            result = call(steps.select, plan, earlier, held)
-            if scored:
-                result = call(steps.evaluate, plan, result)
-            call(steps.report, plan, result)
+            with hold(plan.corpus.uri, plan.corpus.spec["content"]):
+                found = find_result(plan, scored)
+                if steps.needs_graph(job):
+                    earlier.append(call(steps.graph, plan))
+                result = call(steps.select, plan, earlier, found)
+                if scored:
+                    result = call(steps.evaluate, plan, result)
+                call(steps.report, plan, result)
     return job.folder
 
 
@@ -169,7 +171,7 @@ def require_own(job: Job) -> None:
     )
 
 
-def hold(plan: Plan, scored: bool) -> Run | None:
+def find_result(plan: Plan, scored: bool) -> Run | None:
     """Refuse what does not suit the corpus, and return what is on disk of the plan's key.
 
     It says what is replaced.

@@ -1,6 +1,7 @@
 """Add samples to a store: the columns stay, and each split gets one more segment.
 
-The grown store is built beside the old one from hard links to its files. `ChecksumRecorder` deletes
+The grown store is built beside the old one from hard links to its files, or from copies where the
+disk has none. `ChecksumRecorder` deletes
 a link before it writes a file of that name. So the old store stays whole until the exchange.
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from bigfs.storage import atomic
+from bigfs.storage import atomic, versions
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.fingerprint import fingerprint_of
@@ -154,6 +155,7 @@ def append(
         require_whole(corpus.store)
         if fingerprint not in known.get("appended", []):
             _grow(corpus, source, fingerprint, split, target, scratch, memory_limit)
+            versions.keep(uri, corpus.manifest.content)
     return uri
 
 
@@ -382,7 +384,7 @@ def _clone(corpus: Corpus, target: str, more: Sequence[str] = ()) -> Writer:
             del writer.checksums[key]
         else:
             Path(target, key).parent.mkdir(parents=True, exist_ok=True)
-            os.link(Path(corpus.uri, key), Path(target, key))
+            atomic.link_or_copy(Path(corpus.uri, key), Path(target, key))
     for path in checksums.shards:
         if f"{path}/".startswith(anew):
             del writer.shards[path]

@@ -40,6 +40,8 @@ EXCHANGE = 60.0  # seconds that the two renames of another process may take
 # syncfs 0.5 s. That call is no part of Python, and it does not reach what another machine wrote.
 FLUSHERS = 8
 
+NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
 Place = str | os.PathLike[str]
 
 
@@ -85,6 +87,16 @@ def sync_tree(folder: Place) -> None:
 def _rename(old: Place, new: Place) -> None:
     before("rename", new)
     os.rename(old, new)
+
+
+def link_or_copy(file: Place, target: Place) -> None:
+    """Give a file a second name, or copy it where the disk has no hard links."""
+    try:
+        os.link(file, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        shutil.copy2(file, target)
 
 
 def _delete(file: Path) -> None:

@@ -228,7 +228,10 @@ class Corpus(SampleRoles):
         """Class codes, real targets or label sets, one per sample."""
         kind = self.manifest.target
         if kind == "class":
-            return self._rows("obs/label/codes").astype(np.int32, copy=False)
+            codes = self._rows("obs/label/codes").astype(np.int32, copy=False)
+            is_right = not len(codes) or -1 <= codes.min() <= codes.max() < len(self.class_names)
+            self.store.require(bool(is_right), "obs/label/codes")
+            return codes
         if kind == "real":
             return self._rows("obs/label")
         if kind == "multilabel":

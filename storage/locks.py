@@ -25,8 +25,10 @@ Place = str | os.PathLike[str]
 
 
 @contextlib.contextmanager
-def lock(path: Place, *, wait: float = -1, name: Place = "") -> Iterator[None]:
-    """Hold the lock of a path against other processes and threads.
+def lock(
+    path: Place, *, wait: float = -1, name: Place = "", shared: bool = False
+) -> Iterator[None]:
+    """Hold the lock of a path against other processes and threads, or share it.
 
     `wait` limits the seconds to wait; -1 waits as long as it takes, and says so. `name` stands for
     the path in messages. What depends on the lock is asked inside the block.
@@ -35,12 +37,13 @@ def lock(path: Place, *, wait: float = -1, name: Place = "") -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.with_name(f".{path.name}.lock")
     require_lock_file(file)
-    with _held(file, wait, name or path):
+    with _held(file, wait, name or path, shared) as descriptor:
         try:
             yield
         finally:
             with contextlib.suppress(OSError):  # the folder was removed, or is read-only by now
-                file.unlink()
+                if not shared or try_lock(descriptor, file):  # nobody else shares it
+                    file.unlink()
 
 
 @contextlib.contextmanager
@@ -51,22 +54,22 @@ def lock_file(file: Place, wait: float = 0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held(file: Path, wait: float, name: Place) -> Iterator[None]:
-    descriptor = _acquire(file, wait, name)
+def _held(file: Path, wait: float, name: Place, shared: bool = False) -> Iterator[int]:
+    descriptor = _acquire(file, wait, name, shared)
     try:
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _acquire(file: Path, wait: float, name: Place) -> int:
+def _acquire(file: Path, wait: float, name: Place, shared: bool) -> int:
     """Return the open file, once it is locked and has its name still."""
     began, is_told = time.monotonic(), False
     while True:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(file, flags, 0o666)
         try:
-            if try_lock(descriptor, file):
+            if try_lock(descriptor, file, shared=shared):
                 if _is_at(descriptor, file):
                     return descriptor
                 os.close(descriptor)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Sequence
@@ -143,7 +142,7 @@ def _write_folder(path: Path, columns: dict[str, AnyArray], uns: dict[str, Any])
         if not inside or element in WRITTEN:
             shutil.copy2(file, target)
         else:
-            os.link(file, target)
+            atomic.link_or_copy(file, target)
 
     with atomic.explain_write_errors(path), atomic.workplace(path) as work:
         new = work / "new"

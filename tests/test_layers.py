@@ -42,6 +42,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"errors"},
         {"fingerprint", "locks"},
         {"atomic"},
+        {"versions"},
         {"format", "scaling", "messages"},
         {"downloads", "runs", "roles"},
         {"sources"},

@@ -33,7 +33,7 @@ from pathlib import PurePosixPath
 from typing import Any, ClassVar, NamedTuple
 
 import fsspec
-from bigfs.storage import atomic
+from bigfs.storage import atomic, versions
 from bigfs.storage.errors import Damaged, StoreError
 from bigfs.storage.format.checked import parse
 from zarr.abc.store import Store
@@ -332,7 +332,7 @@ class Checksums(NamedTuple):
 def checksums_of(uri: str, content: str) -> Checksums:
     """Read the checksums of a store."""
     try:
-        raw = read_document(uri, f"{CHECKSUMS}/c/0")
+        raw = read_document(versions.place_of(uri, content), f"{CHECKSUMS}/c/0")
     except FileNotFoundError:
         raise lost_document(uri, content, f"array {CHECKSUMS} is missing") from None
     if digest(raw) != content:

@@ -110,7 +110,9 @@ class RowTile:
     def load(self) -> sp.csr_array:
         indptr = self.store.read("X/indptr", self.first, self.first + self.stop - self.start + 1)
         a, b = int(indptr[0]), int(indptr[-1])
+        self.store.require(bool((np.diff(indptr) >= 0).all()), "X/indptr")
         data, indices = self.store.read("X/data", a, b), self.store.read("X/indices", a, b)
+        self.store.require(_are_inside(indices, b - a, self.d), "X/indices")
         return sp.csr_array(
             (data, indices, (indptr - a).astype(np.int32)), shape=(self.stop - self.start, self.d)
         )
@@ -143,7 +145,10 @@ class ColumnTile:
     def columns(self, index: AnyArray) -> sp.csc_array:
         """Read some columns of the tile (increasing). Only the chunks with them are read."""
         index = np.asarray(index)
-        parts = [self._read(f"uns/columns/{name}", index) for name in self.segments]
+        parts = [
+            self._read(f"uns/columns/{name}", index, length)
+            for name, length in zip(self.segments, self.lengths, strict=True)
+        ]
         firsts = np.cumsum([0, *self.lengths])
         if len(parts) == 1:
             data, rows, indptr = parts[0]
@@ -158,9 +163,10 @@ class ColumnTile:
             (data, rows, indptr.astype(np.int32)), shape=(int(firsts[-1]), len(index))
         )
 
-    def _read(self, path: str, index: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """Read data, rows and indptr of some columns of one segment."""
+    def _read(self, path: str, index: AnyArray, length: int) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Read data, rows and indptr of some columns of one segment of so many rows."""
         edges = self.store.read(f"{path}/indptr", self.start, self.stop + 1)
+        self.store.require(bool((np.diff(edges) >= 0).all()), f"{path}/indptr")
         starts, stops = edges[index], edges[index + 1]
         indptr = np.concatenate([[0], np.cumsum(stops - starts)])
         data, rows = np.empty(indptr[-1], dtype=np.float32), np.empty(indptr[-1], dtype=np.int32)
@@ -175,7 +181,13 @@ class ColumnTile:
                 out[indptr[a] : indptr[b]] = self.store.read(
                     f"{path}/{name}", int(begin), int(stops[b - 1])
                 )[wanted]
+        self.store.require(_are_inside(rows, len(rows), length), f"{path}/indices")
         return data, rows, indptr
+
+
+def _are_inside(indices: AnyArray, size: int, stop: int) -> bool:
+    """Return whether there are so many indices, all in [0, stop): kernels trust them."""
+    return len(indices) == size and (not size or bool(indices.min() >= 0 and indices.max() < stop))
 
 
 def _runs(starts: AnyArray, stops: AnyArray, chunk: int) -> Iterator[tuple[int, int]]:

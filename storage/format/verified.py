@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from bigfs.storage.format.manifest import (
     store_at,
 )
 from bigfs.storage.format.shards import ChunkedStore
+from bigfs.storage.versions import place_of
 from zarr.abc.store import Store
 
 from bigfs.types import AnyArray
@@ -117,7 +118,20 @@ class StoreRef:
     content: str
 
     def read(self, path: str, start: int = 0, stop: int | None = None) -> AnyArray:
-        """Read the values or rows [start, stop) of an array."""
+        """Read the values or rows [start, stop) of an array.
+
+        A store that has grown since is read as it was, where it is kept.
+        """
+        if (place := place_of(self.uri, self.content)) != self.uri:
+            return replace(self, uri=place).read(path, start, stop)
+        try:
+            return self._read(path, start, stop)
+        except StoreError:
+            if (place := place_of(self.uri, self.content)) == self.uri:
+                raise
+            return replace(self, uri=place).read(path, start, stop)
+
+    def _read(self, path: str, start: int, stop: int | None) -> AnyArray:
         source = array(self.uri, self.content, path)
         stop = source.shape[0] if stop is None else stop
         if stop <= start:
@@ -129,6 +143,11 @@ class StoreRef:
         except (ValueError, RuntimeError) as error:  # a forged chunk, whose checksum fits
             raise Damaged(f"{self.uri}: array {path} is damaged: {MEND}") from error
 
+    def require(self, is_right: bool, path: str) -> None:
+        """Refuse an array whose checksum fits and whose values bigfs does not write."""
+        if not is_right:
+            raise Damaged(f"{self.uri}: array {path} is damaged: {MEND}")
+
     def chunk(self, path: str) -> int:
         """Return the length of the chunks of an array."""
-        return int(array(self.uri, self.content, path).chunks[0])
+        return int(array(place_of(self.uri, self.content), self.content, path).chunks[0])

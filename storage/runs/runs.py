@@ -440,7 +440,7 @@ def discard_unfinished(name: str | Path) -> None:
 
 def note_reader(store: str, name: str | Path) -> None:
     """Write beside a store that a run, or another record, names it, so that it is not pruned."""
-    if "://" in store:
+    if "://" in store or not os.path.exists(store):
         return
     line, readers = os.path.abspath(name), Path(f"{store.removesuffix('.zarr')}{READERS}")
     with contextlib.suppress(PermissionError, FileNotFoundError):  # it is somebody else's

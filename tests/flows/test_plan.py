@@ -14,12 +14,14 @@ from bigfs.flows.job import Job
 from bigfs.flows.options import Engine
 from bigfs.storage import atomic
 from bigfs.storage.errors import RunError
+from bigfs.storage.format import manifest, verified
 from bigfs.storage.runs.checkpoints import Checkpoint
 from bigfs.storage.runs.runs import Run, results_of
 
 from bigfs import storage
 from bigfs.selectors.registry import METHODS, groups_of
 from tests.helpers.daily import daily
+from tests.helpers.listing import names_in
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of a few steps on little data
 CLASSES = [name for name, method in METHODS.items() if groups_of(method) != ["real"]]
@@ -259,3 +261,28 @@ def test_what_a_first_run_asks_is_asked_once(tmp_path, monkeypatch):
     # a context manager is called once and entered twice
     over = {name: (counts[name], most) for name, most in wanted.items() if counts[name] > most}
     assert over == {}
+
+
+@pytest.mark.parametrize("seam", ["_write_selection", "score", "write_page"])
+def test_a_run_keeps_the_segments_that_it_began_with(tmp_path, monkeypatch, seam):
+    """An append beside it neither ends it nor changes what it sees."""
+    monkeypatch.chdir(tmp_path)
+    stage("s.zarr", seed=1, informative=0)
+    alone = run("s.zarr", "alone", "sparge-lda")
+    real = getattr(steps, seam)
+
+    def meanwhile(*given, **more):
+        grow("s.zarr")
+        for cached in (verified.array, verified.root, manifest.checksums_of):
+            cached.cache_clear()  # as in another process
+        return real(*given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(steps, seam, meanwhile)
+        beside = run("s.zarr", "r", "sparge-lda")
+    np.testing.assert_array_equal(beside.scores, alone.scores)
+    for name in ("key", "content", "curves"):
+        assert beside.metadata[name] == alone.metadata[name]
+    assert storage.open("s.zarr").X.shape[0] == 48 + 160
+    assert names_in(tmp_path) == [".alone", ".r", "alone", "r", "s.runs", "s.tallies", "s.zarr"]
+    assert run("s.zarr", "r", "sparge-lda").metadata["key"] != alone.metadata["key"]

@@ -49,7 +49,7 @@ def selects_again(source):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Run, "begin", lambda *_: pytest.fail("selected"))
         try:
-            steps.select(plan, [], runs.hold(plan, scored=True))
+            steps.select(plan, [], runs.find_result(plan, scored=True))
         except pytest.fail.Exception:
             return True
     return False

@@ -260,7 +260,7 @@ def test_two_runs_at_once_one_waits_or_says_so(tmp_path):
     write_svmlight(tmp_path / "a.svm", 50)
     with (
         building(str(tmp_path / "a.zarr"), manifest.exists),
-        pytest.raises(StoreError, match="another process is writing"),
+        pytest.raises(StoreError, match="another process works on"),
     ):
         storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", wait=0)
 

@@ -11,6 +11,7 @@ import zarr
 from bigfs.storage import sources
 from bigfs.storage.errors import Damaged, SourceError, StoreError
 from bigfs.storage.format import manifest, verified
+from bigfs.storage.format.verified import StoreRef
 
 from bigfs import engine, storage
 from tests.helpers.listing import names_in
@@ -186,3 +187,36 @@ def test_a_store_that_goes_away_while_it_is_used_is_no_damage(store, tmp_path, e
     ) as caught:
         read(corpus)
     assert not isinstance(caught.value, Damaged)
+
+
+@pytest.mark.parametrize("wrong", [10**6, -1])
+@pytest.mark.parametrize("part", ["indices", "indptr"])
+def test_a_tile_whose_checksums_fit_and_whose_indices_lead_out_is_damaged(
+    store, monkeypatch, part, wrong
+):
+    """Kernels trust them, and would touch memory that is not theirs."""
+
+    def forged(self, path, *bounds, read=StoreRef.read):
+        values = read(self, path, *bounds)
+        if path.endswith(part):
+            values = values.copy()
+            values[len(values) // 2] = wrong
+        return values
+
+    X = storage.open(store).X
+    monkeypatch.setattr(StoreRef, "read", forged)
+    for tile in (X.row_tiles[0], X.column_tiles[0]):
+        with pytest.raises(Damaged, match=f"{part} is damaged"):
+            tile.load()
+
+
+def test_labels_that_are_no_classes_are_damaged(store, monkeypatch):
+    monkeypatch.setattr(
+        StoreRef,
+        "read",
+        lambda self, path, *_, read=StoreRef.read: (
+            np.array([0, 99], dtype=np.int32) if path.endswith("codes") else read(self, path, *_)
+        ),
+    )
+    with pytest.raises(Damaged, match="obs/label/codes is damaged"):
+        _ = storage.open(store).y

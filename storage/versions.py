@@ -1,0 +1,78 @@
+"""The state of a store that readers hold, while `append` replaces it.
+
+    news.zarr                  the store, which has grown
+    .news.zarr.<content>.kept  links to the files of the state before, for those that began with it
+    .news.zarr.<content>.lock  held by each of them
+
+Whoever is last deletes them, or the next `append` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from bigfs.storage import atomic
+from bigfs.storage.errors import BusyError
+from bigfs.storage.locks import lock
+
+KEPT = ".kept"
+DIGITS = 16  # of the hash of the content, in a name
+
+
+def _state(uri: str, content: str) -> Path:
+    target = Path(os.path.realpath(uri))
+    return target.with_name(f"{target.name}.{content[:DIGITS]}")
+
+
+def _kept(uri: str, content: str) -> Path:
+    state = _state(uri, content)
+    return state.with_name(f".{state.name}{KEPT}")
+
+
+def place_of(uri: str, content: str) -> str:
+    """Return where a store lies with this content: at its name, or kept for its readers."""
+    if "://" in uri or not os.path.isdir(kept := _kept(uri, content)):
+        return uri
+    return str(kept)
+
+
+@contextlib.contextmanager
+def hold(uri: str, content: str) -> Iterator[None]:
+    """Read a store with this content for the block, also if it grows meanwhile."""
+    if "://" in uri or not os.access(os.path.dirname(uri), os.W_OK):
+        yield
+        return
+    with lock(_state(uri, content), shared=True, name=uri):
+        yield
+    _forget(uri, content)
+
+
+def keep(uri: str, content: str) -> None:
+    """Keep this state of a store if somebody holds it, before another one takes its name."""
+    target = Path(os.path.realpath(uri))
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.([0-9a-f]{{{DIGITS}}}){re.escape(KEPT)}")
+    for name in filter(pattern.fullmatch, os.listdir(target.parent)):
+        _forget(uri, name.removesuffix(KEPT)[-DIGITS:])
+    try:
+        with lock(_state(uri, content), wait=0):
+            pass
+    except BusyError:
+        kept = _kept(uri, content)
+        with atomic.workplace(kept) as work:
+            new = work / "new"
+            shutil.copytree(target, new, symlinks=True, copy_function=atomic.link_or_copy)
+            atomic.mark_ours(new)
+            atomic.publish(new, kept)
+
+
+def _forget(uri: str, content: str) -> None:
+    """Delete a state that is kept, unless somebody holds it."""
+    kept = _kept(uri, content)
+    if kept.is_dir():
+        with contextlib.suppress(BusyError), lock(_state(uri, content), wait=0):
+            atomic.delete_marked(kept)
