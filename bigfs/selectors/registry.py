@@ -304,7 +304,7 @@ METHODS: dict[str, Method] = {
 # the public names, and the file of each
 MODULES = {name: module for module, name in (m.estimator.split(":") for m in METHODS.values())}
 
-METHODS |= plugins("bigfs.methods", METHODS)
+METHODS |= plugins("bigfs.methods", METHODS, lambda loaded: isinstance(loaded, Method))
 
 # other packages' names of methods
 SYNONYMS = {

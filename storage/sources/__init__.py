@@ -75,7 +75,10 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
 ]
 OURS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
 # those of other packages are tried first, as ours take many files
-FORMATS: dict[str, type[Source]] = plugins("bigfs.sources", OURS) | OURS
+FORMATS: dict[str, type[Source]] = (
+    plugins("bigfs.sources", OURS, lambda kind: isinstance(kind, type) and issubclass(kind, Source))
+    | OURS
+)
 # what other files become, by their suffix
 ADVICE = {
     ".duckdb": "export a table of it to Parquet, as by COPY clicks TO 'clicks.parquet'",

@@ -9,6 +9,7 @@ import pytest
 METHOD = """
 from bigfs.selectors.registry import Method
 METHOD = Method("scores:First", "the first features", targets=(), package="my_package")
+NUMBER = 1
 """
 SCORES = """
 import numpy as np
@@ -32,6 +33,8 @@ POINTS = """
 first = my_package:METHOD
 anova = my_package:METHOD
 broken = my_package.missing:METHOD
+crashing = my_package.crashing:METHOD
+number = my_package:NUMBER
 [bigfs.sources]
 mine = my_package.source:Mine
 """
@@ -44,7 +47,9 @@ def package(tmp_path):
     info = tmp_path / "site" / "my_package-1.0.dist-info"
     for made in (folder, info):
         made.mkdir(parents=True)
-    for file, text in (("__init__", METHOD), ("scores", SCORES), ("source", SOURCE)):
+    crashing = "raise RuntimeError('of its own')"
+    files = {"__init__": METHOD, "scores": SCORES, "source": SOURCE, "crashing": crashing}
+    for file, text in files.items():
         (folder / f"{file}.py").write_text(text)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(POINTS)
@@ -76,4 +81,9 @@ def test_a_package_adds_a_method_and_a_format(package):
     )
     assert done.stdout.split() == ["0", "1", "scores.classes:ANOVA"], done.stderr
     assert "my-package adds 'anova' to bigfs.methods, a taken name" in done.stderr
-    assert "my-package adds 'broken' to bigfs.methods, which cannot be loaded" in done.stderr
+    for name, said in (
+        ("broken", "cannot be loaded: ModuleNotFoundError"),
+        ("crashing", "cannot be loaded: RuntimeError: of its own"),
+        ("number", "is of the wrong kind: 1"),
+    ):
+        assert f"my-package adds {name!r} to bigfs.methods, which {said}" in done.stderr
