@@ -9,6 +9,7 @@ Outside a `cluster(...)` block the user's current `distributed.Client` runs the 
 client they run serially in this process. A fit asks once (`session`).
 """
 
+from dask.system import CPU_COUNT as CPU_COUNT
 from dask.utils import format_bytes as format_bytes
 from dask.utils import parse_bytes as parse_bytes
 

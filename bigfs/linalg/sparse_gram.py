@@ -5,13 +5,13 @@ Two kernels make them: entry by entry, or with a strip of rows written out as a 
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numba import njit
 
+from bigfs import engine
 from bigfs.types import FloatArray, IntArray
 
 # share of non-zeros from which adding whole rows is faster than adding entries (measured)
@@ -36,7 +36,7 @@ def sparse_gram(
     starts = np.zeros(Z.shape[1], dtype=np.int64)  # the first column that a row of `out` needs
     if new is not None:
         starts[new] = np.arange(len(new))
-    threads = threads or os.cpu_count() or 1
+    threads = threads or engine.CPU_COUNT
     by_column, by_row = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
     is_dense = rows.nnz > DENSE_SHARE * Z_new.shape[0] * Z_new.shape[1]
     kernel = _gram_by_strips if is_dense else _gram_by_entries

@@ -77,7 +77,6 @@ ASKERS = {
     "graph/approximate/sample.py": "a row is ranked by one task, whichever",
     "linalg/ridge/plan.py": "a solver that does not fit is refused; the choice plans for 1 GB",
     "linalg/ridge/direct.py": "parts are added in the order of the tiles",
-    "linalg/sparse_gram.py": "an entry is summed by one thread",
     "matrix/kernels.py": "a sum has the same bits with others in its pass or alone",
     "matrix/gathering.py": "a small matrix keeps its tiles where it is read at once",
     "evaluation/linear_model.py": "no machine depends on which others it is trained with",
