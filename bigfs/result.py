@@ -268,6 +268,31 @@ def scope(name: str) -> Iterator[None]:
         _scope.reset(token)
 
 
+_early_ends: ContextVar[list[str] | None] = ContextVar("early_ends", default=None)
+
+
+@contextlib.contextmanager
+def early_ends() -> Iterator[list[str]]:
+    """Collect what the runs of a block say that end before their tolerance, in place of warning.
+
+    Filters of warnings are those of all threads. This is of the thread of the block alone.
+    """
+    messages = list[str]()
+    token = _early_ends.set(messages)
+    try:
+        yield messages
+    finally:
+        _early_ends.reset(token)
+
+
+def warn_early_end(message: str, stacklevel: int = 2) -> None:
+    """Say that a run ended before its tolerance."""
+    if (messages := _early_ends.get()) is not None:
+        messages.append(message)
+    else:
+        warnings.warn(message, NotConverged, stacklevel=stacklevel + 1)
+
+
 def iterate(
     step: Callable[[State], State],
     state: State,
@@ -369,5 +394,5 @@ def iterate(
         last = history[-1] if history else {}
         known = (n for n in (stop, "violation") if np.isfinite(last.get(n, np.inf)))
         gap = next((f"{n} {last[n]:.2e}" for n in known), f"{stop} not yet known")
-        warnings.warn(f"{name} {status} ({gap}, tolerance {tol:.0e})", NotConverged, stacklevel=2)
+        warn_early_end(f"{name} {status} ({gap}, tolerance {tol:.0e})")
     return Result(state, status, history)

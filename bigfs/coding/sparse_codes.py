@@ -14,13 +14,12 @@ The problem is convex. The certificate is the violation of optimality, with the 
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.result import NotConverged, Record, Status
+from bigfs.result import Record, Status, warn_early_end
 from bigfs.types import FloatArray
 
 INNER_STEPS = 10  # proximal steps per step of the loop
@@ -116,7 +115,5 @@ def lasso_codes(H: FloatArray, R: FloatArray, lam: float, tol: float, max_iter: 
         S[open_rows] = Z
         open_rows = open_rows[largest > tol * np.abs(T).max(axis=1)]
     if len(open_rows):
-        warnings.warn(
-            f"the codes of {len(open_rows)} samples {Status.MAX_ITER}", NotConverged, stacklevel=3
-        )
+        warn_early_end(f"the codes of {len(open_rows)} samples {Status.MAX_ITER}", 3)
     return S

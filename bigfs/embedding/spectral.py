@@ -13,7 +13,6 @@ are zero.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -27,7 +26,7 @@ from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.linalg.lanczos import basis_size, largest_eigenvectors
 from bigfs.linalg.prox import inverse_root
 from bigfs.matrix import Centered
-from bigfs.result import NotConverged, Result, Status, iterate
+from bigfs.result import Result, Status, iterate, warn_early_end
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 DEFAULT_WIDTH = 10
@@ -263,11 +262,7 @@ def leading_eigenvectors(
     }
     status = Status.CONVERGED if residual <= TOL else Status.MAX_ITER
     if status is not Status.CONVERGED:
-        warnings.warn(
-            f"{name} {status} (residual {residual:.1e}, tolerance {TOL:.0e})",
-            NotConverged,
-            stacklevel=3,
-        )
+        warn_early_end(f"{name} {status} (residual {residual:.1e}, tolerance {TOL:.0e})", 3)
     vectors = np.column_stack([contrasts, rows.T]) if n_contrasts else rows.T
     if parts is not None and n_set_aside:
         vectors[parts.labels < 0] = 0  # they are, but for rounding

@@ -8,7 +8,6 @@ So folds are pooled and a killed evaluation can resume. `metrics` makes scores o
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -30,7 +29,7 @@ from bigfs.evaluation.scoring import (
 )
 from bigfs.evaluation.splits import Split, target_kind, training_sample
 from bigfs.matrix import Block, Matrix
-from bigfs.result import ALL, Checkpoint, NotConverged
+from bigfs.result import ALL, Checkpoint, early_ends
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 Rankings = Mapping[str, Mapping[int, IntArray]]
@@ -187,12 +186,8 @@ def tally_split(
 
 def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
     """Return the rankings, and the number of selections behind them that did not converge."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", NotConverged)
-        rankings = rank()
-    for other in (w for w in caught if not issubclass(w.category, NotConverged)):
-        warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    return rankings, sum(issubclass(w.category, NotConverged) for w in caught)
+    with early_ends() as messages:
+        return rank(), len(messages)
 
 
 def _name_of(split: Split, index: IntArray, judge: Judge) -> str:

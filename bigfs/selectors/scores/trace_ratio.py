@@ -21,7 +21,6 @@ known class.
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -36,7 +35,7 @@ from bigfs.graph.affinities import Weights
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import near_sums
-from bigfs.result import NotConverged, Record, Result, Status, iterate
+from bigfs.result import Record, Result, Status, iterate, warn_early_end
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms
@@ -303,9 +302,7 @@ def propagated(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple
         largest = max(largest, float(np.linalg.norm(system @ z - right[:, c])) / norm)
         F[u, c] = root[u] * z
     if largest > 10 * PROPAGATION_TOLERANCE:
-        warnings.warn(
-            f"the propagated labels have a relative residual of {largest:.1e}: lower alpha",
-            NotConverged,
-            stacklevel=2,
+        warn_early_end(
+            f"the propagated labels have a relative residual of {largest:.1e}: lower alpha"
         )
     return np.maximum(F, 0), largest

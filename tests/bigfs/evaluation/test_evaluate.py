@@ -1,5 +1,6 @@
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from bigfs.evaluation.metrics import METRICS
 from bigfs.evaluation.quality import class_profile
 from bigfs.evaluation.scoring import FittedModel, judge_sets
 from bigfs.evaluation.splits import Split, stratified_folds, target_kind, varies
-from bigfs.result import NotConverged
+from bigfs.result import warn_early_end
 
 
 @pytest.fixture
@@ -167,13 +168,34 @@ def test_folds_are_pooled_by_what_they_got_right(text, kind):
 
 def test_selections_that_stop_early_are_counted_and_other_warnings_pass(split):
     def rank(number, split):
-        warnings.warn("stopped at the iteration limit", NotConverged, stacklevel=1)
+        warn_early_end("stopped at the iteration limit")
         warnings.warn("something else", UserWarning, stacklevel=1)
         return {"a": {2: np.array([0, 3])}}
 
     with pytest.warns(UserWarning, match="something else") as caught:
         assert measure([split], rank, with_all=False).not_converged == 1
     assert len(caught) == 1
+
+
+def test_selections_of_two_threads_are_counted_apart(split):
+    """Filters of warnings are the process's, and each thread would see those of the other."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def converges(number, split):
+        inside.set()
+        assert go_on.wait(20)
+        return {"a": {2: np.array([0, 3])}}
+
+    def stops(number, split):
+        warn_early_end("stopped at the iteration limit")
+        return {"a": {2: np.array([0, 3])}}
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(measure, [split], converges, with_all=False)
+        assert inside.wait(20)
+        assert measure([split], stops, with_all=False).not_converged == 1
+        go_on.set()
+        assert other.result().not_converged == 0
 
 
 def test_only_non_negative_features_are_called_so(text):
