@@ -300,4 +300,5 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
             writer.append(path, 0, [values])
     for path in ("index", "distance"):  # their blocks of rows need not end where a shard does
         writer.gather(path)
-    seal(writer, {"version": writer.version, "shape": shape, "graph": info, "store": corpus.uri})
+    about = {"version": writer.version, "shape": shape, "graph": info, "store": corpus.uri}
+    seal(writer, about | {"of": corpus.manifest.content})

@@ -28,7 +28,14 @@ from bigfs.storage.downloads import downloader
 from bigfs.storage.errors import BusyError, StoreError
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.locks import lock, lock_file
-from bigfs.storage.runs.runs import READERS, names_below, readers_of, results_of
+from bigfs.storage.runs.runs import (
+    READERS,
+    lock_run,
+    names_below,
+    readers_of,
+    results_of,
+    unfinished_of,
+)
 
 DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.stage.default_store`
 COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `downloader.copy_folder`
@@ -82,17 +89,19 @@ def leftovers(
     """
     home = Path(folder).absolute()
     runs = list(runs)
-    records = _Records(home.parent, runs)
+    records = _Records([home.parent, home, *map(Path, runs)])
     copies = downloader.data_folder() / "urls"
     found = [
         *_old_stores(home, records),
         *_orphans(home),
-        *_killed(home),
+        *_outgrown(records.stores),
+        *_killed(records.folders),
         *_old_copies(copies),
-        *_killed(copies),
+        *_killed([copies]),
     ]
     if older_than is not None:
         found += [*_unnamed(home, records), *_earlier_results(home.parent, runs)]
+        found += [*_caches(records), *_unfinished_runs(home.parent, runs)]
         now = time.time()
         found = [(path, why) for path, why in found if now - _changed(path) >= older_than]
     whys: dict[Path, str] = {}
@@ -130,8 +139,10 @@ def delete_leftovers(found: Iterable[Leftover]) -> int:
 class _Records:
     """The texts of all runs, comparisons and audits, finished or not, and of what stores list."""
 
-    def __init__(self, home: Path, runs: Iterable[str | os.PathLike[str]]) -> None:
-        self.places = [home, *map(Path, runs)]
+    def __init__(self, places: Iterable[Path]) -> None:
+        self.places = list(places)
+        self.folders: list[Path] = []  # that are no stores
+        self.stores: list[Path] = []
         self.texts = [_text(file) for file in self._files()]
 
     def _files(self) -> Iterator[Path]:
@@ -141,7 +152,9 @@ class _Records:
                 here = Path(folder)
                 if "zarr.json" in files:  # a store has many files, and none of them is a record
                     folders.clear()
+                    self.stores.append(here)
                     continue
+                self.folders.append(here)
                 hidden = [name for name in folders if name[:1] == "."]
                 for name in hidden:
                     if not atomic.is_marked(here / name):
@@ -205,9 +218,11 @@ def _earlier_results(
 
 
 def _changed(path: Path) -> float:
-    """Return when a folder was made: the time of its record, or its own."""
+    """Return when a folder was made or last added to: by its record, or by the files in it."""
     records = (path / name for name in ("zarr.json", "run.json"))
-    return next((file for file in records if file.exists()), path).stat().st_mtime
+    if (record := next((file for file in records if file.exists()), None)) is not None:
+        return record.stat().st_mtime
+    return max(file.stat().st_mtime for file in (path, *path.glob("*")))
 
 
 def _old_stores(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
@@ -236,13 +251,49 @@ def _orphans(home: Path) -> Iterator[tuple[Path, str]]:
                 yield path, "its store is gone"
 
 
-def _killed(home: Path) -> Iterator[tuple[Path, str]]:
-    for path in sorted(home.glob(f".*{atomic.WORK}")):
-        if WORK.fullmatch(path.name) and path.is_dir() and atomic.is_marked(path):
-            with contextlib.suppress(BusyError):
-                with lock_file(path / atomic.LOCK):
-                    pass
-                yield path, "a killed command left it"
+def _killed(homes: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    for home in dict.fromkeys(homes):
+        for path in sorted(home.glob(f".*{atomic.WORK}")):
+            if WORK.fullmatch(path.name) and path.is_dir() and atomic.is_marked(path):
+                with contextlib.suppress(BusyError, FileNotFoundError):
+                    with lock_file(path / atomic.LOCK):
+                        pass
+                    yield path, "a killed command left it"
+
+
+def _outgrown(stores: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Yield the graphs of states that their stores do not have any more."""
+    for graph in stores:
+        if graph.parent.suffix != ".graphs":
+            continue
+        try:
+            about = manifests.read_root(str(graph))
+            store = graph.parent.with_suffix(".zarr")
+            content = manifests.read_root(str(store)).get("content")
+        except StoreError:
+            continue  # damaged, or its store is gone or has another name
+        if "graph" in about and about.get("of", content) != content:
+            yield graph, "a graph of an earlier state of its store"
+
+
+def _caches(records: _Records) -> Iterator[tuple[Path, str]]:
+    """Yield what is made again where it is asked for: tallies, and the work of comparisons."""
+    for folder in records.folders:
+        if folder.suffix == ".tallies" and folder.with_suffix(".zarr").is_dir():
+            yield folder, "tallies of evaluations, which are made again"
+        work = folder / ".work"
+        if work.is_dir():
+            marked = (path for path in sorted(work.iterdir()) if atomic.is_marked(path))
+            yield from ((path, "the work of a comparison that did not end") for path in marked)
+
+
+def _unfinished_runs(
+    home: Path, runs: Iterable[str | os.PathLike[str]]
+) -> Iterator[tuple[Path, str]]:
+    for place in (home, *map(Path, runs)):
+        for name in names_below(place):
+            if (path := unfinished_of(name)) is not None:
+                yield path, "a run that did not end"
 
 
 def _old_copies(home: Path) -> Iterator[tuple[Path, str]]:
@@ -263,17 +314,25 @@ def _delete(path: Path) -> bool:
     if work := WORK.fullmatch(path.name):
         atomic.sweep(path.with_name(work[1]))
         return not path.exists()
-    if path.name[:1] != "." and atomic.is_marked(path.parent):  # a result of a run
-        atomic.mark_ours(path)
-        atomic.delete_marked(path)
-        return True
-    is_copy = COPY.fullmatch(path.name)
+    if not path.exists():
+        return False  # another process was faster
+    home = path.parent
+    is_result = path.name[:1] != "." and atomic.is_marked(home)
     try:
-        with (
-            lock_file(path / ".lock") if is_copy else lock(path, wait=0),
-            atomic.workplace(path) as aside,
-        ):
-            os.rename(path, aside / "pruned")
+        if is_result:  # of a run
+            with lock_run(home.with_name(home.name[1:]), waits=False):
+                atomic.mark_ours(path)
+                atomic.delete_marked(path)
+        elif home.name == ".work":  # of a comparison
+            with lock_run(home.parent, waits=False):
+                atomic.delete_marked(path)
+        else:
+            is_copy = COPY.fullmatch(path.name)
+            with (
+                lock_file(path / ".lock") if is_copy else lock(path, wait=0),
+                atomic.workplace(path) as aside,
+            ):
+                os.rename(path, aside / "pruned")
     except BusyError:
         return False
     return True

@@ -432,6 +432,11 @@ def names_below(folder: str | Path) -> list[Path]:
     return sorted(set(names))
 
 
+def unfinished_of(name: str | Path) -> Path | None:
+    """Return the folder of the unfinished result of a run."""
+    return _unfinished(_final(name))
+
+
 def discard_unfinished(name: str | Path) -> None:
     """Delete the unfinished result of a run, with its checkpoints."""
     if (path := _unfinished(_final(name))) is not None:

@@ -9,7 +9,7 @@ import pytest
 from bigfs.storage import atomic
 from bigfs.storage.downloads import downloader
 from bigfs.storage.locks import lock
-from bigfs.storage.runs.runs import Run, results_of
+from bigfs.storage.runs.runs import Run, lock_run, results_of
 
 from bigfs import storage
 from tests.helpers.commands import fails
@@ -71,7 +71,9 @@ def test_what_grew_or_has_a_name_of_the_users_stays(home):
     (folder / ".bigfs" / "b-0123456789ab.zarr" / "zarr.json").write_text("{}")
     (folder / ".bigfs" / ".mine.staging").mkdir()
     (folder / ".bigfs" / ".mine.staging" / "notes").write_text("mine")
-    assert storage.leftovers() == []
+    assert [item.why for item in storage.leftovers()] == [
+        "a graph of an earlier state of its store"
+    ]
 
 
 def test_remains_of_killed_commands_go_unless_somebody_works_there(home):
@@ -136,13 +138,15 @@ def test_with_an_age_the_stores_without_a_run_go_and_what_is_younger_stays(home)
     assert [str(item.path) for item in storage.leftovers(older_than=day)] == [
         *(stores[0], stores[2])  # their record is from 2001; the graph is of now
     ]
+    [partial] = map(str, (folder / "runs" / ".r").glob("2*"))
     everything = [str(item.path) for item in storage.leftovers(older_than=0)]
     assert sorted(everything) == sorted(
-        [stores[0], stores[0].replace(".zarr", ".graphs"), stores[2], stores[3]]
+        [stores[0], stores[0].replace(".zarr", ".graphs"), stores[2], stores[3], partial]
     )
     storage.append(_svm(folder), stores[3])
     assert stores[3] not in [str(item.path) for item in storage.leftovers(older_than=0)]
-    storage.delete_leftovers(storage.leftovers(older_than=0))
+    found = [item for item in storage.leftovers(older_than=0) if str(item.path) != partial]
+    storage.delete_leftovers(found)
     assert {path.name for path in (folder / ".bigfs").glob("*.zarr")} == {
         os.path.basename(stores[1]),
         os.path.basename(stores[3]),
@@ -175,6 +179,55 @@ def test_earlier_results_of_a_run_go_by_age_and_need_no_store(home):
     assert kept[1].is_dir()
     assert mine.is_dir()
     assert (folder / "runs" / "nightly" / "run.json").exists()
+
+
+def test_a_run_anywhere_keeps_its_store(home, tmp_path_factory):
+    """The store has a line of it."""
+    stores = home[1]
+    for place in ("runs/team/project/2026/nov/r", str(tmp_path_factory.mktemp("far") / "r")):
+        parameters = {"store": stores[0], "method": "anova", "features": 1, "parameters": {}}
+        final = Run.begin(place, parameters).finish()
+        assert stores[0] not in [str(item.path) for item in storage.leftovers(older_than=0)]
+        shutil.rmtree(final.parent)
+        assert stores[0] in [str(item.path) for item in storage.leftovers()]
+
+
+def test_graphs_of_a_store_that_has_grown_go(home):
+    folder = home[0]
+    kept = storage.stage("a.svm", folder / "mine.zarr")
+    graphs = []
+    for number in (3, 4):
+        graphs.append(storage.graph(storage.open(kept), 1).uri)
+        assert graphs[-1] not in [str(item.path) for item in storage.leftovers()]
+        (folder / "more.svm").write_text(f"1 1:{number}\n")
+        storage.append(folder / "more.svm", kept)
+    found = [item for item in storage.leftovers() if item.path.parent.stem == "mine"]
+    assert sorted(str(item.path) for item in found) == sorted(graphs)
+    assert storage.delete_leftovers(found) > 0
+    assert storage.check(kept).problems == []
+
+
+def test_what_commands_left_is_found_where_it_lies(home):
+    folder, stores = home
+    (folder / "deep" / "er").mkdir(parents=True)
+    killed = folder / "deep" / "er" / ".big.zarr.0123456789abcdef.staging"
+    atomic.mark(killed)
+    assert killed in [item.path for item in storage.leftovers()]
+    tallies = folder / ".bigfs" / os.path.basename(stores[1]).replace(".zarr", ".tallies")
+    tallies.mkdir()
+    (tallies / "a.npz").write_bytes(b"1234")
+    work = folder / "comparison" / ".work" / "key"
+    atomic.mark(work)
+    partial = next(path for path in (folder / "runs" / ".r").iterdir() if path.is_dir())
+    caches = {tallies, work, partial}
+    assert not caches & {item.path for item in storage.leftovers()}
+    found = [item for item in storage.leftovers(older_than=0) if item.path in caches]
+    assert {item.path for item in found} == caches
+    with lock_run(folder / "runs" / "r"):
+        storage.delete_leftovers(found)
+    assert [path.exists() for path in (tallies, work, partial)] == [False, False, True]
+    storage.delete_leftovers(found)
+    assert not partial.exists()
 
 
 @pytest.mark.parametrize(("age", "seconds"), [("12h", 43200), ("30d", 2592000), ("1.5w", 907200)])
