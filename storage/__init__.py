@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bigfs.storage.integrity import Report as Report
     from bigfs.storage.integrity import check as check
     from bigfs.storage.integrity import info as info
+    from bigfs.storage.looking import look as look
     from bigfs.storage.opening import open as open
     from bigfs.storage.prune import delete_leftovers as delete_leftovers
     from bigfs.storage.prune import leftovers as leftovers
@@ -29,6 +30,7 @@ _MODULES = {
     "errors": ("Damaged", "SourceError", "StoreError"),
     "graphs": ("Graph", "graph", "open_graph"),
     "integrity": ("Report", "check", "info"),
+    "looking": ("look",),
     "staging.stage": ("stage", "staged"),
 }
 

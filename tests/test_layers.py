@@ -51,6 +51,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"anndata_view"},
         {"opening"},
         {"appending", "graphs", "integrity"},
+        {"looking"},
     ],
     "flows": [
         {"messages", "reuse", "cli.signals", "cli.extras"},

@@ -88,6 +88,10 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
             bigfs stage 20news-bydate.tar.gz news.zarr --remove headers
             bigfs stage 'genes.parquet?columns=gene_*&label=group' genes.zarr
             """,
+        corpus.look: """
+            bigfs look 20news-bydate.tar.gz
+            bigfs look 'genes.parquet?columns=gene_*&label=group'
+            """,
         corpus.append: """
             bigfs append new/ news.zarr
             bigfs append new.svm rows.zarr --split test

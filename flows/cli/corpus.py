@@ -49,6 +49,26 @@ def stage(
     )
 
 
+def look(
+    source: Source,
+    format: Annotated[
+        str | None, typer.Option(help="format of the source (default: detected from its content)")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what would be read of a source, by its first records, and show three of them."""
+    from bigfs import storage
+
+    about = storage.look(source, format=format)
+    part = "all of it" if about["is_whole"] else "its first records"
+    lines = [f"{about['source']}, {part}: {about['read']}"]
+    lines += [f"{name} = {value}, which is guessed" for name, value in about["guessed"].items()]
+    for sample in about["samples"]:
+        entries = ", ".join(f"{name} {value:g}" for name, value in sample["entries"].items())
+        lines.append(f"{sample['name']}, {readable(sample['label'])}: {entries or 'no values'}")
+    print_record(about, as_json, "\n".join(lines))
+
+
 def append(
     source: Source,
     store: Annotated[str, typer.Argument(help="a staged corpus on a local disk")],
