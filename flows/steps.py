@@ -22,6 +22,7 @@ from bigfs.flows.plan import Plan
 from bigfs.flows.report.provenance import provenance, time_step
 from bigfs.flows.staging import stage as stage
 from bigfs.flows.use import predict
+from bigfs.storage.corpus import Corpus
 from bigfs.storage.runs.runs import Run, RunError
 
 from bigfs import storage
@@ -99,6 +100,8 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
     run = Run.begin(job.folder, request, plan.key)
     checkpoint = run.checkpoint()
     figures: dict[str, Any] = {"corpus": job.corpus, "content": corpus.spec["content"]}
+    if isinstance(corpus, Corpus) and (decided := corpus.manifest.source.get("decided")):
+        figures["decided"] = decided  # of the source, which rules what `predict` reads
     with abandon_on_error(run), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", NotConverged)
         with time_step("select") as record:

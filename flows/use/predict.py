@@ -180,6 +180,7 @@ def predict(
             raise ValueError(f"{data} is a source, and --part names a part of a store")
         with atomic.workplace(file.absolute()) as scratch:  # where all workers see it
             source = _source_like(opened, data, format)
+            source = source.as_decided(opened.metadata.get("decided", {}))
             names, answers, left_out = _predict_source(
                 *(model, answer, source, memory_limit, scratch), run=str(run)
             )

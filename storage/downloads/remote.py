@@ -9,11 +9,13 @@ packages read them (``AWS_ACCESS_KEY_ID`` …), and never from the URL, which lo
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from bigfs.storage import atomic
@@ -135,55 +137,77 @@ class RangeFile(io.RawIOBase):
         return block
 
 
-def open_ranges(url: str) -> RangeFile:
-    """Open a file behind a URL to read ranges of it. A server without them is a SourceError."""
+class Listed(NamedTuple):
+    """What a server says of a file when it lists it."""
+
+    size: int | None
+    version: str
+
+
+def open_ranges(url: str, listed: Listed | None = None) -> RangeFile:
+    """Open a file behind a URL to read ranges of it. A server without them is a SourceError.
+
+    Of a file that was listed nothing is asked but its ranges.
+    """
     from bigfs.storage.downloads import downloader
 
     if url.startswith(WEB):
         return RangeFile(url, *downloader.ranges_of(url))
     fs, path = _file_system(url)
     with _readable(url):
-        size = fs.size(path)
+        size = fs.size(path) if listed is None else listed.size
     if size is None:
         raise SourceError(f"{redacted(url)} has an unknown size")
     return RangeFile(url, size, lambda start, stop: bytes(fs.cat_file(path, start=start, end=stop)))
 
 
-def list_files(url: str, suffixes: Sequence[str]) -> list[str]:
-    """Return the URL, or the sorted URLs of a pattern or with a suffix in a folder."""
+def list_files(url: str, suffixes: Sequence[str]) -> dict[str, Listed | None]:
+    """Return the URL, or the sorted URLs of a pattern or with a suffix in a folder.
+
+    A server is asked once for all of them.
+    """
     if url.startswith(WEB):
-        return [url]
+        return {url: None}
     fs, path = _file_system(url)
     with _readable(url):
         fs.invalidate_cache()
         if "*" in path or "[" in path:
-            files = [file for file in fs.glob(path) if fs.isfile(file)]
-        elif fs.isdir(path):
-            files = [file for file in fs.find(path, maxdepth=1) if file.endswith(tuple(suffixes))]
+            found = fs.glob(path, detail=True)
+        elif (info := fs.info(path))["type"] != "directory":
+            return {url: _listed(info)}
         else:
-            return [url]
-    return sorted(fs.unstrip_protocol(file) for file in files)
+            found = fs.find(path, detail=True)
+    home = re.split(r"[*\[]", path)[0].rpartition("/")[0] if "*" in path or "[" in path else path
+    files = {
+        fs.unstrip_protocol(name): _listed(info)
+        for name, info in sorted(found.items())
+        if info["type"] == "file" and not is_unseen(name.removeprefix(home))
+    }
+    if home == path:
+        files = {name: about for name, about in files.items() if name.endswith(tuple(suffixes))}
+    return {name: about for name, about in files.items() if about.size} or files
 
 
-def identity_of(urls: Sequence[str], root: str | None) -> list[tuple[str, str]]:
-    """Return the names of files behind URLs and what their servers say of their versions.
+def _listed(info: dict[str, Any]) -> Listed:
+    version = hashlib.blake2b(repr(sorted(info.items())).encode(), digest_size=16).hexdigest()
+    return Listed(info.get("size"), version)
 
-    They are relative to the URL `root`, if any.
-    """
+
+def is_unseen(name: str) -> bool:
+    """Return whether a part of a relative name begins with _ or a dot."""
+    return any(part[:1] in (".", "_") for part in name.split("/") if part not in ("", ".", ".."))
+
+
+def identity_of(url: str, suffixes: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the names of the files behind a URL and what its server says of their versions."""
     from bigfs.storage.downloads import downloader
 
-    identity = []
-    for url in urls:
+    if url.startswith(WEB):
         with _readable(url):
-            if url.startswith(WEB):
-                version = downloader.version_of(url)
-            else:
-                fs, path = _file_system(url)
-                fs.invalidate_cache()
-                version = fs.ukey(path)
-        name = url.removeprefix(f"{root}/") if root else downloader.file_name(url)
-        identity.append((name, version))
-    return identity
+            return [(downloader.file_name(url), downloader.version_of(url))]
+    files = list_files(url, suffixes)
+    home = url if len(files) > 1 or url not in files else url.rpartition("/")[0]
+    return [(name.removeprefix(home), about.version) for name, about in files.items() if about]
 
 
 def is_folder(url: str) -> bool:

@@ -14,7 +14,6 @@ from bigfs.storage.errors import SourceError, redacted
 from bigfs.storage.sources.anndata import AnnData
 from bigfs.storage.sources.arrays import Npy, Npz
 from bigfs.storage.sources.base import MatrixSource, Source, parse_options, shorten
-from bigfs.storage.sources.docword import Docword
 from bigfs.storage.sources.files import (
     CORPORA,
     data_suffixes,
@@ -54,7 +53,6 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     Npz,
     Mat,
     MatrixMarket,
-    Docword,
     VowpalWabbit,
     Parquet,
     Arrow,
@@ -201,7 +199,7 @@ def _kind_by_ranges(url: str, format: str | None) -> type[Source] | None:
         is_columnar = format or all(urlsplit(file).path.endswith(tuple(suffixes)) for file in files)
         if not files or not is_columnar:
             return None
-        with remote.open_ranges(files[0]) as file:
+        with remote.open_ranges(*next(iter(files.items()))) as file:
             start = file.read(8)
     except SourceError:  # which the copy meets too, or does not need
         return None
@@ -269,6 +267,12 @@ def _guess(path: Path, format: str | None) -> type[Source]:
         raise SourceError(f"{path} is empty")
     if advice := ADVICE.get(path.suffix.lower()):
         raise SourceError(f"{path} cannot be read as it is: {advice}")
+    if path.name.startswith("docword."):
+        raise SourceError(
+            f"{path} looks like a bag of words of UCI: make it Matrix Market, by the lines "
+            f"'%%MatrixMarket matrix coordinate integer general' and 'DOCUMENTS WORDS ENTRIES' in "
+            f"place of its first three"
+        )
     start = head(path)
     for kind in FORMATS.values():
         if kind.sniff(path, start):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import collections
 import contextlib
 import errno
 import glob
@@ -28,6 +29,7 @@ from tokenize import TokenError
 from typing import IO, Any
 from urllib.parse import unquote
 
+from bigfs.storage.downloads.remote import is_unseen
 from bigfs.storage.errors import DAMAGED, SourceError, StoreError
 
 # what the parsers of other packages may raise for damaged bytes
@@ -298,20 +300,15 @@ def _is_ours(error: BaseException) -> bool:
 # --- folders --------------------------------------------------------------------------------------
 
 
-def is_unseen(name: str) -> bool:
-    """Return whether a part of a relative name begins with _ or a dot."""
-    return any(part[:1] in (".", "_") for part in name.split("/") if part not in ("", ".", ".."))
-
-
 def walk(folder: str | Path) -> list[str]:
     """Return the sorted names of the files in a folder and its folders, relative to it."""
     names: list[str] = []
-    open_folders = [(str(folder), "")]
+    open_folders = collections.deque([(str(folder), "")])
     seen = {_identity(str(folder))}
     while open_folders:
-        home, inside = open_folders.pop()
+        home, inside = open_folders.popleft()
         try:
-            entries = list(os.scandir(home))
+            entries = sorted(os.scandir(home), key=lambda e: (e.is_symlink(), e.name))
         except OSError as error:
             raise SourceError(
                 f"{home} is a folder that cannot be read: {error.strerror}"

@@ -20,6 +20,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from bigfs.storage.downloads.remote import is_unseen
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.sources.base import Document, PlainFile, TextSource
@@ -31,7 +32,6 @@ from bigfs.storage.sources.files import (
     decode,
     head,
     inflate,
-    is_unseen,
     no_text,
     require_encoding,
     source_errors,

@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import Manifest, Segment
-from bigfs.storage.format.verified import StoreRef
 from bigfs.storage.format.writer import Writer, publish
 from bigfs.storage.scaling import SETTINGS
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
 from bigfs.storage.sources.scratch_matrix import bounds
 from bigfs.storage.staging import labels, tables, transpose
-from bigfs.storage.staging.convert import convert
 from bigfs.storage.staging.named import read_named
 from bigfs.storage.staging.scale_blocks import put_in_units
 from bigfs.storage.staging.scratch import (
@@ -58,7 +56,6 @@ class Plan(NamedTuple):
     settings: dict[str, Any]
     key: str  # stands for the source and the settings
     uri: str
-    stored: Manifest | None = None  # of a source that is a store, which is converted as it is
 
 
 def working_memory(what: str, source: Source, limit: int | str | None) -> int:
@@ -95,10 +92,6 @@ def build(
 
     `free` is called when the source is read.
     """
-    if (stored := plan.stored) is not None:
-        writer = writer_for(uri, tile_nnz(stored.settings, stored.shape[0], stored.nnz))
-        store = StoreRef(manifests.normalize_uri(plan.source.path), stored.content)
-        return convert(store, stored, writer, chunks_for(writer, memory_limit))
     # a worker compiles what counts text in a new installation, while the source is decompressed
     sizes = [plan.weighting.ngram_range] if isinstance(plan.source, TextSource) else []
     with engine.started_tiles(compile_kernels, sizes), engine.limit_memory(memory_limit):

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from bigfs.storage import atomic
-from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.fingerprint import fingerprint_of
 from bigfs.storage.format import manifest as manifests
@@ -25,7 +24,6 @@ from bigfs.storage.format.documents import require_whole
 from bigfs.storage.format.verified import StoreRef
 from bigfs.storage.scaling import TFIDF
 from bigfs.storage.sources import find
-from bigfs.storage.sources.anndata import AnnData
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
 from bigfs.storage.sources.tables.streams import Stream
 from bigfs.storage.staging.build import Plan, build, working_memory
@@ -307,12 +305,6 @@ def make_plan(
     text = {name: options.pop(name) for name in terms}
     require_count("tile_rows", tile_rows)
     weighting = make_weighting(sublinear_tf=sublinear_tf, **text)
-    chosen = (format, options, tile_rows, weight, target_sum, scale, weighting.changed())
-    if not any(chosen) and (stored := stored_in(source)) is not None:
-        source = find(source, format=AnnData.format)
-        uri = manifests.normalize_uri(store or default_store(source, stored.key))
-        fingerprint = stored.source["fingerprint"]
-        return Plan(source, fingerprint, weighting, stored.settings, stored.key, uri, stored)
     if isinstance(source, Source):
         source = source.absolute()
     else:
@@ -339,15 +331,6 @@ def make_plan(
     key = key_of(source, fingerprint, settings)
     uri = manifests.normalize_uri(store or default_store(source, key))
     return Plan(source, fingerprint, weighting, settings, key, uri)
-
-
-def stored_in(source: Any) -> manifests.Manifest | None:
-    """Return the manifest of a source that is a store itself, or None."""
-    if not isinstance(source, str | os.PathLike):
-        return None
-    name = os.fspath(source)
-    is_folder = remote.is_folder(name) if remote.is_remote(name) else os.path.isdir(name)
-    return manifests.manifest_of(name) if is_folder and manifests.exists(name) else None
 
 
 def key_of(source: Source, fingerprint: str, settings: dict[str, Any]) -> str:

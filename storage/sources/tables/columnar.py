@@ -11,11 +11,11 @@ import atexit
 import contextlib
 import copy
 import itertools
-import os
 import subprocess
 import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 # of a row group or a record batch that a task reads whole, if it fits in its memory
 MAX_GROUP_BYTES = 32 << 20
+REQUESTS = 16  # to a server at a time
+MAX_METADATA = 4096  # files behind URLs whose footers a process keeps
+_metadata: dict[tuple[str, str] | None, Any] = {}  # the footers, by URL and version
 
 
 @dataclass(eq=False, kw_only=True)
@@ -85,12 +88,20 @@ class ColumnFile(Table):
         groups, most = list[Part](), MAX_GROUP_BYTES
         if isinstance(self, TextSource):  # whose terms take many times its bytes
             most = min(most, engine.memory_limit() // self.memory_per_byte)
+        self.open_all()
         for file, _ in self.same_columns((file, self.columns_of(file)) for file in self.files()):
             found = self.groups_of(file)
             if found is None or max((part.size for part in found), default=0) > most:
                 return None
             groups += found
         return groups
+
+    def open_all(self) -> None:
+        """Read what says where the parts of all files lie."""
+
+    def listed_of(self, file: str) -> remote.Listed | None:
+        """Return what the server says of a file."""
+        return (self.listed or {}).get(file)
 
     def stream(self) -> Iterator[pa.RecordBatch]:
         return itertools.chain.from_iterable(batches for _, batches in self.streams())
@@ -107,8 +118,10 @@ class ColumnFile(Table):
         if self.on_scratch is not None:
             yield from super().all_batches(piece)
             return
+        source = copy.copy(self)
+        source.listed = {part.file: part.listed for part in piece}
         for file, parts in itertools.groupby(piece, lambda part: part.file):
-            batches = self._read(file, [part.number for part in parts])
+            batches = source._read(file, [part.number for part in parts])
             for number, group in itertools.groupby(batches, lambda batch: batch[0]):
                 first, where = 0, f"{redacted(file)}, {self.part_name} {number}: row"
                 for _, batch in group:
@@ -154,30 +167,16 @@ class ParquetFile(ColumnFile):
         with self._open(file) as table:
             groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
             values = [group.num_rows * group.num_columns for group in groups]
-            is_nested = any(types.is_nested(field.type) for field in table.schema_arrow)
-        if is_nested and groups:
-            values = self._count_values(file)
+            if groups and any(types.is_nested(field.type) for field in table.schema_arrow):
+                values = _count_values(table.metadata, file)
         return [
-            Part(file, i, max(group.total_byte_size, tables.VALUE_BYTES * values[i]))
+            Part(
+                *(file, i, max(group.total_byte_size, tables.VALUE_BYTES * values[i])),
+                listed=self.listed_of(file),
+            )
             for i, group in enumerate(groups)
             if group.num_rows
         ]
-
-    def _count_values(self, file: str) -> list[int]:
-        """Return the number of values of each row group, those of lists too.
-
-        A child asks for it, as a damaged footer ends the process that does.
-        """
-        with remote.open_ranges(file) if self.url else open(file, "rb") as source:
-            end = source.seek(-8, os.SEEK_END)
-            size = int.from_bytes(source.read(4), "little")
-            source.seek(max(0, end - size))
-            footer = source.read()
-        if (answer := _footers().ask(footer)) is None:
-            raise SourceError(
-                f"{redacted(file)} is not a whole Parquet file: its footer is damaged"
-            )
-        return answer
 
     def read_groups(
         self, file: str, numbers: list[int] | None, columns: list[str]
@@ -196,15 +195,45 @@ class ParquetFile(ColumnFile):
     def _open(self, file: str, **settings: Any) -> Iterator[Any]:
         from pyarrow import parquet
 
+        listed = self.listed_of(file)
+        key = None if listed is None else (file, listed.version)
         with contextlib.ExitStack() as files:
             with _arrow_errors(f"{redacted(file)} is not a whole Parquet file"):
                 source: Any = file
                 if remote.is_remote(file):
-                    source = files.enter_context(remote.open_ranges(file))
+                    source = files.enter_context(remote.open_ranges(file, listed))
                 table = files.enter_context(
-                    parquet.ParquetFile(source, page_checksum_verification=True, **settings)
+                    parquet.ParquetFile(
+                        source,
+                        metadata=_metadata.get(key),
+                        page_checksum_verification=True,
+                        **settings,
+                    )
                 )
+            if key is not None:
+                if len(_metadata) >= MAX_METADATA:
+                    _metadata.clear()
+                _metadata[key] = table.metadata
             yield table
+
+    def open_all(self) -> None:
+        if self.url:
+            with ThreadPoolExecutor(REQUESTS) as pool:
+                list(pool.map(self.names, self.files()))
+
+
+def _count_values(metadata: Any, file: str) -> list[int]:
+    """Return the number of values of each row group, those of lists too.
+
+    A child is asked for it, as a damaged footer ends the process that looks at its columns.
+    """
+    import pyarrow as pa
+
+    footer = pa.BufferOutputStream()
+    metadata.write_metadata_file(footer)
+    if (answer := _footers().ask(footer.getvalue().to_pybytes())) is None:
+        raise SourceError(f"{redacted(file)} is not a whole Parquet file: its footer is damaged")
+    return answer
 
 
 class _Footers:
@@ -297,7 +326,8 @@ class ArrowFile(ColumnFile):
             if not remote.is_remote(file):  # counting the rows reads all bytes
                 rows = dataset.IpcFileFormat().make_fragment(source).count_rows()
                 size = max(size, tables.VALUE_BYTES * rows * columns)
-            return [Part(file, i, size // max(count, 1)) for i in range(count)]
+            listed = self.listed_of(file)
+            return [Part(file, i, size // max(count, 1), listed=listed) for i in range(count)]
 
     def read_groups(
         self, file: str, numbers: list[int] | None, columns: list[str]
@@ -334,7 +364,7 @@ class ArrowFile(ColumnFile):
         import pyarrow as pa
 
         if remote.is_remote(file):
-            return pa.PythonFile(remote.open_ranges(file), mode="r")
+            return pa.PythonFile(remote.open_ranges(file, self.listed_of(file)), mode="r")
         if self._is_in_place(file):
             return pa.OSFile(file)  # a mapped one that is cut meanwhile ends the process
         return pa.PythonFile(_Messages(open_decompressed(file), file), mode="r")

@@ -10,6 +10,14 @@ NO_NUMBER = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")  # a number that is 
 TRUTH = {"true": "1", "false": "0"}  # Booleans of a text, in any case
 
 
+def is_plain(kind: Any) -> bool:
+    """Return whether columns of a type are what `decoded` makes of them."""
+    from pyarrow import types
+
+    is_view = types.is_string_view(kind) or types.is_binary_view(kind)
+    return not (types.is_dictionary(kind) or types.is_nested(kind) or is_view)
+
+
 def decoded(values: Any) -> Any:
     """Return a column without dictionaries, which another batch would replace, and without views,
     of which a slice holds the whole.

@@ -22,7 +22,9 @@ from bigfs.storage.sources.base import PlainFile, line_number, shorten_names
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
 
-LINE_LIMIT = 1 << 28  # bytes of a line in which a field is looked for
+from bigfs import engine
+from bigfs.engine import format_bytes, require_memory
+
 BATCH_LINES = 256
 WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
 
@@ -85,8 +87,13 @@ class JsonFile(Records):
         """Refuse the name of a field that no record has. Most files show it in their first line."""
         quoted = json.dumps(name, ensure_ascii=False).encode()
         fields: list[str] = []
+        limit = engine.memory_limit() // self.memory_per_byte + 1  # bytes of a line
         with open(self.plain, "rb") as file:
-            while line := file.readline(LINE_LIMIT):
+            while line := file.readline(limit):
+                if len(line) == limit:
+                    place = LinePosition(self.path, self.plain, file.tell() - limit)
+                    what = f"{place}: a record of {format_bytes(limit)} or more cannot be cut and"
+                    require_memory(limit * self.memory_per_byte, what, engine.memory_limit())
                 may_hold = quoted in line or b"\\u" in line or b"\\/" in line
                 if line.isspace() or (fields and not may_hold):
                     continue

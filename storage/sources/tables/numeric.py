@@ -22,7 +22,7 @@ from bigfs.storage.sources import checks
 from bigfs.storage.sources import labels as label_rules
 from bigfs.storage.sources.base import Label, shorten, shorten_names
 from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
-from bigfs.storage.sources.tables.columns import as_numbers, as_texts, decoded
+from bigfs.storage.sources.tables.columns import as_numbers, as_texts, decoded, is_plain
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords
 from bigfs.storage.sources.tables.tables import CsvFile, Table
@@ -186,14 +186,17 @@ class NumericTable(MatrixRecords, Table):
         """
         import pyarrow as pa
 
-        columns = [decoded(batch.fields[name]) for name in names]
+        columns = [batch.fields[name] for name in names]
         table = np.empty((len(names), batch.length))
         of_type: dict[Any, list[int]] = {}
         for j, column in enumerate(columns):
             of_type.setdefault(column.type, []).append(j)
         for places in of_type.values():
             try:
-                numbers = self._as_numbers(pa.concat_arrays([columns[j] for j in places]))
+                some = [columns[j] for j in places]
+                if not is_plain(some[0].type):
+                    some = list(map(decoded, some))
+                numbers = self._as_numbers(pa.concat_arrays(some))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 self._refuse_columns(batch, [names[j] for j in places])
             values = numbers.to_numpy(zero_copy_only=False)

@@ -109,6 +109,8 @@ class Records(PlainFile):
         self.path = self.path if self.url is None else redacted(self.path)
         self.plain = self.path
         require_encoding(self.encoding)
+        self.listed: dict[str, remote.Listed | None] | None = None  # the files behind a URL
+        self.url_root: str | None = ""  # the folder behind it, "" before it is listed
         self.partitions: Mapping[str, str | None] = {}  # of the file, by its folders
         self.label_fields = names if len(names := label_rules.label_names(self.label)) > 1 else ()
         if self.label_fields and self.target is not None:
@@ -162,7 +164,12 @@ class Records(PlainFile):
     def files(self) -> list[str]:
         """Return the file, or those of a folder or a pattern in order, with their URLs if any."""
         if self.url:
-            return remote.list_files(self.url, self.suffixes)
+            if self.listed is None:
+                self.listed = remote.list_files(self.url, self.suffixes)
+                folder = re.split(r"[*\[]", self.url)[0].rpartition("/")[0]
+                folder = folder if is_pattern(self.url) else self.url.rstrip("/")
+                self.url_root = None if list(self.listed) == [self.url] else folder
+            return list(self.listed)
         files = list_files(self.path, self.suffixes)
         return [file for file in files if os.path.getsize(file)] or files  # Spark writes empty ones
 
@@ -175,11 +182,17 @@ class Records(PlainFile):
     @property
     def root(self) -> str | None:
         """The folder in which the files lie, None for a single file."""
-        place = self.url or self.path
-        if is_pattern(place):
-            return re.split(r"[*\[]", place)[0].rpartition("/")[0] or "."
-        is_folder = remote.is_folder(place) if self.url else os.path.isdir(place)
-        return place.rstrip("/") if is_folder else None
+        if self.url:
+            if self.url_root == "":
+                self.files()
+            return self.url_root
+        if is_pattern(self.path):
+            return re.split(r"[*\[]", self.path)[0].rpartition("/")[0] or "."
+        return self.path.rstrip("/") if os.path.isdir(self.path) else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the list of the files, as each part knows its own."""
+        return self.__dict__ | {"listed": None}
 
     def partitions_of(self, file: str) -> dict[str, str | None]:
         """Return the columns of a file that its folders name."""
@@ -187,7 +200,9 @@ class Records(PlainFile):
 
     def identity(self) -> Any:
         """Return what changes with the content of the files: a hash, or versions of URLs."""
-        return (remote.identity_of if self.url else identity_of)(self.files(), self.root)
+        if self.url:
+            return remote.identity_of(self.url, self.suffixes)
+        return identity_of(self.files(), self.root)
 
     def _with_path(self, file: str, plain: str | None = None) -> Self:
         """Return the source of one of the files, which may be decompressed to another."""

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import csv
 import itertools
+import re
 import uuid
 from abc import abstractmethod
 from collections import Counter
@@ -19,10 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
+from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redacted
 from bigfs.storage.sources.base import PlainFile, shorten_names
 from bigfs.storage.sources.files import no_text, open_text, source_errors
-from bigfs.storage.sources.tables.columns import decoded
+from bigfs.storage.sources.tables.columns import decoded, is_plain
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
 
 from bigfs import engine
@@ -37,6 +39,7 @@ VALUE_BYTES = 4
 DECODED_ROWS = 1 << 16  # of a large batch whose dictionaries are replaced by their texts at a time
 # bytes of a record of CSV: what is always taken, and what is refused whatever the memory
 SMALL_RECORD, MAX_RECORD = 1 << 20, 1 << 28
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 LINE_LIMIT = 1 << 26  # bytes of a line of CSV's header
 NO_UTF8 = "it is not UTF-8: give its encoding=, such as cp1252, latin-1 or utf-16"
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
@@ -51,6 +54,7 @@ class Part(NamedTuple):
     # on scratch only: the file or table that it comes from, and the number of its first row there
     origin: str = ""
     first: int = 0
+    listed: remote.Listed | None = None  # what the server says of the file, behind a URL
 
 
 @dataclass(eq=False, kw_only=True)
@@ -124,16 +128,19 @@ class Table(Records):
         with contextlib.ExitStack() as files:
             for origin, batches in self.streams():
                 first = 0
-                for batch in itertools.chain.from_iterable(map(_decode, batches)):
+                for some in itertools.chain.from_iterable(map(_decode, batches)):
+                    batch = _with_nulls_of(some, schema)
                     if batch.schema != schema:
+                        files.close()  # that of the schema before
                         path = scratch / f"table-{name}.arrow"
                         schema, number, name = batch.schema, 0, name + 1
                         out = files.enter_context(pa.ipc.new_file(path, schema))
-                    rows = max(1, batch.num_rows * size // max(_counted_bytes(batch), 1))
+                    total = _counted_bytes(batch)
+                    rows = max(1, batch.num_rows * size // max(total, 1))
                     for start in range(0, batch.num_rows, rows):
                         part = batch.slice(start, rows)
                         out.write_batch(part)
-                        counted = _counted_bytes(part)
+                        counted = -(-total * part.num_rows // batch.num_rows)
                         self.on_scratch.append(Part(str(path), number, counted, origin, first))
                         number, first = number + 1, first + part.num_rows
 
@@ -175,10 +182,24 @@ def _counted_bytes(batch: pa.RecordBatch) -> int:
     return max(int(batch.nbytes), VALUE_BYTES * batch.num_rows * batch.num_columns)
 
 
+def _with_nulls_of(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
+    """Return a batch whose empty columns have the types that they had before."""
+    import pyarrow as pa
+
+    if schema is None or batch.schema.names != schema.names or pa.null() not in batch.schema.types:
+        return batch
+    fields = zip(batch.columns, schema, strict=True)
+    columns = [c.cast(field.type) if pa.types.is_null(c.type) else c for c, field in fields]
+    return pa.RecordBatch.from_arrays(columns, schema.names)
+
+
 def _decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield a batch in parts without dictionaries."""
     import pyarrow as pa
 
+    if all(map(is_plain, set(batch.schema.types))):
+        yield batch
+        return
     for start in range(0, batch.num_rows, DECODED_ROWS):
         part = batch.slice(start, DECODED_ROWS)
         yield pa.RecordBatch.from_arrays(list(map(decoded, part.columns)), part.schema.names)
@@ -371,10 +392,7 @@ class CsvFile(Table):
 
 def _are_values(names: Sequence[str]) -> bool:
     """Return whether most names of columns are numbers that do not rise, as those of spectra do."""
-    numbers = []
-    for name in names:
-        with contextlib.suppress(ValueError):
-            numbers.append(float(name))
+    numbers = [float(name) for name in names if NUMBER.fullmatch(name)]
     rise = all(a < b for a, b in itertools.pairwise(numbers))
     return 2 * len(numbers) > len(names) > 1 and not rise
 

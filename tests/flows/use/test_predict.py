@@ -391,3 +391,19 @@ def test_real_values_have_no_scores(bigfs, wine):
     asked = ("predict", "r", "wine.csv", "p.csv", "--scores", "--workers", 0)
     fails(bigfs(*asked), "r predicts real values")
     assert bigfs("predict", "r", "wine.csv", "p.csv", "--workers", 0)[0] == 0
+
+
+def test_the_base_of_svmlight_that_was_guessed_holds_for_new_rows(bigfs, tmp_path):
+    rows = "".join(f"{i % 2} 0:{1 + i % 2} 1:{i % 3} 2:5\n" for i in range(40))
+    Path("a.svm").write_text(rows)
+    later = "".join(f"0 1:{i % 3} 2:5\n" for i in range(8))  # says nothing of its base
+    Path("b.svm").write_text(later)
+    Path("c.svm").write_text("0 0:0\n" + later)
+    words = ("--features", 2, "--method", "anova", "--workers", 0)
+    assert bigfs("run", "a.svm", "--out", "r", *words)[0] == 0
+    answers = []
+    for name in ("b.svm", "c.svm"):
+        assert bigfs("predict", "r", name, "p.csv", "--scores", "--workers", 0)[0] == 0
+        answers.append(pd.read_csv("p.csv").drop(columns="sample").to_numpy().tolist())
+    assert answers[0] == answers[1][1:]
+    assert Run.open("r").metadata["decided"] == {"zero_based": True}

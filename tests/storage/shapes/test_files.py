@@ -548,6 +548,11 @@ REFUSED = {
         {},
         "one JSON array.*jq -c",
     ),
+    "a bag of words of UCI": (
+        both("3\n4\n5\n1 1 2\n", "docword.kos.txt"),
+        {},
+        "bag of words of UCI: make it Matrix Market",
+    ),
     "a spreadsheet": (both(b"PK\x03\x04", "t.xlsx"), {}, "save the sheet as CSV"),
     "an SQLite file": (
         both(b"SQLite format 3\0" + bytes(90), "t.db"),

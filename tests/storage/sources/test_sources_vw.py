@@ -1,7 +1,5 @@
 """Vowpal Wabbit's text and UCI's bags of words."""
 
-import gzip
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -86,36 +84,3 @@ def test_the_same_rows_as_json_lines(home):
             lines.write(f'{{"features": {{{row}}}, "label": {y[i]}}}\n')
     contents = [staged(file).spec["content"] for file in ("a.vw", "a.jsonl")]
     assert contents[0] == contents[1]
-
-
-def test_bags_of_words(home):
-    text = "3\n4\n5\n1 1 2\n1 3 1\n2 4 7\n3 1 1\n3 2 1\n"
-    (home / "docword.kos.txt").write_text(text)
-    (home / "vocab.kos.txt").write_text("ant\nbee\ncat\ndog\n")
-    corpus = staged("docword.kos.txt")
-    assert rows_of(corpus) == [{"ant": 2, "cat": 1}, {"dog": 7}, {"ant": 1, "bee": 1}]
-    (home / "docword.nips.txt.gz").write_bytes(gzip.compress(text.encode()))
-    (home / "vocab.nips.txt").write_text("a\nb\nc\nd\n")
-    assert staged("docword.nips.txt.gz").feature_names[:].tolist() == ["a", "b", "c", "d"]
-    before = corpus.uri
-    (home / "vocab.kos.txt").write_text("ant\nbee\ncat\nemu\n")
-    assert staged("docword.kos.txt").uri != before
-    (home / "vocab.kos.txt").write_text("ant\n")
-    with pytest.raises(SourceError, match=r"vocab\.kos\.txt holds 1 words, and .* has 4"):
-        staged("docword.kos.txt")
-    (home / "vocab.kos.txt").unlink()
-    assert staged("docword.kos.txt").X.shape == (3, 4)
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("3\nx\n5\n1 1 2\n", "line 2: the number of words was expected; got 'x'"),
-        ("3\n4\n5\n1 1 2\n", "announces 5 entries and holds fewer"),
-        ("3\n4\n1\n1 5 2\n", "column"),
-    ],
-)
-def test_broken_bags_of_words_are_named(home, text, reason):
-    (home / "docword.a.txt").write_text(text)
-    with pytest.raises(SourceError, match=reason):
-        staged("docword.a.txt")
