@@ -68,7 +68,7 @@ def look(source: str | os.PathLike[str], *, format: str | None = None, **options
     found = find(source, format=format, **options)
     with tempfile.TemporaryDirectory() as folder:
         head = _head_of(found, Path(folder, "head"))
-        text = {"min_df": 1} if isinstance(head, TextSource) else {}
+        text: dict[str, Any] = {"min_df": 1} if isinstance(head, TextSource) else {}
         uri = stage(head, Path(folder, "head.zarr"), **text)
         corpus = require_staged(open_corpus(uri))
         rows = corpus.X.rows(range(min(ROWS, corpus.X.shape[0]))).tocsr()

@@ -178,14 +178,14 @@ def list_files(url: str, suffixes: Sequence[str]) -> dict[str, Listed | None]:
         else:
             found = fs.find(path, detail=True)
     home = re.split(r"[*\[]", path)[0].rpartition("/")[0] if "*" in path or "[" in path else path
-    files = {
+    files: dict[str, Listed | None] = {
         fs.unstrip_protocol(name): _listed(info)
         for name, info in sorted(found.items())
         if info["type"] == "file" and not is_unseen(name.removeprefix(home))
     }
     if home == path:
         files = {name: about for name, about in files.items() if name.endswith(tuple(suffixes))}
-    return {name: about for name, about in files.items() if about.size} or files
+    return {name: about for name, about in files.items() if about and about.size} or files
 
 
 def _listed(info: dict[str, Any]) -> Listed:

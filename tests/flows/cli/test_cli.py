@@ -151,12 +151,12 @@ def test_bad_sources_are_one_line_and_leave_nothing(bigfs, tmp_path):
     ("text", "said"),
     [
         ("1 1:0.5 2:x\n2 1:1\n", "line 1"),
-        ("1 1:0.5\n2 3:2 2:1\n", "line 2"),
+        ("1 1:0.5\n2 3:2 3:1\n", "line 2"),
         ("1 1:0.5\n2 a:1\n", "line 2"),
         ("1 1:nan\n2 1:1\n", "line 1"),
         ("1 1:1\n2 1:inf\n", "line 2"),
     ],
-    ids=["bad number", "indices fall", "bad index", "NaN", "infinity"],
+    ids=["bad number", "an index twice", "bad index", "NaN", "infinity"],
 )
 def test_a_bad_svmlight_line_is_named(bigfs, tmp_path, text, said):
     (tmp_path / "bad.svm").write_text(text)
