@@ -72,9 +72,9 @@ def judge_sets(
     tasks = [name for name in tasks if name != given]
     with _judging(split, [sets[name] for name in tasks], judge, "evaluate") as results:
         if fitted is not None and given is not None:
-            held = _holding(split, [fitted.features])
+            held, sets_held = _holding(split, [fitted.features])
             (judged[given],) = engine.map_tiles(
-                _judge, [fitted.features], held, judge, fitted.get(), local=split.X_train.local
+                _judge, sets_held, held, judge, fitted.get(), local=split.X_train.local
             )
         judged |= zip(tasks, results(), strict=True)
     return judged
@@ -89,17 +89,20 @@ def _judging(
         yield list
         return
     _require_decisions(split, judge)
-    local, split = split.X_train.local, _holding(split, sets)
+    local, (split, sets) = split.X_train.local, _holding(split, sets)
     with engine.started_tiles(_judge, sets, split, judge, local=local, label=label) as judged:
         yield judged
 
 
-def _holding(split: Split, sets: Sequence[IntArray]) -> Split:
-    """Return a split whose columns in these sets a task can read."""
+def _holding(split: Split, sets: Sequence[IntArray]) -> tuple[Split, list[IntArray]]:
+    """Return a split of the columns in these sets, which a task can read, and their numbers in
+    it."""
     needed = np.unique(np.concatenate(sets))
-    return split._replace(
-        X_train=hold_columns(split.X_train, needed), X_test=hold_columns(split.X_test, needed)
+    X_train, X_test = (
+        hold_columns(X, needed).take_columns(needed) for X in (split.X_train, split.X_test)
     )
+    own = [np.searchsorted(needed, index) for index in sets]
+    return split._replace(X_train=X_train, X_test=X_test), own
 
 
 @contextlib.contextmanager

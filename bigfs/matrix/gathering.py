@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
+from bigfs.engine.workers import nbytes
 from bigfs.matrix import tiles
-from bigfs.matrix.tiles import BlockTile, FileTile, OnBlock, cut
+from bigfs.matrix.tiles import BlockTile, FileTile, cut
 from bigfs.types import AnyArray, IntArray
 
 MIN_NNZ = 100_000  # below which a pass has too little work for its tasks to matter
@@ -33,15 +34,24 @@ def gather_columns(X: Any, index: IntArray) -> sp.csc_array:
     if not wanted:
         return sp.csc_array((n, 0))
     wanted_tiles, _, wanted_columns = zip(*wanted, strict=True)
-    parts, entries = [None] * len(wanted), 0
-    for i, part in engine.stream_tiles(
+    results = engine.stream_tiles(
         tiles.read_columns, wanted_tiles, each=[wanted_columns], local=X.local
-    ):
-        parts[i] = part
-        entries += part.nnz
-        engine.require_memory(2 * 12 * entries, f"{len(index)} columns in one process")
+    )
+    parts = _collect(results, len(wanted), f"{len(index)} columns")
     Z = sp.csc_array(sp.hstack(parts, format="csc"))
+    del parts  # before the columns are held twice again
     return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
+
+
+def _collect(results: Iterable[tuple[int, Any]], n: int, what: str) -> list[Any]:
+    """Return the n parts of what is gathered, or refuse it as soon as they and their union do not
+    fit in this process."""
+    parts, size = [None] * n, 0
+    for i, part in results:
+        parts[i] = part
+        size += nbytes(part)
+        engine.require_memory(2 * size, what)
+    return parts
 
 
 def hold_if_small(X: Any) -> Any:
@@ -131,10 +141,15 @@ def _times_columns(tile: Any, index: IntArray, W: AnyArray) -> AnyArray:
 
 
 def _columns_of_rows(X: Any, index: IntArray) -> sp.csc_array:
-    take, parts = OnBlock(tiles.take_columns), dict[int, Any]()
-    for i, part in engine.stream_tiles(take, X.tiles(0), index, local=X.local):
-        parts[i] = sp.csr_array(part)
-    return sp.csc_array(sp.vstack([parts[i] for i in range(len(parts))]))
+    results = engine.stream_tiles(_sparse_columns, X.tiles(0), index, local=X.local)
+    parts = _collect(results, len(X.row_tiles), f"{len(index)} columns")
+    Z = sp.vstack(parts, format="csr")
+    del parts
+    return sp.csc_array(Z)
+
+
+def _sparse_columns(tile: Any, index: IntArray) -> sp.csr_array:
+    return sp.csr_array(engine.load(tile)[:, index])
 
 
 def numbers_of(index: Any, size: int, noun: str, *, increasing: bool) -> IntArray:
@@ -162,7 +177,8 @@ def numbers_of(index: Any, size: int, noun: str, *, increasing: bool) -> IntArra
 
 def gather_rows(row_tiles: Any, local: bool) -> sp.csr_array | AnyArray:
     """Return the blocks of tiles of rows, one below the other. An ndarray if they are dense."""
-    parts = engine.map_tiles(engine.load, row_tiles, local=local)
+    results = engine.stream_tiles(engine.load, row_tiles, local=local)
+    parts = _collect(results, len(row_tiles), "the rows")
     return (
         np.concatenate(parts)
         if all(isinstance(p, np.ndarray) for p in parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -21,8 +22,12 @@ from bigfs.matrix.statistics import (
     compute_deviations,
     compute_stats,
 )
-from bigfs.types import AnyArray, FloatArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_magnitude
+
+
+def no_class_stats(codes: AnyArray) -> None:
+    """Say that a matrix has no statistics of the classes."""
 
 
 class Matrix:
@@ -43,7 +48,7 @@ class Matrix:
     stats : Stats, callable or None, default=None
         Column statistics, or a function that reads them when they are asked for. None computes them
         in one pass.
-    class_stats : callable, default=lambda codes: None
+    class_stats : callable, default=no_class_stats
         Function of the class codes that returns their `ClassStats`, or None if it has none for
         these codes.
     local : bool, default=False
@@ -122,7 +127,7 @@ class Matrix:
         rows: Sequence[Any] = (),
         columns: Sequence[Any] = (),
         stats: Stats | Callable[[], Stats] | None = None,
-        class_stats: Callable[[AnyArray], ClassStats | None] = lambda codes: None,
+        class_stats: Callable[[AnyArray], ClassStats | None] = no_class_stats,
         local: bool = False,
         feature_names: Any = None,
         meta: Any = None,
@@ -240,6 +245,13 @@ class Matrix:
         twin = type(self).__new__(type(self))
         twin.__dict__ |= self.__dict__ | {"_passes": [self.passes], "_near": None}
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels: what can be read or made again does not."""
+        derived = {"_deviations": None, "_far": None, "_near": None}
+        if self._read_stats is not None:
+            derived["_stats"] = self._read_stats
+        return self.__dict__ | derived
 
     # --- functions of tiles -------------------------------------------------------------------
 
@@ -507,9 +519,7 @@ class Matrix:
         index = gathering.numbers_of(index, self.shape[1], "column", increasing=True)
         by_rows, by_columns = view.take_columns(self, index)
 
-        def of_part() -> Stats:
-            return Stats(*(of_column[index] for of_column in self.stats))
-
+        of_part = partial(_stats_of_columns, self, index)
         taken = Matrix(
             (self.shape[0], len(index)),
             rows=by_rows,
@@ -611,7 +621,7 @@ class Matrix:
             near.row_tiles, near.column_tiles = tuple(by_rows), tuple(by_columns)
             near._passes = self._passes
             near._stats, near._read_stats = far.stats(self.stats, self.deviations, len(self)), None
-            near._far, near._nnz, near.class_stats = FarColumns.none(), None, lambda codes: None
+            near._far, near._nnz, near.class_stats = FarColumns.none(), None, no_class_stats
             near.meta = self.meta.astype(np.float64)
             self._near = near
         return self._near
@@ -629,6 +639,11 @@ class Matrix:
         if self._nnz is None:
             self._nnz = int(self.stats.nnz.sum())
         return self._nnz
+
+
+def _stats_of_columns(X: Matrix, index: IntArray) -> Stats:
+    """Return the statistics of some columns of X."""
+    return Stats(*(of_column[index] for of_column in X.stats))
 
 
 def _array_of_names(names: Any, d: int) -> Any:

@@ -139,11 +139,6 @@ def transposed_times(block: Block, start: int, stop: int, V: Any) -> AnyArray:
     return times(block.T, start, stop, V)
 
 
-def take_columns(block: Block, start: int, stop: int, index: AnyArray) -> Block:
-    """Return columns of a block of rows."""
-    return block[:, index]
-
-
 def read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
     """Return columns of a tile of columns. Only their bytes are read, if the tile can do that and
     is not cached anyway."""

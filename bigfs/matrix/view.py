@@ -7,7 +7,7 @@ tile is loaded.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,25 +28,36 @@ class View(Protocol):
 
 
 @dataclass(frozen=True)
-class RowSet:
-    """Increasing row numbers, as one bit per row where that is smaller than the numbers."""
+class Subset:
+    """Increasing numbers of some of `size` rows or columns, in the form that takes least memory."""
 
-    values: AnyArray
-    is_packed: bool
+    size: int
+    values: AnyArray  # the numbers, a bit per row or column, or the numbers of the others
+    form: Literal["numbers", "bits", "others"]
 
     @classmethod
-    def of(cls, rows: IntArray) -> RowSet:
-        """Pack row numbers."""
-        n = int(rows[-1]) + 1 if len(rows) else 0
-        if n // 8 >= rows.nbytes:
-            return cls(rows, False)
-        mask = np.zeros(n, dtype=bool)
-        mask[rows] = True
-        return cls(np.packbits(mask), True)
+    def of(cls, numbers: IntArray, size: int) -> Self:
+        """Pack numbers."""
+        of_bits, of_others = size // 8, numbers.itemsize * (size - len(numbers))
+        if numbers.nbytes <= min(of_bits, of_others):
+            return cls(size, numbers, "numbers")
+        mask = np.zeros(size, dtype=bool)
+        mask[numbers] = True
+        if of_others < of_bits:
+            return cls(size, np.flatnonzero(~mask), "others")
+        return cls(size, np.packbits(mask), "bits")
 
     def numbers(self) -> IntArray:
-        """Return the row numbers."""
-        return np.flatnonzero(np.unpackbits(self.values)) if self.is_packed else self.values
+        """Return the numbers."""
+        if self.form == "numbers":
+            return self.values
+        if self.form == "bits":
+            return np.flatnonzero(np.unpackbits(self.values, count=self.size))
+        return np.delete(np.arange(self.size), self.values)
+
+
+class RowSet(Subset):
+    """Rows that are taken."""
 
     def of_block(self, block: Block) -> Block:
         return block[self.numbers()]
@@ -55,17 +66,14 @@ class RowSet:
         return read_columns(tile, index)[self.numbers()]
 
 
-@dataclass(frozen=True)
-class ColumnSet:
-    """Increasing numbers of columns."""
-
-    numbers: IntArray
+class ColumnSet(Subset):
+    """Columns that are taken."""
 
     def of_block(self, block: Block) -> Block:
-        return block[:, self.numbers]
+        return block[:, self.numbers()]
 
     def of_columns(self, tile: Any, index: IntArray) -> sp.csc_array:
-        return read_columns(tile, self.numbers[index])
+        return read_columns(tile, self.numbers()[index])
 
 
 @dataclass(frozen=True)
@@ -138,7 +146,7 @@ class ColumnViewTile(ViewTile):
     def load(self) -> Block:
         view = engine.unshared(self.view)
         if isinstance(view, ColumnSet) and reads_columns(self.tile):
-            return read_columns(self.tile, view.numbers)
+            return read_columns(self.tile, view.numbers())
         return view.of_block(engine.load(self.tile))
 
     def columns(self, index: AnyArray) -> sp.csc_array:
@@ -157,22 +165,22 @@ def reads_columns(tile: Any) -> bool:
 def take_rows(X: Any, rows: IntArray) -> tuple[list[Any], list[Any]]:
     """Return the tiles of rows and of columns of some rows. Nothing is read."""
     by_rows = [
-        ViewTile(place.start, place.stop, tile, RowSet.of(numbers))
+        ViewTile(place.start, place.stop, tile, RowSet.of(numbers, tile.stop - tile.start))
         for tile, place, numbers in cut(X.row_tiles, X.shape[0], rows)
     ]
     if X.row_tiles and not by_rows:
-        by_rows = [ViewTile(0, 0, X.row_tiles[0], RowSet.of(rows))]
-    of_all = engine.Shared(RowSet.of(rows))
+        by_rows = [ViewTile(0, 0, X.row_tiles[0], RowSet.of(rows, 0))]
+    of_all = engine.Shared(RowSet.of(rows, X.shape[0]))
     return by_rows, [ColumnViewTile(t.start, t.stop, t, of_all) for t in X.column_tiles]
 
 
 def take_columns(X: Any, index: IntArray) -> tuple[list[Any], list[Any]]:
     """Return the tiles of rows and of columns of some columns. Nothing is read."""
     by_columns = [
-        ColumnViewTile(place.start, place.stop, tile, ColumnSet(numbers))
+        ColumnViewTile(place.start, place.stop, tile, ColumnSet.of(numbers, tile.stop - tile.start))
         for tile, place, numbers in cut(X.column_tiles, X.shape[1], index)
     ]
-    of_all = engine.Shared(ColumnSet(index))
+    of_all = engine.Shared(ColumnSet.of(index, X.shape[1]))
     return [ViewTile(t.start, t.stop, t, of_all) for t in X.row_tiles], by_columns
 
 

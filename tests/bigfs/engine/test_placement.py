@@ -216,9 +216,9 @@ def scaled(tile, value, factor):
 def test_the_rows_of_a_fold_travel_once_and_not_with_every_tile(rng):
     rows = np.flatnonzero(rng.random(80_000) < 0.5)
     X = matrix()
-    shared = engine.Shared(RowSet.of(rows))
+    shared = engine.Shared(RowSet.of(rows, 80_000))
     tiles = [ColumnViewTile(t.start, t.stop, t, shared) for t in X.column_tiles]
-    index = engine.Shared(ColumnSet(np.arange(10_000)))
+    index = engine.Shared(ColumnSet.of(np.arange(0, 100_000, 10), 100_000))
     tiles += [ColumnViewTile(t.start, t.stop, t, index) for t in tiles]
     sent = {}
     travelling = [detach(tile, sent) for tile in tiles]

@@ -1,16 +1,22 @@
 """Columns far from zero less their mean, against the same columns made dense and near zero."""
 
+import pickle
+import tracemalloc
+from functools import partial
+
 import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import bigfs
-from bigfs import RFS, RLSR, SRLSR, UDFS, Matrix, MultiTaskLasso, SparGE
+from bigfs import RFS, RLSR, SRLSR, UDFS, Matrix, MultiTaskLasso, SparGE, engine
 from bigfs.embedding.spectral import randomized_svd
+from bigfs.graph.row_blocks import row_blocks
 from bigfs.linalg.ridge import Ridge, SampleOperator, centering
-from bigfs.matrix import Centered
+from bigfs.matrix import Centered, Stats
 from bigfs.matrix.gathering import times_columns
+from bigfs.matrix.tiles import DaskTile
 from bigfs.result import Status, iterate
 from bigfs.selectors.sparge import response
 
@@ -224,3 +230,62 @@ def test_every_name_of_the_room_is_there():
     import bigfs.matrix
 
     assert all(hasattr(bigfs.matrix, name) for name in bigfs.matrix.__all__)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "most"), [([5], 800), ([], 800), (np.arange(0, 10**6, 2), 10**6 / 8 + 800)]
+)
+def test_a_tile_of_columns_carries_the_fewer_of_taken_and_left_out(left_out, most):
+    """With one forbidden feature a task of a graph carried 8 bytes per column."""
+    d = 10**6
+    X = Matrix.from_array(sp.csr_array(([1.0], ([0], [7])), shape=(3, d)), tile_rows=2)
+    keys = [DaskTile(t.start, t.stop, None) for t in X.row_tiles]
+    index = np.delete(np.arange(d), left_out)
+    taken = Matrix(X.shape, rows=keys, stats=X.stats).take_columns(index)
+    assert all(len(pickle.dumps(tile)) < most for tile in taken.row_tiles)
+    np.testing.assert_array_equal(engine.unshared(taken.row_tiles[0].view).numbers(), index)
+    assert all(len(pickle.dumps(block)) < most + 200 for block in row_blocks(taken, 2))
+
+
+def test_a_matrix_travels_without_what_can_be_read_again():
+    X = Matrix((5, 10**5), rows=[DaskTile(0, 5, None)], stats=partial(read_stats, 5))
+    small = len(pickle.dumps(X))
+    assert X.deviations.size == 10**5
+    assert len(pickle.dumps(X)) <= small + 10
+    part = X.take_columns([1, 2])
+    _ = part.deviations
+    assert len(pickle.dumps(part)) < 5000
+
+
+def read_stats(n):
+    return Stats(np.arange(10**5) % n, np.full(10**5, n), np.full(10**5, n))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["sparse", "rows", "columns"])
+@pytest.mark.parametrize("order", ["increasing", "permuted"])
+def test_gathering_takes_at_most_what_it_asks_for(rng, dtype, kind, order, monkeypatch):
+    """From rows nothing was asked, and in another order 36 bytes of 24 were taken."""
+    S = sp.random_array((6000, 60), density=0.3, format="csr", rng=rng, dtype=dtype)
+    both = Matrix.from_array(S, tile_rows=1500, tile_columns=15)
+    rows = both.row_tiles if kind != "columns" else ()
+    columns = both.column_tiles if kind != "rows" else ()
+    X = Matrix(S.shape, rows=rows, columns=columns, local=True, meta=both.meta)
+    index = np.arange(60) if order == "increasing" else rng.permutation(60)
+    asked = []
+    monkeypatch.setattr(engine, "require_memory", lambda size, *_: asked.append(size))
+    X.columns(index)
+    tracemalloc.start()
+    X.columns(index)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 1.05 * max(asked)
+    assert max(asked) <= 2 * peak
+
+
+def test_gathered_rows_that_do_not_fit_are_refused(rng):
+    X = layouts(rng.normal(size=(500, 40)))["rows"]
+    with engine.limit_memory(100_000):
+        for gather in (lambda: X.columns(np.arange(40)), lambda: X.rows(np.arange(500))):
+            with pytest.raises(engine.NotEnoughMemory, match=r"needs .* is allowed"):
+                gather()
