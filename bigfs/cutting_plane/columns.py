@@ -157,8 +157,6 @@ class Columns(ABC):
         """Raise `NotEnoughMemory` if a master over u columns does not fit in this process."""
         of_product = 4 if self.in_single else 8
         projected = (of_product + FACTOR_BYTES) * u**2 + 8 * u * (n_new + MASTER_WIDTHS * self.r)
-        if not self.X.local:
-            projected += engine.DRIVER_LIBRARIES
         engine.require_memory(projected, f"solving for {u} gathered columns")
 
     def _widen(self, positions: IntArray, size: int) -> FloatArray:

@@ -358,12 +358,11 @@ def randomized_svd(
             f"{n} × {d} matrix; got {r}"
         )
     width = min(r + OVERSAMPLING, m)
-    libraries = 0 if Xc.X.local else engine.DRIVER_LIBRARIES
     # of a step: Q, SQ and the four arrays of its QR decomposition, two V, and the sums of a pass
     step_floats = m * (6 * width + 2 * r) + 2 * d * width
     last_floats = (3 * n + 2 * d) * r  # U with what is taken from it, and V
     engine.require_memory(
-        libraries + 8 * max(step_floats, last_floats),
+        8 * max(step_floats, last_floats),
         f"{r} singular vectors of a {n} × {d} matrix",
     )
     passes_before = Xc.X.passes

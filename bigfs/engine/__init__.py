@@ -13,9 +13,7 @@ from dask.system import CPU_COUNT as CPU_COUNT
 from dask.utils import format_bytes as format_bytes
 from dask.utils import parse_bytes as parse_bytes
 
-from bigfs.engine.budget import DRIVER_LIBRARIES as DRIVER_LIBRARIES
-from bigfs.engine.budget import KERNELS as KERNELS
-from bigfs.engine.budget import LIBRARIES as LIBRARIES
+from bigfs.engine.budget import IDLE as IDLE
 from bigfs.engine.budget import PLANNED as PLANNED
 from bigfs.engine.budget import SHARES as SHARES
 from bigfs.engine.budget import TILE_TASK as TILE_TASK
@@ -63,6 +61,7 @@ from bigfs.engine.memory import lazy_zeros as lazy_zeros
 from bigfs.engine.memory import memory_limit as memory_limit
 from bigfs.engine.memory import planned_memory as planned_memory
 from bigfs.engine.memory import require_memory as require_memory
+from bigfs.engine.memory import spare_memory as spare_memory
 from bigfs.engine.memory import task_memory as task_memory
 from bigfs.engine.scratch import ScratchFile as ScratchFile
 from bigfs.engine.shared import Shared as Shared

@@ -20,15 +20,12 @@ from weakref import WeakSet
 import numpy as np
 import psutil
 
-PLANNED = 10**9  # bytes of the process that every choice of a way assumes, however many it has
-# bytes of a worker that has loaded its libraries and its kernels, scikit-learn's too (measured)
-LIBRARIES = 236 << 20
-KERNELS = 76 << 20  # bytes of LLVM and the kernels of a solver beside them (measured)
-# bytes that a worker keeps after it staged tables, ran a solver and trained scikit-learn's models,
-# which load pandas and Arrow too (measured)
-AT_REST = 352 << 20
+# bytes of the process that every choice of a way assumes where none are given, however many it has
+PLANNED = 10**9
+# bytes of an idle process: one that staged tables, ran a solver and trained scikit-learn's models,
+# with the libraries and the kernels of these (measured)
+IDLE = 352 << 20
 TILE_TASK = 96 << 20  # bytes that a task on a tile of the usual size takes (measured)
-DRIVER_LIBRARIES = 310 << 20  # the same of the driving process, before a fit (measured)
 
 
 class NotEnoughMemory(MemoryError):
@@ -68,6 +65,9 @@ class Session:
 
     client: Any = None  # of a cluster, or `SERIAL`. None: not asked yet
     limit: int | None = None  # bytes that were given
+    # bytes that this process holds beside a step. 0 where the limit is that of the steps alone
+    baseline: int | None = None
+    planned: int = PLANNED  # bytes of the process by which a way is chosen
 
 
 _session: ContextVar[Session | None] = ContextVar("session", default=None)
@@ -125,8 +125,8 @@ def current_session() -> Session:
 
 
 def limit_memory(limit: int) -> contextlib.AbstractContextManager[None]:
-    """Set the memory limit of this process inside a block."""
-    return holding_session(limit=limit)
+    """Set the memory limit of each step inside a block, beside what this process holds."""
+    return holding_session(limit=limit, baseline=0)
 
 
 def given_limit() -> int | None:
@@ -163,7 +163,7 @@ def process_memory() -> int:
 def of_thread(limit: float, n_threads: int) -> int:
     """Return the limit that each thread of a worker plans by. The threads share its libraries, and
     the rest in equal parts."""
-    shared = min(LIBRARIES, limit)
+    shared = min(IDLE, limit)
     return int(shared + (limit - shared) / max(n_threads, 1))
 
 

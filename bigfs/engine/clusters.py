@@ -20,7 +20,7 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 
-from bigfs.engine.budget import LIBRARIES, SERIAL, SHARES, holding_session
+from bigfs.engine.budget import IDLE, SERIAL, SHARES, TILE_TASK, holding_session
 from bigfs.engine.specification import (
     configured_scheduler,
     is_specification,
@@ -53,6 +53,7 @@ BEFORE_START = {  # environment of a worker before it starts
 }
 # what distributed sets by default
 ONE_THREAD = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
+LEAST_WORKER = int(IDLE / SHARES.most) + TILE_TASK  # bytes of the smallest worker
 WORKER_MEMORY = "1GB"  # of a worker of a local cluster, where no limit is given
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
 
@@ -137,11 +138,11 @@ def cluster(
             f"core; got {workers}"
         )
     if scheduler is None and memory_limit is not None:
-        require_size(memory_limit)
+        require_size(memory_limit, TILE_TASK if workers == 0 else LEAST_WORKER)
     if scheduler is None and workers == 0:
-        limit = {}
+        limit: dict[str, Any] = {}
         if memory_limit is not None and memory_limit != "auto":
-            limit = {"limit": parse_bytes(memory_limit)}
+            limit = {"limit": parse_bytes(memory_limit), "baseline": None}
         with holding_session(client=SERIAL, **limit):
             yield None
         return
@@ -315,8 +316,8 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def require_size(memory_limit: str | int) -> None:
-    """Refuse a worker's memory limit that is not a size or is less than its libraries take."""
+def require_size(memory_limit: str | int, least: int = TILE_TASK) -> None:
+    """Refuse a memory limit that is not a size, or is less than `least` bytes."""
     if memory_limit == "auto":
         return
     try:
@@ -325,10 +326,10 @@ def require_size(memory_limit: str | int) -> None:
         raise ValueError(
             f"--memory-limit must be a size such as 1GB or 512MB; got {memory_limit!r}"
         ) from error
-    if size < LIBRARIES:
+    if size < least:
         raise ValueError(
-            f"--memory-limit must be above {LIBRARIES / 1e6:.0f} MB, the size of a worker's "
-            f"libraries; got {memory_limit!r}: give more, such as 1GB"
+            f"--memory-limit must be above {least / 1e6:.0f} MB, the least that a "
+            f"process needs; got {memory_limit!r}: give more, such as 1GB"
         )
 
 
@@ -342,7 +343,7 @@ def _settings(memory_limit: str | int) -> dict[str, Any]:
     if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:
         # Waiting results go to disk early, because the libraries and the tasks need the rest.
         settings["distributed.worker.memory.target"] = SHARES.waiting_results * max(
-            1 - LIBRARIES / limit, 0.1
+            1 - IDLE / limit, 0.1
         )
     return settings
 

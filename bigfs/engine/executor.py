@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import dask
 import numpy as np
 
-from bigfs.engine.budget import SERIAL, current_session, holding, holding_session, in_task
+from bigfs.engine.budget import IDLE, SERIAL, current_session, holding, holding_session, in_task
 from bigfs.engine.clusters import (
     ClusterLost,
     asking_cluster,
@@ -43,7 +43,7 @@ from bigfs.engine.lazy_blocks import (
 )
 from bigfs.engine.shared import attach, detach
 from bigfs.engine.watchdog import watch
-from bigfs.engine.workers import one_blas_thread, release_memory
+from bigfs.engine.workers import one_blas_thread, own_memory, release_memory
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
@@ -720,8 +720,11 @@ def session() -> Iterator[None]:
     Each public function that makes more than one pass is in such a block. A cluster that is lost in
     the block is an error of the step that needs it.
     """
-    current = client()
-    with holding_session(client=SERIAL if current is None else current), one_blas_thread():
+    current, baseline = client(), current_session().baseline
+    if baseline is None:
+        baseline = own_memory() if current is None else IDLE
+    who = SERIAL if current is None else current
+    with holding_session(client=who, baseline=baseline), one_blas_thread():
         yield
 
 

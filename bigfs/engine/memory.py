@@ -10,15 +10,17 @@ import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
 from bigfs.engine.budget import (
-    AT_REST,
-    PLANNED,
+    IDLE,
     SHARES,
     NotEnoughMemory,
+    current_session,
     given_limit,
+    in_task,
     of_thread,
     process_memory,
 )
 from bigfs.engine.executor import client, known_workers
+from bigfs.engine.workers import cached_bytes, clear_cache, own_memory
 from bigfs.types import AnyArray
 
 
@@ -38,23 +40,39 @@ def memory_limit() -> int:
 
 def planned_memory() -> int:
     """Return the number of bytes by which to choose between two ways of computing the same."""
-    return min(memory_limit(), PLANNED)
+    return min(memory_limit(), current_session().planned)
 
 
 def task_memory() -> float:
     """Return the number of bytes that one large task may take, or as much work of the driver."""
     limit = memory_limit()
     if given_limit() is None and client() is not None:
-        return max(min(limit / 2, SHARES.most * limit - AT_REST), 0)
+        return max(min(limit / 2, SHARES.most * limit - IDLE), 0)
     return limit / 2
 
 
+def spare_memory() -> int:
+    """Return the bytes of this process that an idle one does not take, by which the choice among
+    ways is bounded. It does not depend on what the process holds."""
+    return memory_limit() if current_session().baseline == 0 else max(memory_limit() - IDLE, 0)
+
+
 def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:
-    """Raise `NotEnoughMemory`, with both numbers, if `projected` bytes do not fit in `limit`."""
-    allowed = memory_limit() if limit is None else parse_bytes(limit)
-    if projected > allowed:
+    """Raise `NotEnoughMemory`, with the numbers, if a step does not fit.
+
+    Its peak of `projected` bytes must fit in `limit`, or in the memory of this process beside the
+    baseline and the cached tiles, which are dropped where they are in the way.
+    """
+    allowed, held = memory_limit() if limit is None else parse_bytes(limit), 0
+    if limit is None:
+        baseline = current_session().baseline
+        held = own_memory() if baseline is None else baseline
+        if held and projected + held + cached_bytes() > allowed and not in_task():
+            clear_cache()
+    if projected + held > allowed:
+        beside = f" beside the {format_bytes(held)} that it holds" if held else ""
         raise NotEnoughMemory(
-            f"{what} needs {format_bytes(int(projected))} in one process and "
+            f"{what} needs {format_bytes(int(projected))} in one process{beside} and "
             f"{format_bytes(int(allowed))} is allowed: "
             "raise --memory-limit, use smaller tiles, or choose smaller parameters"
         )

@@ -14,9 +14,10 @@ import scipy.linalg  # noqa: F401  # it has a BLAS of its own, which is found on
 from threadpoolctl import ThreadpoolController
 
 from bigfs.engine.budget import (
-    LIBRARIES,
+    IDLE,
     SHARES,
     given_limit,
+    in_task,
     most_between_tasks,
     process_memory,
     resident,
@@ -67,12 +68,23 @@ def _keep(key: tuple[Any, ...], value: Any) -> Any:
 
 
 def _fits(size: int) -> bool:
-    return sum(cached_size for _, cached_size in list(_cache.values())) + size <= _capacity()
+    return cached_bytes() + size <= _capacity()
 
 
 def is_cached(tile: Any) -> bool:
     """Return whether the block of a tile is in the cache of this process."""
     return getattr(tile, "key", None) in _cache
+
+
+def cached_bytes() -> int:
+    """Return the bytes of the cache of this process."""
+    return sum(size for _, size in list(_cache.values()))
+
+
+def own_memory() -> int:
+    """Return the bytes that this process holds without the cache: its libraries, and what its user
+    has loaded. A worker counts as an idle process."""
+    return IDLE if in_task() else max(resident() - cached_bytes(), 0)
 
 
 def clear_cache() -> None:
@@ -84,7 +96,7 @@ def _capacity() -> float:
     """Return the number of bytes that the cache may take."""
     limit = worker_limit()
     if limit is not None:
-        return SHARES.cache * (limit - LIBRARIES)
+        return SHARES.cache * (limit - IDLE)
     return SHARES.cache * (given_limit() or process_memory())
 
 

@@ -248,7 +248,7 @@ class Matrix:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what travels: what can be read or made again does not."""
-        derived = {"_deviations": None, "_far": None, "_near": None}
+        derived: dict[str, Any] = {"_deviations": None, "_far": None, "_near": None}
         if self._read_stats is not None:
             derived["_stats"] = self._read_stats
         return self.__dict__ | derived

@@ -1,7 +1,8 @@
 """The choice of a solver: projected time and memory of the three, and the reason for one.
 
 The choice depends on the layouts, the shapes and the non-zeros alone, so that the answer is the
-same with any number of workers, with any tiles, and in any process of 1 GB or more.
+same with any number of workers, with any tiles, and in any process of 1.4 GB or more: the planned
+memory beside an idle process.
 
 solver     flops                                                   memory
 woodbury   n²·(non-zeros per column) to build, n³/3 to factor      n × n
@@ -101,8 +102,10 @@ def choose_solver(
     """Return a plan with the fastest solver, or with the requested one."""
     if solver not in (*SOLVERS, "auto"):
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or auto; got {solver!r}")
-    limit = engine.memory_limit() if limit is None else limit
-    planned = min(limit, engine.PLANNED)
+    if limit is None:
+        planned = min(engine.planned_memory(), engine.spare_memory())
+    else:
+        planned = min(limit, engine.PLANNED)
     fitting = {name: cost for name, cost in costs.items() if cost.bytes <= planned}
     if solver != "auto":
         chosen = solver

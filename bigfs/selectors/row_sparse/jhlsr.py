@@ -314,7 +314,7 @@ class JHLSR(RowSparseSelector):
         costs = project_costs(n, d, X.stats.nnz, r, width=width)
         ridge = min(cost.bytes for cost in costs.values()) + 8 * max(n_hyperedges - n, 0) * width
         engine.require_memory(
-            _libraries(X) + max(ridge + HYPEREDGE_BYTES * entries, MAKING_BYTES * entries),
+            max(ridge + HYPEREDGE_BYTES * entries, MAKING_BYTES * entries),
             f"JHLSR on {n:,} samples, whose hyperedges have {entries:,} members,",
         )
 
@@ -322,9 +322,6 @@ class JHLSR(RowSparseSelector):
         """Return the bytes for gathered columns and the solver of their features."""
         n = X.shape[0]
         strips = 8 * (n + max(n, n_hyperedges)) * strip_width(max(n, n_hyperedges), r)
-        return engine.planned_memory() - _libraries(X) - strips - HYPEREDGE_BYTES * entries
-
-
-def _libraries(X: Matrix) -> int:
-    """Return the bytes of this process's libraries where it drives others, and 0 elsewhere."""
-    return 0 if X.local else engine.DRIVER_LIBRARIES
+        # where this process drives others, its libraries are a large part of what it plans with
+        libraries = 0 if X.local else engine.IDLE
+        return engine.planned_memory() - libraries - strips - HYPEREDGE_BYTES * entries

@@ -404,7 +404,7 @@ def test_large_sums_are_projected_and_get_room_in_a_worker(text, monkeypatch):
     assert set(room) == {3 * 8 * (10 + 1 + 3) * 10, 3 * 8 * X.shape[1] * 3}
     size = 8 * 131_072 * 19
     monkeypatch.setattr(engine, "client", object)
-    for limit, most in ((10**9, 3), (650 * 10**6, 2), (600 * 10**6, 1)):
+    for limit, most in ((10**9, 3), (700 * 10**6, 2), (600 * 10**6, 1)):
         with engine.limit_memory(limit):
             assert tiled_columns.most_at_once(3, size) == most
     with (

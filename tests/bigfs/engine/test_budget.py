@@ -1,11 +1,13 @@
 """The memory limit: given, of a control group, or of a worker's thread; never what is free now."""
 
+import numpy as np
 import psutil
 import pytest
 from distributed import Client, LocalCluster, system
 
 from bigfs import engine
-from bigfs.engine.budget import LIBRARIES
+from bigfs.engine import clusters, executor, memory
+from bigfs.engine.budget import IDLE, current_session
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.graph.row_blocks import block_size
 from bigfs.matrix.panels import strip_width
@@ -48,8 +50,8 @@ def test_the_threads_of_a_worker_share_its_libraries_and_divide_the_rest():
     ):
         limit = engine.memory_limit()
         (inside,) = engine.map_tiles(limit_inside, [0])
-        assert 4 * engine.task_memory() + LIBRARIES < 2 * GB
-    assert inside == limit == int(LIBRARIES + (2 * GB - LIBRARIES) / 4)
+        assert 4 * engine.task_memory() + IDLE < 2 * GB
+    assert inside == limit == int(IDLE + (2 * GB - IDLE) / 4)
 
 
 def limit_inside(tile):
@@ -75,3 +77,57 @@ def expected_rows(limit, workers):
     """As many rows as take 4 % of the limit, or four blocks per worker, in steps of 4,096."""
     fitting = int(min(0.04 * limit / 740, 10**6)) // 4096 * 4096
     return min(fitting, -(-(10**6) // (4 * workers * 4096)) * 4096 if workers > 1 else 10**6)
+
+
+# --- what a process holds beside a step ---------------------------------------------------------
+
+
+def test_a_step_is_refused_beside_what_the_process_holds(monkeypatch):
+    """Steps were compared with the whole limit of the process: 1,135 MB were taken of 600."""
+    monkeypatch.setattr(executor, "own_memory", lambda: 400 * 10**6)
+    with engine.cluster(workers=0, memory_limit="600MB"), engine.session():
+        engine.require_memory(200 * 10**6, "a step")
+        with pytest.raises(
+            engine.NotEnoughMemory,
+            match=r"a step needs 190\.73 MiB in one process beside the 381\.47 MiB that it holds "
+            r"and 572\.20 MiB is allowed",
+        ):
+            engine.require_memory(200 * 10**6 + 1, "a step")
+
+
+def test_what_a_process_holds_is_measured_at_the_door():
+    with engine.cluster(workers=0, memory_limit="64GB"), engine.session():
+        held = current_session().baseline
+        assert 100 << 20 < held < 16 << 30
+        loaded = np.ones(32 << 20, dtype=np.uint8)
+        with engine.session():
+            assert current_session().baseline == held
+    with engine.cluster(workers=0, memory_limit="64GB"), engine.session():
+        assert current_session().baseline > held + loaded.nbytes / 2
+
+
+def test_the_limit_of_a_step_has_nothing_beside_it():
+    with engine.limit_memory(1000), engine.session():
+        engine.require_memory(1000, "a step")
+        assert engine.spare_memory() == 1000
+
+
+def test_the_cached_tiles_are_dropped_where_a_step_needs_their_room(monkeypatch):
+    monkeypatch.setattr(executor, "own_memory", lambda: 400 * 10**6)
+    engine.clear_cache()
+    with engine.cluster(workers=0, memory_limit="600MB"), engine.session():
+        engine.get_cached(("a", 1), lambda: np.ones(1 << 20))
+        engine.require_memory(100 * 10**6, "a step")
+        assert engine.workers.cached_bytes() == 8 << 20
+        engine.require_memory(199 * 10**6, "a step")
+        assert not engine.workers.cached_bytes()
+
+
+def test_the_smallest_worker_has_room_for_a_tile(monkeypatch):
+    """One of 380 MB was started, whose large tasks may take 0 bytes."""
+    refused = pytest.raises(ValueError, match="must be above 511 MB")
+    with refused, engine.cluster(workers=1, memory_limit="380MB"):
+        pass
+    monkeypatch.setattr(memory, "client", lambda: True)
+    monkeypatch.setattr(memory, "memory_limit", lambda: clusters.LEAST_WORKER)
+    assert engine.task_memory() >= 0.8 * engine.TILE_TASK

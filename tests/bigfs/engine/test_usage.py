@@ -10,7 +10,7 @@ import pytest
 
 from bigfs import engine
 from bigfs.engine import executor, measure, memory, workers
-from bigfs.engine.budget import AT_REST
+from bigfs.engine.budget import IDLE
 
 
 def test_processor_time_counts_what_is_computed():
@@ -59,7 +59,7 @@ def test_a_large_task_leaves_room_for_the_libraries_of_a_worker(monkeypatch):
     with engine.limit_memory(10**9):
         assert engine.task_memory() == 5e8
     monkeypatch.setattr(memory, "client", lambda: True)
-    for limit, expected in ((10**9, 5e8), (5 * 10**8, 0.9 * 5e8 - AT_REST), (10**8, 0)):
+    for limit, expected in ((10**9, 5e8), (5 * 10**8, 0.9 * 5e8 - IDLE), (10**8, 0)):
         monkeypatch.setattr(memory, "memory_limit", lambda limit=limit: limit)
         assert engine.task_memory() == expected
 

@@ -392,7 +392,7 @@ def test_on_a_cluster_of_processes_the_answer_is_the_same():
     X, T, u = data(40, 15)
     here = Matrix.from_array(X, tile_rows=9, tile_columns=4)
     keyed = Matrix(X.shape, rows=here.row_tiles, columns=here.column_tiles)
-    with engine.cluster(workers=1, memory_limit="500MB"):
+    with engine.cluster(workers=1, memory_limit="512MB"):
         for solver in SOLVERS:
             a, b = (
                 Ridge(m, centering(40), solver=solver, tol=1e-12).prepare(u).solve(T).W

@@ -241,7 +241,7 @@ def test_an_idle_worker_gives_freed_memory_back():
 def test_what_does_not_fit_is_made_again(monkeypatch):
     engine.clear_cache()
     # room for 1,000 bytes
-    monkeypatch.setattr(engine.workers, "worker_limit", lambda: engine.budget.LIBRARIES + 4000)
+    monkeypatch.setattr(engine.workers, "worker_limit", lambda: engine.budget.IDLE + 4000)
     made = []
     for _ in range(2):
         for part in range(3):

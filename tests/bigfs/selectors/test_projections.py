@@ -44,7 +44,7 @@ def test_neighbors_count_the_tables_by_column():
 def test_gathered_columns_are_counted_as_they_come():
     whole = Matrix.from_array(wide(5000, 100), tile_columns=1)
     X = Matrix(whole.shape, columns=whole.column_tiles, stats=whole.stats)
-    refused(200_000, "100 columns in one process", lambda: X.columns(np.arange(100)))
+    refused(200_000, "100 columns needs", lambda: X.columns(np.arange(100)))
 
 
 def test_the_second_layout_is_counted():

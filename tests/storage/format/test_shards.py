@@ -108,7 +108,7 @@ def test_shards_are_the_same_bytes_whatever_the_memory(store, tmp_path, limit, m
 
 @pytest.mark.process
 def test_workers_write_the_same_shards(store, tmp_path):
-    with engine.cluster(workers=2, memory_limit="400MB"):
+    with engine.cluster(workers=2, memory_limit="512MB"):
         other = storage.stage(tmp_path / "a.svm", tmp_path / "b.zarr", tile_rows=40)
     assert storage.open(other).manifest.content == storage.open(store).manifest.content
 

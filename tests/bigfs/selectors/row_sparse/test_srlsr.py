@@ -556,7 +556,7 @@ def test_on_a_cluster_of_processes_the_bits_are_the_same():
     given = {"p": 0.7, "gamma": 1e-3, "solver": "cg", "max_iter": 5, "tol": 0}
     with engine.limit_memory(13_000):  # too little to gather the columns
         alone = fit(SRLSR, keyed, y, **given)
-        with engine.cluster(workers=2, memory_limit="500MB"):
+        with engine.cluster(workers=2, memory_limit="512MB"):
             spread = fit(SRLSR, keyed, y, **given)
     np.testing.assert_array_equal(spread.coef_, alone.coef_)
     np.testing.assert_array_equal(spread.scores_, alone.scores_)
