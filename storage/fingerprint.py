@@ -19,6 +19,7 @@ from typing import Any
 WHOLE = 1 << 30  # bytes
 FILES = 20_000
 BLOCK, BLOCKS = 1 << 20, 64
+WRITTEN = Path(".bigfs") / "written"  # lines of two identities: after a selection, and before
 VERSION = 2  # of the rule
 
 _by_dates: ContextVar[bool] = ContextVar("by_dates", default=False)
@@ -62,6 +63,23 @@ def identity_of(paths: Iterable[str | Path], root: str | None = None) -> Any:
     if state not in _known:
         _known[state] = _identity(files)
     return _known[state]
+
+
+def original_of(identity: Any) -> Any:
+    """Return the identity that files had before bigfs wrote a selection into them."""
+    with contextlib.suppress(FileNotFoundError):
+        for line in reversed(WRITTEN.read_text(encoding="utf-8").splitlines()):
+            after, _, before = line.partition(" ")
+            if after == identity:
+                return before
+    return identity
+
+
+def note_written(before: str, after: str) -> None:
+    """Remember that files differ by a selection alone, so that they are the same source still."""
+    WRITTEN.parent.mkdir(exist_ok=True)
+    with WRITTEN.open("a", encoding="utf-8") as file:
+        file.write(f"{after} {before}\n")
 
 
 def _identity(files: list[tuple[str, str, os.stat_result]]) -> str:

@@ -25,8 +25,9 @@ import scipy.sparse as sp
 import zarr
 from bigfs.storage import atomic, locks
 from bigfs.storage.errors import SourceError
+from bigfs.storage.fingerprint import identity_of, note_written, original_of
 from bigfs.storage.format import manifest
-from bigfs.storage.sources.anndata import AnnData
+from bigfs.storage.sources.anndata import AnnData, files_of
 from bigfs.storage.sources.files import head
 from bigfs.storage.sources.hdf5 import need_h5py
 
@@ -126,6 +127,7 @@ def write_var(
         if genes:
             uns["hvg"] = {"flavor": about["parameters"].get("flavor", "seurat")}
     with locks.lock(path):
+        before = original_of(identity_of(files_of(path)))
         if path.is_dir():
             _write_folder(path, columns, uns)
         else:
@@ -134,6 +136,7 @@ def write_var(
                 shutil.copy2(path, part)
                 with need_h5py(str(path)).File(part, "r+") as root:
                     _write_selection(root, columns, uns)
+        note_written(before, identity_of(files_of(path)))
 
 
 def _write_folder(path: Path, columns: dict[str, AnyArray], uns: dict[str, Any]) -> None:

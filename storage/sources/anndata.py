@@ -22,7 +22,7 @@ import zarr
 import zarr.errors
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError
-from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.fingerprint import fingerprint_of, identity_of, original_of
 from bigfs.storage.format.checked import CheckedStore
 from bigfs.storage.format.manifest import store_at
 from bigfs.storage.sources import checks
@@ -50,6 +50,11 @@ from bigfs.types import AnyArray
 GRAPH_ENTRY = 12  # bytes of an edge: a float64 weight and an int32 index
 NULLABLE = ("nullable-string-array", "nullable-integer", "nullable-boolean")
 TEXTS = ("string-array", "nullable-string-array", "categorical")
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files of an AnnData file or folder."""
+    return sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
 
 
 @dataclass(eq=False)
@@ -102,8 +107,7 @@ class AnnData(MatrixSource):
         if remote.is_remote(self.path):
             identity: Any = remote.folder_identity(self.path)
         else:
-            files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-            identity = identity_of(files)
+            identity = original_of(identity_of(files_of(path)))
         return fingerprint_of(
             *(self.format, identity, self.layer, self.label, self.split),
             *(self.unlabeled, *(("raw",) if self.raw else ())),

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import zarr
 from bigfs.storage import locks
 from bigfs.storage.errors import SourceError
-from bigfs.storage.runs.runs import Run
+from bigfs.storage.runs.runs import Run, results_of
 
 from bigfs import ANOVA, HighlyVariable, storage
 from tests.helpers.anndata import write_anndata, zarr_text
@@ -242,3 +242,24 @@ def test_run_writes_its_selection_too(bigfs, cells, tmp_path):
         np.testing.assert_array_equal(np.sort(Run.open(tmp_path / "o").selected), chosen)
     fails(bigfs(*words[:-1], "no.h5ad"), "no.h5ad does not exist: give an AnnData file")
     fails(bigfs(*words[:-2], "--highly-variable"), "give --into FILE too")
+
+
+@pytest.mark.parametrize("into", ["cells.h5ad", "folder.zarr"])
+def test_a_selection_is_no_change_of_its_own_source(bigfs, cells, tmp_path, into):
+    source = "cells.h5ad"
+    if into == "folder.zarr":
+        adata = pytest.importorskip("anndata").read_h5ad(cells)
+        adata.write_zarr(tmp_path / into)
+        source = into
+    words = ("run", f"{source}?label=label", "--out", "o", "--method", "anova", "--features", 4)
+    words += ("--workers", 0, "--no-prefect", "--into", into)
+    for night in range(3):
+        status, _, err = bigfs(*words)
+        assert status == 0, err
+        assert ("has this result already" in err) == (night > 0)
+    assert len(results_of(tmp_path / "o")) == 1
+    assert len(list((tmp_path / ".bigfs").glob("*.zarr"))) == 1
+    if into == "cells.h5ad":  # another change is one
+        with h5py.File(cells, "r+") as root:
+            root["X/data"][0] = 50.0
+        assert "earlier state" in bigfs(*words)[2]
