@@ -26,7 +26,6 @@ from bigfs.engine.clusters import cluster as cluster
 from bigfs.engine.clusters import prepare_workers as prepare_workers
 from bigfs.engine.clusters import quiet_dask as quiet_dask
 from bigfs.engine.executor import Progress as Progress
-from bigfs.engine.executor import SharedOperand as SharedOperand
 from bigfs.engine.executor import Tile as Tile
 from bigfs.engine.executor import add as add
 from bigfs.engine.executor import client as client

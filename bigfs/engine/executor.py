@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Protocol
 from uuid import uuid4
@@ -41,7 +41,7 @@ from bigfs.engine.lazy_blocks import (
     having_inputs,
     lazy_inputs,
 )
-from bigfs.engine.shared import attach, detach
+from bigfs.engine.shared import Shared, attach, detach, itself, unshared
 from bigfs.engine.watchdog import watch
 from bigfs.engine.workers import one_blas_thread, own_memory, release_memory
 
@@ -171,34 +171,6 @@ def task_of(fn: Any, sent: Sequence[int] = ()) -> Any:
     return fn if isinstance(fn, Task) else Task(fn, sent)
 
 
-def values_of(operands: Sequence[Any]) -> list[Any]:
-    """Return operands of a task of this process."""
-    return [o.value if isinstance(o, SharedOperand) else o for o in operands]
-
-
-@dataclass(frozen=True, eq=False)
-class SharedOperand:
-    """An operand of several maps. It travels to a cluster once, by a task that Dask can repeat."""
-
-    value: Any
-    futures: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary, repr=False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SharedOperand, (self.value,)
-
-    def at(self, client: Any) -> Any:
-        """Return the future of the value on a cluster."""
-        future = self.futures.get(client)
-        if future is None or future.status in ("cancelled", "lost"):
-            future = self.futures[client] = client.submit(itself, self.value, pure=False)
-        return future
-
-
-def itself(value: Any) -> Any:
-    """Return a value that is sent by a task, so that Dask makes it again where it is lost."""
-    return value
-
-
 # --- the executors --------------------------------------------------------------------------------
 
 
@@ -269,7 +241,7 @@ class Serial:
         self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None
     ) -> Iterator[Any]:
         """Run the tasks one by one."""
-        task, shared = task_of(fn), values_of(shared)
+        task, shared = task_of(fn), [unshared(value) for value in shared]
         show = _progress.get() if label else None
         for i, tile in enumerate(tiles):
             yield task(tile, *(operand[i] for operand in each), *shared)
@@ -291,7 +263,7 @@ class Planned:
     ) -> list[Any]:
         """Add a task for each tile, and return their keys. Each needs the common inputs too, which
         are those of the shared operands unless these are futures."""
-        task, shared, keys = task_of(fn), values_of(shared), list[Any]()
+        task, shared, keys = task_of(fn), [unshared(o) for o in shared], list[Any]()
         common, inputs = common or lazy_inputs(*shared), dict[Any, Input]()
         for i, tile in enumerate(tiles):
             operands = [tile, *(operand[i] for operand in each), *shared]
@@ -557,23 +529,19 @@ class Pass:
         if self.slots and not self.waits and not all(isinstance(t, np.ndarray) for t in tiles):
             places = [place(tile, (i + 0.5) / len(tiles)) for i, tile in enumerate(tiles)]
             self.homes = [self.slots[int(p * len(self.slots))] for p in places]
-        sent = dict[int, Any]()
+        sent = dict[int, Shared]()
         self.tiles = [detach(tile, sent) for tile in tiles]
         self.sent = list(sent)
-        self.shared = [self._operand(value) for value in shared]
-        self.shared += [self._sent(value) for value in sent.values()]
+        self.shared = [self._operand(value) for value in (*shared, *sent.values())]
 
     def _operand(self, value: Any) -> Any:
         """Return what stands for a value in the tasks. A large one travels once."""
-        if isinstance(value, SharedOperand):
+        if isinstance(value, Shared):
             return value.at(self.client)
         is_large = isinstance(value, list) or hasattr(value, "indptr")
         if is_large or getattr(value, "nbytes", 0) > SMALL_BYTES:
-            return self._sent(value)
+            return self.client.submit(itself, value, pure=False)
         return value
-
-    def _sent(self, value: Any) -> Any:
-        return self.client.submit(itself, value, pure=False)
 
     def start(self, numbers: Sequence[int] | None = None) -> list[Any]:
         """Start the tasks of some tiles, or of all, and return their futures."""

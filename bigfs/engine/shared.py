@@ -1,18 +1,36 @@
-"""Values that many tiles hold, such as the rows of a fold. A map sends them once, and each tile
-without them."""
+"""Values that many tasks need, such as the rows of a fold. They travel once, and each tile without
+them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shared:
-    """A value that a tile holds in common with others."""
+    """A value that tiles hold in common, or an operand of several maps. It travels to a cluster
+    once, by a task that Dask can repeat."""
 
     value: Any
+    futures: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shared, (self.value,)
+
+    def at(self, client: Any) -> Any:
+        """Return the future of the value on a cluster."""
+        future = self.futures.get(client)
+        if future is None or future.status in ("cancelled", "lost"):
+            future = self.futures[client] = client.submit(itself, self.value, pure=False)
+        return future
+
+
+def itself(value: Any) -> Any:
+    """Return a value that is sent by a task, so that Dask makes it again where it is lost."""
+    return value
 
 
 def unshared(value: Any) -> Any:
@@ -27,12 +45,11 @@ class Reference:
     number: int
 
 
-def detach(tile: Any, sent: dict[int, Any]) -> Any:
+def detach(tile: Any, sent: dict[int, Shared]) -> Any:
     """Return a tile without its shared values, which become operands in `sent` by their numbers."""
 
     def refer(shared: Shared) -> Reference:
-        if id(shared) not in sent:
-            sent[id(shared)] = shared.value
+        sent[id(shared)] = shared
         return Reference(id(shared))
 
     return _replace(tile, Shared, refer)
@@ -45,16 +62,16 @@ def attach(tile: Any, values: dict[int, Any]) -> Any:
 
 def _replace(tile: Any, kind: type, by: Callable[[Any], Any]) -> Any:
     """Return a tile, or tiles, where a function replaces what is of some kind."""
-    if isinstance(tile, list):
-        return [_replace(one, kind, by) for one in tile]
-    # a tile of part of another one has `tile`
-    if not is_dataclass(tile) or not hasattr(tile, "tile"):
+    if isinstance(tile, kind):
+        return by(tile)
+    if type(tile) in (list, tuple):
+        new = [_replace(one, kind, by) for one in tile]
+        is_new = any(a is not b for a, b in zip(new, tile, strict=True))
+        return type(tile)(new) if is_new else tile
+    # a tile of part of another one has `tile`, and a block of several `parts`
+    if not is_dataclass(tile) or not (hasattr(tile, "tile") or hasattr(tile, "parts")):
         return tile
-    new = {}
-    for field in fields(tile):
-        value = getattr(tile, field.name)
-        if isinstance(value, kind):
-            new[field.name] = by(value)
-        elif field.name == "tile" and (inner := _replace(value, kind, by)) is not value:
-            new[field.name] = inner
-    return replace(tile, **new) if new else tile  # type: ignore[type-var]
+    held = {part.name: getattr(tile, part.name) for part in fields(tile)}
+    changed = {name: _replace(value, kind, by) for name, value in held.items()}
+    changed = {name: value for name, value in changed.items() if value is not held[name]}
+    return replace(tile, **changed) if changed else tile  # type: ignore[type-var]

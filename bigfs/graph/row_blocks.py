@@ -197,7 +197,7 @@ class Step(NamedTuple):
     def shared(self) -> list[Any]:
         """Return the operands, of which the large ones travel once and not with every round."""
         return [
-            engine.SharedOperand(o) if isinstance(o, np.ndarray | list) or sp.issparse(o) else o
+            engine.Shared(o) if isinstance(o, np.ndarray | list) or sp.issparse(o) else o
             for o in self.operands
         ]
 

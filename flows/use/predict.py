@@ -298,7 +298,7 @@ def _predict_source(
             )
         counted = engine.map_tiles(
             *(_predict_piece, pieces, ready, answer, model.columns, model.n_features),
-            engine.SharedOperand(model.units),
+            engine.Shared(model.units),
             label="predict",
         )
         parts = [part for part, _ in counted]

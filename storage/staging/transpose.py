@@ -172,7 +172,7 @@ def write_segment(
         for s, first_row in zip(row_blocks, first_rows, strict=False)
         if s.nnz
     ]
-    shared = engine.SharedOperand(blocks)
+    shared = engine.Shared(blocks)
     _write_csc(writer, segment, blocks, shared, d, chunks)
     _write_statistics(writer, segment, shared, d, classes)
 

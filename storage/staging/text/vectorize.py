@@ -120,7 +120,7 @@ def count(
 ) -> list[CountedBlock]:
     """Count the terms of each piece, which `source` reads as a `TextSource` does."""
     targets = [str(scratch / f"count-{i:06d}") for i in range(len(pieces))]
-    stop_words = engine.SharedOperand(weighting.listed_stop_words())
+    stop_words = engine.Shared(weighting.listed_stop_words())
     blocks = engine.map_tiles(
         *(_count, pieces, source, weighting, stop_words), each=[targets], label="count terms"
     )

@@ -4,6 +4,7 @@ serial run.
 
 import contextlib
 import os
+import pickle
 import signal
 import sys
 import tracemalloc
@@ -22,6 +23,7 @@ import bigfs
 from bigfs import LaplacianScore, Matrix, ReliefF, SparGE, engine, storage
 from bigfs.engine import clusters, executor
 from bigfs.engine.executor import OnCluster
+from bigfs.engine.shared import detach
 from bigfs.graph import class_neighbors, row_blocks
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import RowBlock, Step, block_size, compare_pairs
@@ -307,7 +309,7 @@ def test_the_neighbors_of_many_classes_have_not_a_block_per_class(rng, monkeypat
 
 
 def test_a_shared_operand_travels_once_for_several_maps():
-    shared = engine.SharedOperand(np.arange(1000.0))
+    shared = engine.Shared(np.arange(1000.0))
     with threads(1) as client, counted_tasks(client) as ended:
         for _ in range(3):
             assert engine.map_tiles(total, [0, 1], shared) == [499_500.0] * 2
@@ -325,6 +327,17 @@ def test_a_stream_sends_what_the_tiles_share_once(rng):
     rows = np.sort(rng.permutation(4000)[:2000])
     S = rng.random((4000, 40))
     X = Matrix.from_dask(da.from_array(S, chunks=(4000, 1)))
+    part = X.take_rows(rows)
     with threads() as client, counted_tasks(client) as ended:
-        np.testing.assert_array_equal(X.take_rows(rows).columns(range(40)).toarray(), S[rows])
+        for _ in range(2):
+            np.testing.assert_array_equal(part.columns(range(40)).toarray(), S[rows])
     assert ended["itself"] == 1
+
+
+def test_blocks_of_rows_travel_without_what_they_share(rng):
+    d = 200_000
+    X = Matrix.from_dask(da.zeros((40, d), chunks=(10, d)))
+    (block,) = row_blocks.row_blocks(X.take_columns(np.arange(1, d)), 40)
+    sent = {}
+    assert len(pickle.dumps(detach((block, block), sent))) < 10_000
+    assert len(sent) == 1

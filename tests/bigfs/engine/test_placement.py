@@ -224,7 +224,8 @@ def test_the_rows_of_a_fold_travel_once_and_not_with_every_tile(rng):
     travelling = [detach(tile, sent) for tile in tiles]
     assert len(sent) == 2
     assert all(len(cloudpickle.dumps(tile)) < 1000 for tile in travelling)
-    arrived = [attach(tile, sent) for tile in travelling]
+    values = {number: shared.value for number, shared in sent.items()}
+    arrived = [attach(tile, values) for tile in travelling]
     for tile, again in zip(tiles, arrived, strict=True):
         while hasattr(tile, "tile"):
             for name in ("view",):
