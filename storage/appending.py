@@ -52,6 +52,7 @@ REWRITTEN = (
 )
 
 
+@engine.session()
 def append(
     source: Any,
     store: str | os.PathLike[str],

@@ -29,6 +29,7 @@ from bigfs.storage.format.verified import StoreRef
 from bigfs.storage.format.writer import Writer, open_unpublished, seal, write_chunks
 from bigfs.storage.opening import CorpusView, require_staged
 
+from bigfs import engine
 from bigfs.cards import brief
 from bigfs.graph import Bridges, Neighbors, find_bridges, stream_knn
 from bigfs.graph.approximate.cost import predict
@@ -133,6 +134,7 @@ class Graph:
         return self.neighbors(start, stop)
 
 
+@engine.session()
 def graph(
     corpus: CorpusView,
     k: int = 10,

@@ -50,6 +50,7 @@ class Report(NamedTuple):
     problems: list[str]
 
 
+@engine.session()
 def check(uri: str | os.PathLike[str]) -> Report:
     """Read a whole store and compare it with what was written.
 

@@ -74,6 +74,7 @@ class Evaluation(NamedTuple):
 # --- measuring ------------------------------------------------------------------------------------
 
 
+@engine.session()
 def measure(
     splits: Sequence[Split],
     rank: Callable[[int, Split], Rankings],

@@ -35,6 +35,7 @@ from bigfs import engine
 log = logging.getLogger("bigfs.storage")
 
 
+@engine.session()
 def stage(
     source: Any,
     store: str | os.PathLike[str] | None = None,
