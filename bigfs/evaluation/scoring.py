@@ -162,7 +162,8 @@ def _judgment(model: LinearModel, answers: Any, split: Split, y: Any, judge: Jud
     decision, n_classes = answers, 0
     predicted = model.answer(decision) if _needs_decisions(split, judge) else answers
     if model.kind == "class":
-        n_classes = 1 + int(max(split.y_train.max(), split.y_test.max()))
+        in_split = 1 + int(max(split.y_train.max(), split.y_test.max()))
+        n_classes = max(split.n_classes, in_split)
     tally = _count(model, predicted, y, n_classes)
     if model.kind == "class" and judge.with_auc:
         areas = metrics.sum_auc(decision, y, model.classes, model.is_logistic)

@@ -58,6 +58,7 @@ class Split(NamedTuple):
     X_test: Matrix
     y_test: Any
     samples: Samples = NOTHING_KNOWN  # what is known of the training rows
+    n_classes: int = 0  # of the whole target, of which a split may miss some
 
 
 def target_kind(y: Any) -> str:
@@ -139,22 +140,18 @@ def stratified_folds(
     n_splits + 1 parts, and each part but the first is predicted from those before it. A fold whose
     training rows have one class only is left out then.
     """
+    return [_split_at(X, y, *fold, samples) for fold in fold_rows(y, n_splits, seed, samples)]
+
+
+def fold_rows(
+    y: Any, n_splits: int, seed: int = 0, samples: Samples = NOTHING_KNOWN
+) -> list[tuple[Index, Index]]:
+    """Return the rows that train and test each of the `stratified_folds`."""
     tests = _tests(y, n_splits, seed, samples)
-    splits = [_split_at(X, y, test, samples) for test in tests]
+    folds = [(_train_rows(y.shape[0], test, samples), test) for test in tests]
     if samples.times is None and samples.groups is None:
-        return splits
-    return _require_two_classes(splits, "folds")
-
-
-def forward_folds(y: Any, n_splits: int, samples: Samples) -> list[tuple[Index, Index]]:
-    """Return the rows that train and test each of the folds forward in time.
-
-    A fold whose training rows have one target only is left out.
-    """
-    tests = _tests(y, n_splits, 0, samples)
-    trains = [np.flatnonzero(_train_mask(len(y), test, samples)) for test in tests]
-    folds = zip(trains, tests, strict=True)
-    return [(train, test) for train, test in folds if varies(y, train)]
+        return folds
+    return _require_two_classes(y, folds, "folds")
 
 
 def _tests(y: Any, n_splits: int, seed: int, samples: Samples) -> list[Index]:
@@ -228,8 +225,10 @@ def held_out_split(
             )
         draw = splitter(1, test_size=n_test, random_state=seed)
         ((_, test),) = draw.split(rows, y[rows] if is_class else None)
-        return _split_at(X, y, np.sort(rows[test]), samples)
-    return _require_two_classes([_split_at(X, y, rows[test], samples)], "held-out share")[0]
+        test = np.sort(test)
+    train = _train_rows(X.shape[0], rows[test], samples)
+    _require_two_classes(y, [(train, rows[test])], "held-out share")
+    return _split_at(X, y, train, rows[test], samples)
 
 
 def training_sample(X: Matrix, y: Any) -> tuple[Matrix, Any]:
@@ -283,27 +282,31 @@ def _forward(times: AnyArray, n_splits: int) -> list[Index]:
     return [np.flatnonzero(part == k) for k in range(1, len(firsts) + 1)]
 
 
-def _split_at(X: Matrix, y: Any, test: Index, samples: Samples) -> Split:
-    """Return the split with these test rows. Others of their groups are in neither part, and with
-    times the training rows are those before."""
-    train = _train_mask(X.shape[0], test, samples)
-    return Split(X.take_rows(train), y[train], X.take_rows(test), y[test], samples.take(train))
+def _split_at(X: Matrix, y: Any, train: Index, test: Index, samples: Samples) -> Split:
+    """Return the split with these training and test rows."""
+    n_classes = 1 + int(y.max(initial=-1)) if target_kind(y) == "class" else 0
+    parts = X.take_rows(train), y[train], X.take_rows(test), y[test]
+    return Split(*parts, samples.take(train), n_classes)
 
 
-def _train_mask(n: int, test: Index, samples: Samples) -> BoolArray:
-    """Return the mask of the training rows beside these test rows."""
+def _train_rows(n: int, test: Index, samples: Samples) -> Index:
+    """Return the training rows beside these test rows. Others of the groups of these are in neither
+    part, and with times the training rows are those before."""
     train = np.ones(n, dtype=bool)
     train[test] = False
     if samples.groups is not None:
         train &= ~np.isin(samples.groups, samples.groups[test])
     if samples.times is not None:
         train &= samples.times < samples.times[test].min()
-    return train
+    return np.flatnonzero(train)
 
 
-def _require_two_classes(splits: list[Split], what: str) -> list[Split]:
-    """Return the splits whose training targets vary, or refuse if there are none."""
-    kept = [s for s in splits if varies(s.y_train, np.flatnonzero(labeled_rows(s.y_train)))]
+def _require_two_classes(
+    y: Any, folds: list[tuple[Index, Index]], what: str
+) -> list[tuple[Index, Index]]:
+    """Return the folds whose training targets vary, or refuse if there are none."""
+    is_labeled = labeled_rows(y)
+    kept = [(train, test) for train, test in folds if varies(y, train[is_labeled[train]])]
     if not kept:
         raise ValueError(
             f"by these groups or times no {what} can be made: the other samples have one class "

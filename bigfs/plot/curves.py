@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigfs.evaluation.choosing import differences_to_best, recorded_scores
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.plot.axes import ACCENT, MUTED, OTHERS, axes_or_new, count_axis, legend_above
 from bigfs.result import ALL
@@ -158,7 +159,8 @@ def size_choice(selector: Any, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib.axes.Axes
-        The axes: the mean score of the folds with its standard error, and the chosen number.
+        The axes: the mean score of the folds, with the standard error of its difference to the
+        best, and the chosen number: the smallest whose bar reaches the best score.
 
     See Also
     --------
@@ -174,8 +176,7 @@ def size_choice(selector: Any, *, ax: Axes | None = None) -> Axes:
     '2 features chosen'
     """
     ax, found = axes_or_new(ax), selector.cv_results_
-    folds = sum(name.startswith("split") for name in found)
-    error = found["std_test_score"] / np.sqrt(folds)
+    error = differences_to_best(recorded_scores(found))[1]
     sizes, mean = found["n_features"], found["mean_test_score"]
     ax.errorbar(sizes, mean, yerr=error, fmt="o-", color=ACCENT, lw=2, capsize=3)
     ax.axvline(selector.n_features_, color=OTHERS[0], ls="--", lw=1.2)

@@ -1,16 +1,11 @@
 """The method that suits the target, chosen by folds of the training samples.
 
-    f* = min { f : mean_k δ(f, k) ≥ −std_k δ(f, k) / √K },  δ(f, k) = s(f, k) − s(f°, k)
-
-s(f, k) is the score in fold k of a linear model on what candidate f chooses without the samples of
-the fold, and f° = argmax mean_k s. This is the rule of one standard error of
-`evaluation.size_choice`. The first candidate is the cheapest, and no other is known to be better on
-most data. They are few: of many candidates the folds choose worse.
+The rule is that of `evaluation.choosing`. The first candidate is the cheapest, and no other is
+known to be better on most data. They are few: of many candidates the folds choose worse.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from numbers import Integral
@@ -21,8 +16,15 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import engine
+from bigfs.evaluation.choosing import (
+    Order,
+    Scores,
+    first_within_one_error,
+    record,
+    recorded_scores,
+    score_orders,
+)
 from bigfs.evaluation.metrics import METRIC_NAMES, require_metrics
-from bigfs.evaluation.size_choice import first_within_one_error, score_folds
 from bigfs.evaluation.splits import (
     Samples,
     Split,
@@ -37,11 +39,11 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import ENTRY_BYTES
 from bigfs.result import scope
 from bigfs.selectors.base.estimator import Cost, Selector, fit_options, fit_sizes
-from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_two
+from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_two, target_of
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.sparge.cross_validation import SHORT_LIST
 from bigfs.selectors.sparge.response import GATHERED_SETS, LARGE_GATHERED, LARGE_RESPONSE
-from bigfs.selectors.trials import fold_scores, trials
+from bigfs.selectors.trials import trials
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 FEW = 0.5  # share of labeled samples below which the unlabeled ones are asked too
@@ -126,8 +128,9 @@ class AutoSelector(Selector):
     cv_results_ : dict
         The candidates, "method" and "params", with "mean_test_score", "std_test_score" and
         "split0_test_score", …, as in `sklearn.model_selection.GridSearchCV`, and the "seconds" that
-        each one took to choose in all folds. What candidates share counts for each of them. Without
-        folds it holds the method alone.
+        each one took to choose in all folds. What candidates share counts for each of them.
+        "failures" says why a candidate could not choose in a fold, "" where it could. Such a
+        candidate is out. Without folds it holds the method alone.
     best_index_ : int
         Position of the chosen candidate.
     scores_ : ndarray of shape (n_features,)
@@ -288,18 +291,19 @@ class AutoSelector(Selector):
             if case == "class":
                 chooser = METHODS["sparge-lda-cv"].make(scoring=metric, cv=n_folds, **shared)
                 fitted: dict[int, Any] = fit_sizes(
-                    chooser, X, codes, sizes, **fit_options(chooser, samples)
+                    chooser, X, y, sizes, **fit_options(chooser, samples)
                 )
                 results = fitted[max(sizes)].cv_results_
-                scores, seconds = fold_scores(results), results["seconds"]
+                scores, seconds = recorded_scores(results), results["seconds"]
+                failures = results["failures"]
             else:
-                scores, seconds = self._score(
-                    [one.make(**shared) for one in candidates],
-                    stratified_folds(X, codes, n_folds, samples=samples),
-                    sizes,
-                    metric,
-                )
-            self._record(candidates, scores, seconds, first_within_one_error(scores))
+                selectors = [one.make(**shared) for one in candidates]
+                folds = stratified_folds(X, codes, n_folds, samples=samples)
+                found = self._score(y, selectors, folds, sizes, metric)
+                scores, seconds = found.values.mean(axis=1), found.seconds
+                failures = [found.failures.get(k, "") for k in range(len(candidates))]
+            best = first_within_one_error(scores)
+            self._record(candidates, scores, seconds, best, failures)
             self.reason_ = (
                 f"the first of {len(candidates)} candidates within one standard error of the best "
                 f"{METRIC_NAMES[metric]} in {scores.shape[1]} folds of the training samples"
@@ -308,7 +312,8 @@ class AutoSelector(Selector):
                 return fitted
         chosen = candidates[self.best_index_].make(**shared)
         with scope(self.method_):
-            return fit_sizes(chosen, X, codes, sizes, **fit_options(chosen, samples))
+            y = None if codes is None else y
+            return fit_sizes(chosen, X, y, sizes, **fit_options(chosen, samples))
 
     def _why_first(self, X: Matrix, case: str, codes: Any, m: int, samples: Samples) -> str | None:
         """Return why the first candidate is taken without folds, or None where folds decide.
@@ -341,47 +346,46 @@ class AutoSelector(Selector):
 
     def _score(
         self,
+        y: Any,
         selectors: Sequence[Any],
         folds: Sequence[Split],
         sizes: Sequence[int],
         metric: str,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the scores of the candidates in the folds (n_candidates × n_folds), in the mean
-        over the sizes, and the seconds that each one took to choose."""
-        seconds = np.zeros(len(selectors))
+    ) -> Scores:
+        """Return the scores of the candidates in the folds."""
 
-        def rank(number: int, split: Split) -> dict[str, dict[int, IntArray]]:
-            chosen = {}
-            for k, selector in enumerate(selectors):
-                began = time.perf_counter()
+        def order_by(k: int) -> Order:
+            def order(number: int, split: Split) -> IntArray:
                 with scope(f"fold {number} of candidate {k}"):
-                    one = clone(selector)
+                    one = clone(selectors[k])
                     options = fit_options(one, split.samples)
-                    path = fit_sizes(one, split.X_train, split.y_train, sizes, **options)
-                chosen[str(k)] = {m: fitted.selected_[:m] for m, fitted in path.items()}
-                seconds[k] += time.perf_counter() - began
-            return chosen
+                    one.fit(split.X_train, target_of(y, split.y_train), **options)
+                best_first: IntArray = one.selected_
+                return best_first
 
-        scores, _ = score_folds(folds, rank, metric, label="folds for the method")
-        return scores.reshape(len(selectors), len(sizes), -1).mean(axis=1), seconds
+            return order
+
+        orders = [order_by(k) for k in range(len(selectors))]
+        return score_orders(orders, folds, sizes, metric, label="folds for the method")
 
     def _record(
-        self, candidates: Sequence[Candidate], scores: FloatArray, seconds: FloatArray, best: int
+        self,
+        candidates: Sequence[Candidate],
+        scores: FloatArray,
+        seconds: FloatArray,
+        best: int,
+        failures: Sequence[str] = ("",),
     ) -> None:
         """Keep what was tried, and which one is chosen."""
         self.best_index_, self.method_ = best, candidates[best].method
         self.best_params_ = dict(candidates[best].parameters)
-        self.cv_results_: dict[str, Any] = {
+        tried = {
             "method": [one.method for one in candidates],
             "params": [dict(one.parameters) for one in candidates],
             "seconds": seconds,
+            "failures": list(failures),
         }
-        if scores.shape[1]:
-            self.cv_results_ |= {
-                "mean_test_score": scores.mean(axis=1),
-                "std_test_score": scores.std(axis=1),
-                **{f"split{k}_test_score": fold for k, fold in enumerate(scores.T)},
-            }
+        self.cv_results_: dict[str, Any] = record(scores, tried)
 
     def _adopt(self, chosen: Any) -> None:
         """Take over what the chosen selector has fitted."""

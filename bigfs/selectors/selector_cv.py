@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from bigfs import engine
 from bigfs.constraints import resolve
 from bigfs.evaluation import large_model
+from bigfs.evaluation.choosing import record
 from bigfs.evaluation.linear_model import map_rows
 from bigfs.evaluation.metrics import (
     METRIC_NAMES,
@@ -35,10 +36,16 @@ from bigfs.evaluation.splits import (
 )
 from bigfs.matrix import Matrix
 from bigfs.result import scope
-from bigfs.selectors.base.estimator import Selector, fit_options
-from bigfs.selectors.base.labels import Labels, any_target, is_minus_one, with_minus_one
+from bigfs.selectors.base.estimator import Selector, fit_options, require_no_graph
+from bigfs.selectors.base.labels import (
+    Labels,
+    any_target,
+    is_minus_one,
+    target_of,
+    with_minus_one,
+)
 from bigfs.selectors.sparge.sparge import SparGE
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.types import FloatArray, IntArray
 
 
 class SelectorCV(Selector):
@@ -72,8 +79,8 @@ class SelectorCV(Selector):
     n_features_ : int
         The chosen number of features.
     cv_results_ : dict of {str: ndarray}
-        For each size, its "n_features", "mean_test_score", "std_test_score" (with one degree of
-        freedom less) and "split0_test_score", "split1_test_score", ….
+        For each size, its "n_features", "mean_test_score", "std_test_score" (as in
+        `sklearn.model_selection.GridSearchCV`) and "split0_test_score", "split1_test_score", ….
     selector_ : Selector
         The selector, fitted on all samples with the chosen number.
     model_ : bigfs.evaluation.linear_model.LinearModel
@@ -167,6 +174,7 @@ class SelectorCV(Selector):
             `times` has another length than X, or `groups` fewer values than there are folds.
         """
         self._validate_params()
+        self._forget()
         matrix, target = self._as_matrix(X, y)
         self._fit(matrix, target, samples_of(matrix.shape[0], groups, times))
         return self
@@ -180,18 +188,14 @@ class SelectorCV(Selector):
 
         def rank(number: int, split: Split) -> IntArray:
             with scope(f"fold {number}"):
-                return _fitted(template, sizes[-1], *split[:2], split.samples).selected_
+                target = target_of(y, split.y_train)
+                return _fitted(template, sizes[-1], split.X_train, target, split.samples).selected_
 
         folds = stratified_folds(X, codes, self.cv, samples=samples)
         choice = choose_size(folds, sizes, rank, self._metric)
         self.n_features_ = choice.n_features
-        self.cv_results_ = {
-            "n_features": np.array(choice.sizes),
-            "mean_test_score": choice.scores.mean(axis=1),
-            "std_test_score": choice.scores.std(axis=1, ddof=1),
-            **{f"split{k}_test_score": fold for k, fold in enumerate(choice.scores.T)},
-        }
-        self.selector_ = _fitted(template, choice.n_features, X, codes, samples)
+        self.cv_results_ = record(choice.scores, {"n_features": np.array(choice.sizes)})
+        self.selector_ = _fitted(template, choice.n_features, X, y, samples)
         self.classes_ = y.classes if isinstance(y, Labels) else None
         for name in ("scores_", "selected_", "support_", "result_"):
             setattr(self, name, getattr(self.selector_, name))
@@ -289,8 +293,8 @@ class SelectorCV(Selector):
         for number, fold in enumerate(folds, 1):
             with scope(f"evaluation fold {number}"):
                 options = fit_options(self, fold.samples)
-                fitted = clone(self).fit(fold.X_train, fold.y_train, **options)
-            scores.append(fitted.score(fold.X_test, fold.y_test))
+                fitted = clone(self).fit(fold.X_train, target_of(target, fold.y_train), **options)
+            scores.append(fitted.score(fold.X_test, target_of(target, fold.y_test)))
             engine.show_progress("evaluation folds", number, len(folds))
         return np.array(scores)
 
@@ -310,6 +314,7 @@ class SelectorCV(Selector):
         """Return an unfitted copy of the selector."""
         selector = SparGE() if self.selector is None else clone(self.selector)
         selector._validate_params()
+        require_no_graph(selector, "SelectorCV")
         return selector
 
     def _sizes(self, X: Matrix) -> list[int]:
@@ -340,20 +345,22 @@ class SelectorCV(Selector):
 
     def _codes(self, y: Any) -> Any:
         """Return targets in the codes of the model. Classes that it does not know come after."""
-        target = self._check_y(y if sp.issparse(y) else np.asarray(y))
+        is_known = isinstance(y, Labels)
+        target = y if is_known else self._check_y(y if sp.issparse(y) else np.asarray(y))
         if isinstance(target, Labels) is (self.classes_ is None):
             raise ValueError("y must be of the kind of the targets that fit has seen")
         if not isinstance(target, Labels) or self.classes_ is None:
             return target
-        is_class = bool(is_minus_one(np.asarray(self.classes_)).any())
-        target = with_minus_one(target, is_class)  # as it was in `fit`
+        if not is_known:
+            is_class = bool(is_minus_one(np.asarray(self.classes_)).any())
+            target = with_minus_one(target, is_class)  # as it was in `fit`
         unknown = np.setdiff1d(target.classes, self.classes_)
         numbers = {c: i for i, c in enumerate([*self.classes_, *unknown])}
         codes = np.array([numbers[c] for c in target.classes], dtype=np.int64)
         return np.where(target.is_labeled, codes[target.codes], target.codes)
 
 
-def _fitted(template: Selector, m: int, X: Matrix, y: AnyArray, samples: Samples) -> Selector:
+def _fitted(template: Selector, m: int, X: Matrix, y: Any, samples: Samples) -> Selector:
     """Return a copy of the selector that is fitted with m features."""
     one = clone(template).set_params(n_features_to_select=m)
     return one.fit(X, y, **fit_options(one, samples))

@@ -22,9 +22,9 @@ from bigfs.cards import brief
 from bigfs.evaluation.significance import stability_index
 from bigfs.evaluation.splits import draw_subsamples
 from bigfs.result import scope
-from bigfs.selectors.base.estimator import Selector
-from bigfs.selectors.base.labels import Labels
-from bigfs.types import FloatArray
+from bigfs.selectors.base.estimator import Selector, require_no_graph
+from bigfs.selectors.base.labels import Labels, target_of
+from bigfs.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -104,18 +104,26 @@ def stability(
     >>> found.index
     1.0
     """
+    require_no_graph(selector, "stability")
     template = clone(selector)
     matrix, target = template._as_matrix(X, y)
-    codes = target.codes if isinstance(target, Labels) else target
     counts, chosen = np.zeros(matrix.shape[1]), []
-    groups = codes if isinstance(target, Labels) else np.zeros(matrix.shape[0], dtype=np.int64)
+    is_class = isinstance(target, Labels)
+    groups = target.codes if is_class else np.zeros(matrix.shape[0], dtype=np.int64)
     draws = draw_subsamples(groups, n_subsamples, train_size, random_state)
     for number, rows in enumerate(draws, 1):
         with scope(f"subsample {number}"):
-            part = clone(selector).fit(matrix[rows], None if codes is None else codes[rows])
+            part = clone(selector).fit(matrix[rows], _take(target, rows))
         counts[part.selected_] += 1
         chosen.append(len(part.selected_))
         engine.show_progress("subsamples", number, n_subsamples)
     frequencies = counts / n_subsamples
     index = stability_index(frequencies, float(np.mean(chosen)), n_subsamples)
     return Stability(frequencies, index, n_subsamples)
+
+
+def _take(target: Any, rows: IntArray) -> Any:
+    """Return the target of some samples."""
+    if target is None:
+        return None
+    return target_of(target, (target.codes if isinstance(target, Labels) else target)[rows])

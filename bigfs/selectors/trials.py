@@ -7,9 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigfs.evaluation.size_choice import differences_to_best, standard_errors
+from bigfs.evaluation.choosing import (
+    differences_to_best,
+    recorded_scores,
+    scored_folds,
+    standard_errors,
+)
 from bigfs.selectors.registry import METHODS
-from bigfs.types import FloatArray
 
 
 class Trial(NamedTuple):
@@ -38,19 +42,13 @@ def trials(selector: Any) -> list[Trial]:
         (name, float(seconds), k == selector.best_index_)
         for k, (name, seconds) in enumerate(zip(names, results["seconds"], strict=True))
     ]
-    scores = fold_scores(results)
-    scores = scores[:, ~np.isnan(scores).any(axis=0)]
+    scores = recorded_scores(results)
+    scores = scores[:, scored_folds(scores)]
     if not scores.shape[1]:
         return [Trial(*one) for one in plain]
     columns = scores.mean(axis=1), standard_errors(scores), *differences_to_best(scores)
     figures = np.transpose(columns).tolist()
     return [Trial(*one, *of_folds) for one, of_folds in zip(plain, figures, strict=True)]
-
-
-def fold_scores(results: Mapping[str, Any]) -> FloatArray:
-    """Return the scores of some `cv_results_` (n_candidates × n_folds)."""
-    folds = [values for name, values in results.items() if name.startswith("split")]
-    return np.stack(folds, axis=1) if folds else np.empty((len(results["params"]), 0))
 
 
 def _name(method: str, parameters: Mapping[str, Any]) -> str:

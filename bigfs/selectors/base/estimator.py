@@ -113,7 +113,9 @@ class MatrixInput:
         """Return X as a `Matrix` and the checked y, or None where the method ignores y."""
         y = None if self._ignores_y else y
         y = engine.compute(y) if engine.is_lazy(y) else y
-        require_no_missing(y)
+        is_labels = isinstance(y, Labels)  # of a part of samples whose classes are known
+        if not is_labels:
+            require_no_missing(y)
         X = readable(X)
         if isinstance(X, Matrix) or engine.is_lazy(X):
             matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
@@ -126,10 +128,10 @@ class MatrixInput:
                     f"X must have at least two samples and one feature; got "
                     f"{matrix.shape[0]} × {matrix.shape[1]}"
                 )
-            if y is not None:
+            if y is not None and not is_labels:
                 y = y if sp.issparse(y) else check_array(np.asarray(y), ensure_2d=False, dtype=None)
                 y = self._check_y(y)
-        elif y is None:
+        elif y is None or is_labels:
             X = validate_data(self, X, **ARRAY_CHECKS)
             matrix = self._from_array(X)
         else:
@@ -283,8 +285,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     def _run(self, X: Any, y: Any, **extra: Any) -> Self:
         """Check the input, score, and choose. The stats of every result have the passes over X."""
         self._validate_params()
-        for name in [name for name in vars(self) if name.endswith("_")]:  # of an earlier fit
-            delattr(self, name)
+        self._forget()
         matrix, y = self._as_matrix(X, y)
         self._required_count(matrix.shape[1])
         before = matrix.passes
@@ -297,6 +298,16 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         if self._needs_one_scale and matrix.local and (hint := scale_hint(copy(matrix))):
             self.result_.stats["hint"] = hint
         return self._choose()
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit has left."""
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            delattr(self, name)
+
+    def _take_fitted(self, other: Selector) -> None:
+        """Take over what another selector has fitted."""
+        fitted = {k: v for k, v in vars(other).items() if k.endswith("_") and k[0] != "_"}
+        self.__dict__.update(fitted)
 
     def _describe_target(self, y: Any) -> None:
         """Say in the result how y was taken, and how many samples had no label."""
@@ -473,6 +484,15 @@ def fit_options(selector: Any, samples: Samples) -> dict[str, Any]:
         for name, values in known.items()
         if values is not None and has_fit_parameter(selector, name)
     }
+
+
+def require_no_graph(selector: Any, what: str) -> None:
+    """Refuse a graph of all samples where a selector is fitted on parts of them."""
+    if getattr(selector, "graph", None) is not None:
+        raise ValueError(
+            f"graph is that of all samples, but {what} fits parts of them: give None, so that "
+            "each part has a graph of its own"
+        )
 
 
 def fit_sizes(

@@ -38,6 +38,21 @@ class Labels(NamedTuple):
         """Whether every sample has a label. It takes no mask."""
         return int(self.codes.min(initial=0)) >= 0
 
+    def of(self, codes: IntArray) -> Labels:
+        """Return the labels of samples with these class numbers, and the classes that they have."""
+        sizes = class_sizes(codes[codes >= 0], len(self.classes))
+        if sizes.all():
+            return Labels(self.classes, codes)
+        present = np.flatnonzero(sizes)
+        number = np.full(len(self.classes) + 1, UNLABELED)  # the last one is that of −1
+        number[present] = np.arange(len(present))
+        return Labels(self.classes[present], number[codes])
+
+
+def target_of(y: Any, part: Any) -> Any:
+    """Return a part of the target y, whose class numbers are those of the whole, as y is."""
+    return y.of(part) if isinstance(y, Labels) else part
+
 
 def require_no_missing(y: Any) -> None:
     """Refuse a target with missing values, and say how a sample is marked as unlabeled."""

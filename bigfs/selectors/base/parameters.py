@@ -390,8 +390,6 @@ ranking : {"elimination", "weights", "svm"}, default=
     takes the 4m features of largest norm, or all, and removes a fifth of them per round by
     their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features. There the
     class weights are weights of the samples.
-solver : {"auto", "newton", "simplex", "apg"}, default=
-    Deprecated. It has no effect: all of them gave the same answer to within the tolerance.
 tol : float, default=
     Relative gap between the bounds of the relaxation at which the cuts stop.
 max_iter : int, default=

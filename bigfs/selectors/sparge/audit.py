@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from bigfs import engine
 from bigfs.cards import brief
@@ -130,7 +131,9 @@ def audit(
     >>> found.lists["petals"].most_better < found.lists["sepals"].least_worse
     True
     """
-    selector = estimator or SparGE()
+    selector = SparGE() if estimator is None else clone(estimator)
+    if not isinstance(selector, SparGE):
+        raise ValueError(f"estimator must be a SparGE; got {selector!r}: give what it chose")
     constrained = selector.keep is not None or selector.forbid is not None
     if selector.loss != "squared" or selector.ranking == "svm" or constrained:
         raise ValueError(

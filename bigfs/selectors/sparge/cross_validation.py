@@ -15,42 +15,45 @@ all folds are large, each γ and fold is solved by itself, from the largest γ o
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import field
-from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
-from bigfs.evaluation.size_choice import first_within_one_error
-from bigfs.evaluation.splits import NOTHING_KNOWN, forward_folds, samples_of, split_rows
+from bigfs.evaluation.choosing import (
+    Order,
+    differences_to_best,
+    first_within_one_error,
+    record,
+    score_orders,
+)
+from bigfs.evaluation.metrics import METRICS
+from bigfs.evaluation.splits import Samples, Split, fold_rows, samples_of, varies
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import hold_if_small
-from bigfs.selectors.base.estimator import Cost
-from bigfs.selectors.base.labels import Labels
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.labels import UNLABELED, Labels
 from bigfs.selectors.sparge.fold_scores import (
     Fold,
-    auc_scorer,
+    FoldChoice,
+    choose_in_folds,
     held_out_loss,
-    held_out_score,
-    log_loss_scorer,
-    measure_folds,
 )
+from bigfs.selectors.sparge.response import GraphEmbedding
 from bigfs.selectors.sparge.sparge import SparGE
-from bigfs.types import AnyArray, FloatArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 FOLD_SETS = 10  # sets of m features that the penalties of a fold are taken to gather
 LARGE_FOLDS = 256 << 20  # bytes of the products of all folds from which one is solved at a time
-GRIDS = ("class_weight", "loss", "ranking")  # parameters that may be lists of values
+OWN = ("gammas", "cv", "scoring")  # parameters that SparGE does not have
 # What is tried for classes where nothing is asked for. Of the first it is known that no other is
 # better on most data, so another is chosen only where the folds say so by a standard error.
 SHORT_LIST = (
@@ -59,15 +62,13 @@ SHORT_LIST = (
     {"loss": "squared", "ranking": "svm"},
 )
 GAMMAS = (0.1, 0.3, 1.0, 3.0)  # that are tried for other embeddings
-SCORERS = {"micro_f1": "f1_micro", "macro_f1": "f1_macro"}  # our names and scikit-learn's
-OWN_SCORERS = {"auc": auc_scorer, "neg_log_loss": log_loss_scorer}
 
 
 class EndOfGrid(UserWarning):
     """Warning that the best penalty is at an end of the grid, so that one outside may be better."""
 
 
-class SparGECV(SparGE):
+class SparGECV(GraphEmbedding, Selector):
     """Choose the features of `SparGE`, with loss and ranking, or γ, chosen by cross-validation.
 
     For classes, and unless something else is asked for, three candidates are tried at γ = 1: the
@@ -96,35 +97,33 @@ class SparGECV(SparGE):
     %(sparge_cuts)s
     gammas : array-like of float or None, default=None
         Penalties to try, in the units of the gamma of `SparGE`. None takes 1 for "lda", and the
-        three candidates where `loss`, `ranking` and `class_weight` are not set. For other
+        three candidates where `loss` and `ranking` are not set. For other
         embeddings it takes 0.1, 0.3, 1 and 3.
     cv : int, cross-validation generator or iterable, default=3
         Number of folds, shuffled with a fixed seed and stratified where y holds classes, or what
         else `sklearn.model_selection.check_cv` takes.
-    scoring : str, callable or None, default=None
-        What decides, for "lda": a score of scikit-learn, such as "accuracy" or "f1_macro", or
-        "micro_f1", "macro_f1" or "auc", of a linear SVM on the chosen columns, or "neg_log_loss",
-        of a logistic regression. `class_weight`, `loss` and `ranking` may then be lists of values,
-        which are tried in every combination with `gammas`. None takes the held-out loss where
-        `gammas` are given and nothing is a list, and "accuracy" otherwise.
+    scoring : str or None, default=None
+        What decides, for "lda": "accuracy", "balanced_accuracy", "micro_f1", "macro_f1" or "auc"
+        of a linear SVM on the chosen columns, or "neg_log_loss" of a logistic regression. None
+        takes the held-out loss where `gammas`, `loss` or `ranking` are given, and "accuracy"
+        otherwise.
 
     Attributes
     ----------
     gamma_ : float
-        The chosen γ: the largest whose mean loss is within one standard error of the least, because
-        a larger γ is cheaper. With a score it is that of the best mean, the largest of equal ones.
-        Of the three candidates it is 1.
+        The chosen γ: the largest that is within one standard error of the best, because a larger γ
+        is cheaper. Of the three candidates it is 1.
     losses_ : ndarray of shape (n_gammas, n_folds)
         Share of the held-out embedding that the chosen features leave unexplained. NaN where a γ
         was not tried, and absent where a score decides.
     best_params_ : dict
-        The chosen "class_weight", "loss", "ranking" and "gamma".
+        The chosen "loss", "ranking" and "gamma".
     best_score_ : float
         Their mean score over the folds. Without `scoring` a score is minus the loss.
     cv_results_ : dict
-        The combinations ("params") with "mean_test_score", "std_test_score" and
+        The candidates ("params") with "mean_test_score", "std_test_score" and
         "split0_test_score", …, as in `sklearn.model_selection.GridSearchCV`. Where a score decides,
-        "seconds" are those that each combination took to choose in all folds.
+        "seconds" are those that each candidate took to choose in all folds.
     %(sparge_scores)s
     %(selected)s
     %(sparge_fitted)s
@@ -160,10 +159,25 @@ class SparGECV(SparGE):
     array([2, 1])
     """
 
-    gamma: ClassVar[float]  # type: ignore[misc]  # `gammas` take its place
+    embedding: str = "lda"
+    target: str = "auto"
+    class_weight: Any = "root"
+    loss: str = "squared"
+    n_features_to_select: int | float | None = None
+    keep: Any = None
+    forbid: Any = None
+    n_components: int | None = None
+    n_neighbors: int = 5
+    metric: Literal["cosine", "euclidean"] = "cosine"
+    graph: Any = None
+    weighting: str = "uniform"
+    beta: float = 1.0
+    ranking: str = "elimination"
+    tol: float = 0.01
+    max_iter: int = 50
     gammas: Any = None
     cv: Any = 3
-    scoring: Any = None
+    scoring: str | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{
@@ -171,26 +185,23 @@ class SparGECV(SparGE):
             for name, allowed in SparGE._parameter_constraints.items()
             if name != "gamma"
         },
-        **{name: [*SparGE._parameter_constraints[name], list] for name in GRIDS},
         "gammas": ["array-like", None],
-        "scoring": [StrOptions({*get_scorer_names(), *SCORERS, *OWN_SCORERS}), callable, None],
+        "scoring": [StrOptions(set(METRICS["class"])), None],
         "cv": ["cv_object"],
     }
+
+    _nested = False  # `fit_path` makes one choice for all numbers
+    _largest_tried = SparGE._largest_tried
 
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
         return Cost("1 per cut, twice", "folds (n + d) r + columns")
 
-    _known: Any = field(init=False, default=NOTHING_KNOWN)  # what is known of those of `fit`
-    _in_tiles = False  # the folds weigh the samples of one response
-
     def _validate_params(self) -> None:
         super()._validate_params()
+        self._candidate({})._validate_params()
         if self.scoring is not None and self.embedding != "lda":
             raise ValueError(f"scoring needs embedding='lda'; got embedding={self.embedding!r}")
-        for name in GRIDS:
-            if getattr(self, name) == []:
-                raise ValueError(f"{name} must hold one or more values; got []")
         gammas = self._gammas()
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
@@ -228,11 +239,10 @@ class SparGECV(SparGE):
         return self._run(X, y, samples=(groups, times))
 
     def _fit(self, X: Matrix, y: Any, samples: tuple[Any, Any] = (None, None)) -> None:
-        self._known = samples_of(X.shape[0], *samples)
-        try:
-            super()._fit(X, y)
-        finally:
-            self._known = NOTHING_KNOWN
+        m = self._count(X.shape[1])
+        chosen, data = self._decide(X, y, [m], samples_of(X.shape[0], *samples))
+        chosen._fit_data(data, y)
+        self._take_fitted(chosen)
 
     @engine.session()
     def fit_path(
@@ -240,7 +250,7 @@ class SparGECV(SparGE):
     ) -> dict[int, Self]:
         """Fit several numbers of features in one run, as `SparGE.fit_path` does.
 
-        Of the three candidates one is chosen for all numbers, by the mean of its scores.
+        One choice is made for all numbers, by the mean over them of its scores or losses.
 
         Parameters
         ----------
@@ -265,18 +275,30 @@ class SparGECV(SparGE):
         ValueError
             As in `fit`.
         """
-        self._known = groups, times  # of which the number is known with X
-        try:
-            return super().fit_path(X, y, sizes)
-        finally:
-            self._known = NOTHING_KNOWN
+        template = clone(self)
+        matrix, y = template._as_matrix(X, y)
+        template._leave_out_constants(matrix)
+        path = {m: copy(template).set_params(n_features_to_select=m) for m in dict.fromkeys(sizes)}
+        if not path:
+            raise ValueError("sizes holds no number of features: give one or more")
+        for one in path.values():
+            one._validate_params()
+        counts = {m: one._count(matrix.shape[1]) for m, one in path.items()}
+        largest = path[max(counts, key=lambda m: counts[m])]
+        known = samples_of(matrix.shape[0], groups, times)
+        chosen, data = largest._decide(matrix, y, list(counts.values()), known)
+        fitted = chosen._copies(list(path))
+        chosen._fit_path_data(fitted, data, y)
+        for m, one in path.items():
+            one._take_fitted(largest)
+            one._take_fitted(fitted[m])
+        return path
 
     @property
     def _has_short_list(self) -> bool:
         """Whether nothing is asked for but the embedding of the classes."""
         is_default = self.loss == "squared" and self.ranking == "elimination"
-        is_list = isinstance(self.class_weight, list)
-        return self.embedding == "lda" and self.gammas is None and is_default and not is_list
+        return self.embedding == "lda" and self.gammas is None and is_default
 
     def _gammas(self) -> AnyArray:
         """Return the penalties to try."""
@@ -284,102 +306,82 @@ class SparGECV(SparGE):
             return np.array([1.0] if self.embedding == "lda" else GAMMAS)
         return np.asarray(self.gammas).ravel()
 
-    def _scorer(self) -> Any:
-        """Return the scorer of scikit-learn, or ours."""
-        if self.scoring in OWN_SCORERS:
-            return OWN_SCORERS[self.scoring]
-        return get_scorer(SCORERS.get(self.scoring, self.scoring or "accuracy"))
-
-    def _resolve_path(
-        self, path: dict[int, Self], X: Matrix, y: Any, shared: dict[str, Columns]
-    ) -> dict[int, SparGE]:
-        """Return the selector of each size: one choice for all where it is of the short list."""
-        for one in path.values():
-            one._known = samples_of(X.shape[0], *self._known[:2])
-        try:
-            return self._resolve_sizes(path, X, y, shared)
-        finally:
-            for one in path.values():
-                one._known = NOTHING_KNOWN
-
-    def _resolve_sizes(
-        self, path: dict[int, Self], X: Matrix, y: Any, shared: dict[str, Columns]
-    ) -> dict[int, SparGE]:
-        """Return the selector of each size, which know their samples."""
-        if not self._has_short_list:
-            return super()._resolve_path(path, X, y, shared)
-        sizes = {m: one._count(X.shape[1]) for m, one in path.items()}
-        largest = path[max(sizes, key=lambda m: sizes[m])]
-        chosen = largest._resolve(X, y, shared, tuple(sizes.values()))
-        resolved = {}
-        for m, one in path.items():
-            one._adopt(largest)
-            resolved[m] = copy(chosen).set_params(n_features_to_select=m)
-        return resolved
-
-    def _resolve(
-        self, X: Matrix, y: Any, shared: dict[str, Columns], sizes: Sequence[int] = ()
-    ) -> SparGE:
-        """Return the SparGE of the best score, or of the largest γ whose loss is near the least.
-
-        Of the short list it is the first that is near the best, in the mean over `sizes`.
-        """
-        values = [getattr(self, name) for name in GRIDS]
-        gammas = self._gammas().astype(np.float64)
-        by_score = self.scoring is not None or any(isinstance(v, list) for v in values)
-        by_score |= self._has_short_list
-        if by_score:
-            gammas = np.sort(gammas)[::-1]  # the largest of those with equal scores is chosen
-        values = [v if isinstance(v, list) else [v] for v in values]
-        grid: list[dict[str, Any]] = [
-            {**dict(zip(GRIDS, one, strict=True)), "gamma": float(gamma)}
-            for *one, gamma in itertools.product(*values, gammas)
-        ]
-        if self._has_short_list:
-            grid = [{**grid[0], **one} for one in SHORT_LIST]
-        candidates = [self._candidate(parameters) for parameters in grid]
-        if self.embedding == "lda":  # the passes need one matrix for all candidates
-            X = hold_if_small(X if y.all_labeled else X.take_rows(y.is_labeled))
-            labeled = Labels(y.classes, y.codes[y.is_labeled])
-        else:
-            labeled = y
-        data: list[Any] = [candidate._shared_data(X, labeled, shared) for candidate in candidates]
-        folds = list(self._folds(data[0].T, y))
-        name = f"SparGE folds of {self._count(X.shape[1])}"
-        more: dict[str, Any] = {}
-        if by_score:
-            sizes = sizes or (self._count(X.shape[1]),)
-            measure = partial(held_out_score, self._scorer(), y.codes[y.is_labeled], sizes)
-            scores, more["seconds"] = measure_folds(candidates, data, y, folds, measure, name)
-            best = at_least = int(np.argmax(scores.mean(axis=1)))
-            if self._has_short_list:
-                best = first_within_one_error(scores)
-        else:
-            self.losses_ = self._losses(candidates, data, y, folds, gammas, name)
-            at_least, threshold = _least_loss(self.losses_)
-            near = self.losses_.mean(axis=1) <= threshold
-            best, scores = int(np.argmax(np.where(near, gammas, 0))), -self.losses_
-        means = scores.mean(axis=1)
-        self.cv_results_ = {
-            "params": grid,
-            "mean_test_score": means,
-            "std_test_score": scores.std(axis=1),
-            **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
-            **more,
-        }
-        self.best_params_, self.best_score_ = grid[best], float(means[best])
-        self.gamma_ = candidates[best].gamma
-        self._warn_at_an_end(candidates[at_least].gamma, gammas)
-        return candidates[best]
-
     def _candidate(self, parameters: dict[str, Any]) -> SparGE:
         """Return a SparGE with these parameters, and the others of this selector."""
-        own = self.get_params(deep=False).items()
-        shared = {k: v for k, v in own if k in SparGE._parameter_constraints and k != "solver"}
+        shared = {k: v for k, v in self.get_params(deep=False).items() if k not in OWN}
         candidate = SparGE(**{**shared, **parameters})
-        candidate._validate_params()
         candidate._in_tiles, candidate._constraints = False, self._constraints
         return candidate
+
+    def _decide(
+        self, X: Matrix, y: Any, sizes: Sequence[int], samples: Samples
+    ) -> tuple[SparGE, Columns]:
+        """Return the best candidate in the mean over the sizes, and the data of its regression.
+
+        It is the first within one standard error of the best, of γ the largest.
+        """
+        gammas = self._gammas().astype(np.float64)
+        grid = [
+            {"loss": self.loss, "ranking": self.ranking, "gamma": float(gamma)} for gamma in gammas
+        ]
+        if self._has_short_list:
+            grid = [{**one, "gamma": 1.0} for one in SHORT_LIST]
+        candidates = [self._candidate(parameters) for parameters in grid]
+        folds = self._folds(X.shape[0], y, samples)
+        if self.embedding == "lda":  # the passes need one matrix for all candidates
+            X = hold_if_small(X if y.all_labeled else X.take_rows(y.is_labeled))
+            y = Labels(y.classes, y.codes[y.is_labeled])
+        by_loss = {one.loss: one._data(X, y) for one in candidates}
+        data: list[Any] = [by_loss[one.loss] for one in candidates]
+        in_order = np.argsort(-gammas, kind="stable")  # the cheapest first
+        more: dict[str, Any] = {"params": grid}
+        if self.scoring is not None or self._has_short_list:
+            if self._has_short_list:
+                in_order = np.arange(len(grid))
+            scores, more["seconds"] = self._scores(candidates, data, y, folds, sizes)
+            more["failures"] = [""] * len(grid)
+        else:
+            self.losses_ = self._losses(candidates, data, y, folds, sizes, gammas)
+            scores = -self.losses_
+        best = int(in_order[first_within_one_error(scores[in_order])])
+        self.cv_results_ = record(scores, more)
+        means = self.cv_results_["mean_test_score"]
+        self.best_params_, self.best_score_ = grid[best], float(means[best])
+        self.gamma_ = candidates[best].gamma
+        self._warn_at_an_end(candidates[int(np.nanargmax(means))].gamma, gammas)
+        return candidates[best], data[best]
+
+    def _scores(
+        self,
+        candidates: Sequence[SparGE],
+        data: Sequence[GatheredColumns],
+        y: Labels,
+        folds: Sequence[Fold],
+        sizes: Sequence[int],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the scores of the candidates (n_candidates × n_folds), in the mean over the sizes,
+        and the seconds that each one took to choose in all folds."""
+        X = data[0].X
+        seconds, chosen = np.zeros(len(candidates)), dict[tuple[int, int], IntArray]()
+        for one in choose_in_folds(candidates, data, y, folds, self._name(X)):
+            seconds[one.candidate] += one.seconds
+            chosen[one.candidate, one.fold + 1] = one.chosen
+        splits = [
+            Split(
+                X.take_rows(train),
+                y.codes[train],
+                X.take_rows(test),
+                y.codes[test],
+                n_classes=len(y.classes),
+            )
+            for train, test in folds
+        ]
+        orders: list[Order] = [
+            lambda number, split, k=k: chosen[k, number]  # type: ignore[misc]
+            for k in range(len(candidates))
+        ]
+        found = score_orders(orders, splits, sizes, self.scoring or "accuracy")
+        return found.values.mean(axis=1), seconds
 
     def _losses(
         self,
@@ -387,28 +389,43 @@ class SparGECV(SparGE):
         data: Sequence[GatheredColumns],
         y: Any,
         folds: Sequence[Fold],
+        sizes: Sequence[int],
         gammas: FloatArray,
-        name: str,
     ) -> FloatArray:
-        """Return the held-out loss of each γ on each fold.
+        """Return the held-out loss of each γ on each fold, in the mean over the sizes.
 
         Where the folds are large, one γ and fold is solved after the other, from the largest γ on.
         The search ends with the first γ that is worse than a larger one by more than a standard
         error. The losses of the γ after it are NaN.
         """
-        measure = partial(held_out_loss, gammas)
-        m, d = self._count(data[0].X.shape[1]), data[0].X.shape[1]
-        if 8 * len(folds) * min(FOLD_SETS * m, d) ** 2 <= LARGE_FOLDS:
-            return measure_folds(candidates, data, y, folds, measure, name)[0]
+        X = data[0].X
+        m, d, name = self._count(X.shape[1]), X.shape[1], self._name(X)
         losses = np.full((len(gammas), len(folds)), np.nan)
+
+        def loss(one: FoldChoice) -> float:
+            whole = data[one.candidate]
+            parts = [held_out_loss(gammas, one.problem, one.chosen[:m], whole) for m in sizes]
+            return float(np.mean(parts))
+
+        if 8 * len(folds) * min(FOLD_SETS * m, d) ** 2 <= LARGE_FOLDS:
+            for one in choose_in_folds(candidates, data, y, folds, name):
+                losses[one.candidate, one.fold] = loss(one)
+            return losses
         for i in np.argsort(-gammas, kind="stable").tolist():
-            one = candidates[i : i + 1], data[i : i + 1], y
             for k, fold in enumerate(folds):
                 of_fold = f"SparGE fold {k + 1} of {m}, gamma {candidates[i].gamma}"
-                losses[i, k] = measure_folds(*one, [fold], measure, of_fold)[0].item()
-            if losses[i].mean() > _least_loss(losses)[1]:
+                alone = candidates[i : i + 1], data[i : i + 1], y, [fold], of_fold
+                (losses[i, k],) = [
+                    loss(one._replace(candidate=i)) for one in choose_in_folds(*alone)
+                ]
+            differences, errors = differences_to_best(-losses)
+            if differences[i] < -errors[i]:
                 break
         return losses
+
+    def _name(self, X: Matrix) -> str:
+        """Return the name of the joint run, for its display and its checkpoint."""
+        return f"SparGE folds of {self._count(X.shape[1])}"
 
     def _warn_at_an_end(self, gamma: float, gammas: FloatArray) -> None:
         """Warn if the best of three penalties or more is the least or the largest."""
@@ -421,29 +438,30 @@ class SparGECV(SparGE):
                 stacklevel=2,
             )
 
-    def _folds(self, T: FloatArray, y: Any) -> Any:
-        """Return the pairs of training and test samples, stratified where there are classes."""
-        classes, samples = None, self._known
-        if self.embedding == "lda":
-            classes, samples = y.codes[y.is_labeled], samples.take(y.is_labeled)
-        elif self.embedding == "sda":
-            classes = y.codes
+    def _folds(self, n: int, y: Any, samples: Samples) -> list[Fold]:
+        """Return the training and test samples of each fold, among those that take part.
+
+        They are stratified where there are classes. `cv`, groups and times are those of all n
+        samples, of which the labeled ones take part.
+        """
+        is_class = isinstance(y, Labels)
+        target = y.codes if is_class else np.arange(n, dtype=np.float64)
+        if self.embedding == "sda":
+            target = target + 1  # unlabeled samples take part, as a class of their own
         if isinstance(self.cv, Integral):
-            if samples.times is not None:
-                target = np.arange(len(T), dtype=np.float64) if classes is None else classes
-                return forward_folds(target, int(self.cv), samples)
-            return split_rows(int(self.cv), len(T), classes, samples.groups)
-        is_class = classes is not None
-        return check_cv(self.cv, classes, classifier=is_class).split(T, classes, samples.groups)
-
-
-def _least_loss(losses: FloatArray) -> tuple[int, float]:
-    """Return the position of the γ of least mean loss, and that loss plus its standard error.
-
-    The losses are n_gammas × n_folds, and NaN where a γ was not tried.
-    """
-    n_folds = losses.shape[1]
-    means = losses.mean(axis=1)
-    least = int(np.nanargmin(means))
-    error = losses[least].std(ddof=min(1, n_folds - 1)) / np.sqrt(n_folds)
-    return least, float(means[least] + error)
+            folds = fold_rows(target, int(self.cv), samples=samples)
+        else:
+            cv = check_cv(self.cv, target, classifier=is_class)
+            folds = list(cv.split(np.zeros(n), target, samples.groups))
+        if not is_class or self.embedding == "sda":
+            return folds
+        number = np.where(y.is_labeled, np.cumsum(y.is_labeled) - 1, UNLABELED)
+        parts = [(number[train], number[test]) for train, test in folds]
+        parts = [(train[train >= 0], test[test >= 0]) for train, test in parts]
+        codes = y.codes[y.is_labeled]
+        parts = [(train, test) for train, test in parts if len(test) and varies(codes, train)]
+        if not parts:
+            raise ValueError(
+                "no fold has test samples and two classes to train on: give other ones"
+            )
+        return parts

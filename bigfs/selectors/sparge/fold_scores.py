@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.evaluation.linear_model import with_short_indices
-from bigfs.evaluation.metrics import mean_of, sum_auc, sum_log_loss
 from bigfs.result import scope
 from bigfs.selectors.sparge.sparge import SparGE, unit_of_gamma
 from bigfs.types import FloatArray, IntArray
 
 Fold = tuple[IntArray, IntArray]  # the numbers of the training and the test samples
-Measure = Callable[[Relaxation, IntArray, GatheredColumns, Fold], float]
 
 
 def training_data(
@@ -48,39 +43,44 @@ def intercept_of(T: FloatArray, omega: FloatArray) -> FloatArray:
     return omega @ T / (omega @ omega)
 
 
-def measure_folds(
+class FoldChoice(NamedTuple):
+    """What a candidate chooses without the test samples of a fold."""
+
+    candidate: int
+    fold: int
+    problem: Relaxation  # on the training samples
+    chosen: IntArray  # the features, best first
+    seconds: float  # to choose; what candidates share counts for each of them
+
+
+def choose_in_folds(
     candidates: Sequence[SparGE],
     data: Sequence[GatheredColumns],
     y: Any,
     folds: Sequence[Fold],
-    measure: Measure,
     name: str,
-) -> tuple[FloatArray, FloatArray]:
-    """Measure the features that each candidate chooses without a fold's test samples.
+) -> Iterator[FoldChoice]:
+    """Yield the features that each candidate chooses without a fold's test samples.
 
     All relaxations are solved jointly, and candidates that differ in their ranking alone share one.
-    `data` has the regression of each candidate on all samples, and some may be the same. Returns
-    the measures (n_candidates × n_folds) and the seconds that each candidate took to choose. What
-    candidates share counts for each of them.
+    `data` has the regression of each candidate on all samples, and some may be the same.
     """
     training: dict[tuple[int, int], GatheredColumns] = {}
-    problems: dict[tuple[int, int, int, float], Relaxation] = {}
+    problems: dict[tuple[int, int, float], Relaxation] = {}
     keys = []
     for candidate, whole in zip(candidates, data, strict=True):
-        size = candidate._count(whole.X.shape[1])
         for k, (train, _) in enumerate(folds):
             of_fold = (id(whole), k)
             if of_fold not in training:
                 is_hinge = candidate.loss == "squared_hinge"
                 training[of_fold] = training_data(whole, train, is_hinge)
-            keys.append((*of_fold, size, candidate.gamma))
+            keys.append((*of_fold, candidate.gamma))
             if keys[-1] not in problems:
                 problems[keys[-1]] = candidate._problem(training[of_fold])
     results = solve_jointly(
         list(problems.values()), tol=candidates[0].tol, max_iter=candidates[0].max_iter, name=name
     )
     result_of = dict(zip(problems, results, strict=True))
-    measures, seconds = [], np.zeros(len(candidates))
     for number, key in enumerate(keys):
         index, k = divmod(number, len(folds))
         fitted, problem = copy(candidates[index]), problems[key]
@@ -88,23 +88,18 @@ def measure_folds(
         with scope(f"{name}, candidate {index}, fold {k}"):  # a checkpoint of its own
             fitted._select(problem, result_of[key], y)
         chosen = fitted._choose().selected_
-        seconds[index] += problem.seconds + time.perf_counter() - began
-        problem.data.add(np.sort(chosen))
-        measures.append(measure(problem, chosen, data[index], folds[k]))
-    return np.reshape(measures, (len(candidates), len(folds))), seconds
+        seconds = problem.seconds + time.perf_counter() - began
+        yield FoldChoice(index, k, problem, chosen, seconds)
 
 
 def held_out_loss(
-    gammas: FloatArray,
-    problem: Relaxation,
-    chosen: IntArray,
-    whole: GatheredColumns,
-    fold: Fold,
+    gammas: FloatArray, problem: Relaxation, chosen: IntArray, whole: GatheredColumns
 ) -> float:
     """Return the share of the held-out T that a ridge on the chosen features leaves unexplained.
 
     The ridge has the best of the penalties, which are in the units of the gamma of `SparGE`.
     """
+    problem.data.add(np.sort(chosen))
     training, is_test = problem.data, problem.data.omega == 0
     assert isinstance(training, GatheredColumns)
     penalties = gammas * unit_of_gamma(training, problem.constraints.absent)
@@ -139,40 +134,3 @@ def _hinge_loss(
         losses.append(loss((Z @ W)[is_test] + b))
     _, alone = hinge.slack(np.zeros(hinge.Y.shape))
     return min(losses) / loss(np.tile(alone, (len(Y), 1)))
-
-
-def held_out_score(
-    scorer: Any,
-    codes: IntArray,
-    sizes: Sequence[int],
-    problem: Relaxation,
-    chosen: IntArray,
-    whole: GatheredColumns,
-    fold: Fold,
-) -> float:
-    """Return the score of a linear SVM, trained on the chosen columns, for the test samples.
-
-    It is the mean over these sizes of the choice, whose features come best first. The log loss is
-    that of a logistic regression.
-    """
-    (train, test), training = fold, problem.data
-    assert isinstance(training, GatheredColumns)
-    scores = []
-    for m in sizes:
-        Z = with_short_indices(training.Z[:, training.positions(np.sort(chosen[:m]))])
-        machine = LinearSVC(random_state=0, max_iter=10_000)
-        if scorer is log_loss_scorer:
-            machine = LogisticRegression(max_iter=10_000)
-        machine.fit(Z[train], codes[train])
-        scores.append(float(scorer(machine, Z[test], codes[test])))
-    return float(np.mean(scores))
-
-
-def auc_scorer(machine: Any, Z: Any, codes: IntArray) -> float:
-    """Return the mean area under the ROC curve of the classes, each against the rest."""
-    return mean_of(sum_auc(machine.decision_function(Z), codes, machine.classes_))
-
-
-def log_loss_scorer(machine: Any, Z: Any, codes: IntArray) -> float:
-    """Return the mean logarithm of the probability of the own class."""
-    return mean_of(sum_log_loss(machine.decision_function(Z), codes, machine.classes_))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -95,10 +95,8 @@ class GraphEmbedding(MatrixInput):
     graph: Any
     weighting: str
     beta: float
-    gamma: float
-    ranking: str
-    solver: str
-    tol: float
+    if TYPE_CHECKING:
+        tol: float  # a parameter that comes after those of the subclass
 
     _needs_one_scale = True
     _in_tiles = True  # a large response is made tile by tile

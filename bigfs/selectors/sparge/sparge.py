@@ -9,7 +9,6 @@ in the paper, reduces the union of its sets to exactly m features.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, ClassVar, Literal, Self
@@ -132,7 +131,6 @@ class SparGE(GraphEmbedding, Selector):
     weighting: str = "uniform"
     beta: float = 1.0
     ranking: str = "elimination"
-    solver: str = "auto"
     tol: float = 0.01
     max_iter: int = 50
 
@@ -146,7 +144,6 @@ class SparGE(GraphEmbedding, Selector):
         "weighting": [StrOptions({"uniform", "degree"})],
         "beta": POSITIVE,
         "ranking": [StrOptions({"elimination", "weights", "svm"})],
-        "solver": [StrOptions({"auto", "newton", "simplex", "apg"})],
         "tol": POSITIVE,
     }
 
@@ -159,19 +156,20 @@ class SparGE(GraphEmbedding, Selector):
         return Cost(first.get(self.embedding, "") + "1 per cut", "(n + d) r + columns")
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        shared: dict[str, Columns] = {}
-        chosen = self._resolve(X, y, shared)
-        problem = chosen._problem(chosen._shared_data(X, y, shared))
-        problem.data.X.release_stats()
+        self._fit_data(self._data(X, y), y)
+
+    def _fit_data(self, data: Columns, y: Any) -> None:
+        """Choose the features by the data of the regression."""
+        problem = self._problem(data)
+        data.X.release_stats()
         result = cutting_plane(problem, tol=self.tol, max_iter=self.max_iter)
-        chosen._select(problem, result, y)
-        self._adopt(chosen)
+        self._select(problem, result, y)
 
     @engine.session()
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
         """Fit several numbers of features in one run.
 
-        Each result equals that of `fit`, and X is read as often as the slowest one needs. The
+        Each one chooses what `fit` chooses, and X is read as often as the slowest one needs. The
         embedding, the gathered columns and their products are shared. One fit at the largest size
         is cheaper still: its sets are nested, so `selected_[:k]` is a good choice of k features.
         With ``ranking="svm"`` all sizes are the best of one such fit.
@@ -211,30 +209,37 @@ class SparGE(GraphEmbedding, Selector):
         self, X: Any, y: Any, sizes: Sequence[int]
     ) -> tuple[dict[int, Self], dict[int, Relaxation]]:
         """Return what `fit_path` does, and the relaxations with their gathered columns."""
-        template, sizes = clone(self), list(dict.fromkeys(sizes))
+        template = clone(self)
         matrix, y = template._as_matrix(X, y)
         template._leave_out_constants(matrix)
-        path = {m: template._with_n_features(m) for m in sizes}
-        shared: dict[str, Columns] = {}
-        chosen = self._resolve_path(path, matrix, y, shared)
-        leaders = _leaders(chosen, matrix.shape[1])
-        problems = {
-            m: chosen[m]._problem(chosen[m]._shared_data(matrix, y, shared))
-            for m in sizes
-            if leaders[m] == m
-        }
-        for problem in problems.values():
-            problem.data.X.release_stats()
+        path = template._copies(sizes)
+        return path, template._fit_path_data(path, template._data(matrix, y), y)
+
+    def _fit_path_data(self, path: dict[int, Self], data: Columns, y: Any) -> dict[int, Relaxation]:
+        """Fit the copies of a path by the data of the regression, and return their relaxations."""
+        leaders = {m: m for m in path}
+        if self.ranking == "svm":  # one run serves all
+            largest = max(path, key=lambda m: path[m]._count(data.X.shape[1]))
+            leaders = dict.fromkeys(path, largest)
+        problems = {m: path[m]._problem(data) for m in dict.fromkeys(leaders.values())}
+        data.X.release_stats()
         results = solve_jointly(
             list(problems.values()), tol=self.tol, max_iter=self.max_iter, name="SparGE path"
         )
         for (m, problem), result in zip(problems.items(), results, strict=True):
-            chosen[m]._select(problem, result, y)
-            chosen[m]._describe_target(y)
+            path[m]._select(problem, result, y)
+            path[m]._describe_target(y)
         for m, one in path.items():
-            one._adopt(chosen[leaders[m]])
+            one._take_fitted(path[leaders[m]])
             one._choose()
-        return path, {m: problems[leaders[m]] for m in sizes}
+        return {m: problems[leaders[m]] for m in path}
+
+    def _copies(self, sizes: Sequence[int]) -> dict[int, Self]:
+        """Return a copy of this selector for each number of features."""
+        sizes = list(dict.fromkeys(sizes))
+        if not sizes:
+            raise ValueError("sizes holds no number of features: give one or more")
+        return {m: self._with_n_features(m) for m in sizes}
 
     def _with_n_features(self, m: int) -> Self:
         """Return a copy that keeps m features."""
@@ -244,13 +249,6 @@ class SparGE(GraphEmbedding, Selector):
 
     def _validate_params(self) -> None:
         super()._validate_params()
-        if self.solver != "auto":
-            warnings.warn(
-                f"solver={self.solver!r} has no effect, because there is one solver of the master; "
-                "the next version does not know this parameter",
-                FutureWarning,
-                stacklevel=3,
-            )
         for name, (embeddings, general) in TAKEN_BY.items():
             value = getattr(self, name)
             if self.embedding in embeddings or (name != "graph" and value in general):
@@ -263,28 +261,6 @@ class SparGE(GraphEmbedding, Selector):
                 )
 
     # --- the problem ---
-
-    def _resolve(self, X: Matrix, y: Any, shared: dict[str, Columns]) -> SparGE:
-        """Return the selector whose parameters are used. A subclass may choose them."""
-        return self
-
-    def _resolve_path(
-        self, path: dict[int, Self], X: Matrix, y: Any, shared: dict[str, Columns]
-    ) -> dict[int, SparGE]:
-        """Return the selector of each size whose parameters are used."""
-        return {m: one._resolve(X, y, shared) for m, one in path.items()}
-
-    def _shared_data(self, X: Matrix, y: Any, shared: dict[str, Columns]) -> Columns:
-        """Return the data of the regression, one for all selectors of the same loss and weights."""
-        key = repr((self.class_weight, self.loss))
-        shared[key] = shared.get(key) or self._data(X, y)
-        return shared[key]
-
-    def _adopt(self, other: SparGE) -> None:
-        """Take over what another selector has fitted."""
-        if other is not self:
-            fitted = {k: v for k, v in vars(other).items() if k.endswith("_") and k[0] != "_"}
-            self.__dict__.update(fitted)
 
     def _problem(self, data: Columns) -> Relaxation:
         """Return the relaxation, whose sets have m features."""
@@ -356,20 +332,6 @@ class SparGE(GraphEmbedding, Selector):
         order = candidates[np.searchsorted(features, np.append(state.removed, state.kept))]
         self.scores_[order] = np.arange(1, len(order) + 1) / len(order)
         self.result_.stats.update(passes=data.passes)
-
-
-def _leaders(chosen: dict[int, SparGE], d: int) -> dict[int, int]:
-    """Return for each size the one whose run it takes: with "svm" the largest of the same."""
-    same = {
-        m: repr({**one.get_params(deep=False), "n_features_to_select": None})
-        for m, one in chosen.items()
-    }
-    return {
-        m: max((k for k in chosen if same[k] == same[m]), key=lambda k: chosen[k]._count(d))
-        if one.ranking == "svm"
-        else m
-        for m, one in chosen.items()
-    }
 
 
 def unit_of_gamma(data: Columns, forbidden: IntArray) -> float:

@@ -143,7 +143,10 @@ def test_size_choice_shows_mean_error_and_choice(ax):
     line, _, [segments] = bars
     np.testing.assert_allclose(line.get_ydata(), folds.mean(axis=0))
     ends = np.array([segment[:, 1] for segment in segments.get_segments()])
-    error = folds.std(axis=0, ddof=1) / 2
+    mean = folds.mean(axis=0)
+    error = (folds - folds[:, [mean.argmax()]]).std(axis=0, ddof=1) / 2
+    reaches = np.flatnonzero(mean + error >= mean.max())
+    assert selector.cv_results_["n_features"][reaches[0]] == selector.n_features_
     np.testing.assert_allclose(np.diff(ends)[:, 0], 2 * error, atol=1e-12)
     assert set(ax.lines[-1].get_xdata()) == {selector.n_features_}
     assert ticks(ax.xaxis) == ["1", "2", "4"]

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from bigfs import MRMR, AutoSelector, Matrix, SelectorCV, SparGE, SparGECV, engine
+from bigfs.evaluation.choosing import Scores
 from bigfs.selectors import auto
 from bigfs.selectors.auto import CANDIDATES
 from bigfs.selectors.registry import decided_by
@@ -197,9 +198,9 @@ def test_scores_of_decision_values_decide_too(request, kind, scoring):
 )
 def test_the_first_within_one_error_is_taken(real, monkeypatch, later, best):
     """The first scores 0.8, 0.7 and 0.9. A later one must be better by more than an error."""
-    monkeypatch.setattr(
-        auto, "score_folds", lambda *_, **__: (np.array([[0.8, 0.7, 0.9], later]), 0)
-    )
+    values = np.array([[0.8, 0.7, 0.9], later])[:, None]
+    found = Scores(values, np.zeros(2), {}, 0)
+    monkeypatch.setattr(auto, "score_orders", lambda *_, **__: found)
     selector = AutoSelector(n_features_to_select=2).fit(*real)
     assert (selector.best_index_, selector.method_) == (best, ["sparge-cca", "mrmr-f"][best])
 
@@ -209,13 +210,6 @@ def test_all_numbers_have_one_method(real, classes):
         path = AutoSelector().fit_path(X, y, [9, 2])
         assert list(path) == [9, 2]
         assert path[9].method_ == path[2].method_
-        alone = [
-            columns_of(AutoSelector(n_features_to_select=m).fit(X, y).cv_results_) for m in (2, 9)
-        ]
-        if y is real[1]:  # the candidates of classes are fitted at the larger number
-            np.testing.assert_allclose(
-                columns_of(path[2].cv_results_), np.mean(alone, axis=0), atol=1e-12
-            )
         for m, one in path.items():
             assert len(one.selected_) == one.support_.sum() == one.n_features_to_select == m
             chosen = CANDIDATES["real" if y is real[1] else "class"][one.best_index_]

@@ -148,7 +148,7 @@ def test_squared_hinge_bounds_meet_and_obey(data):
         SparGE(ranking="svm"),
         SparGE(loss="squared_hinge"),
         SparGECV(gammas=[0.1, 1.0]),
-        SparGECV(gammas=[0.1, 1.0], scoring="accuracy", ranking=["elimination", "svm"]),
+        SparGECV(gammas=[0.1, 1.0], scoring="accuracy", ranking="svm"),
     ],
     ids=["elimination", "weights", "svm", "hinge", "cv", "score"],
 )

@@ -11,8 +11,9 @@ from sklearn.svm import LinearSVC
 
 import bigfs.selectors.selector_cv
 from bigfs import ANOVA, JGSC, MRMR, FRegression, Matrix, SelectorCV, SparGE, Variance
+from bigfs.evaluation.choosing import first_within_one_error
 from bigfs.evaluation.metrics import scores_of
-from bigfs.evaluation.size_choice import default_sizes, smallest_within_one_error
+from bigfs.evaluation.size_choice import default_sizes
 from bigfs.evaluation.splits import stratified_folds
 
 
@@ -31,16 +32,14 @@ def test_smallest_number_within_one_standard_error_of_the_best():
     # The best mean is 0.80 ± 0.06. With 10 features the differences to it are −0.04 and −0.06, in
     # the mean −0.05 ± 0.01.
     scores = np.array([[0.5, 0.6], [0.70, 0.80], [0.74, 0.86], [0.72, 0.80]])
-    assert smallest_within_one_error([5, 10, 20, 50], scores) == 20
+    assert [5, 10, 20, 50][first_within_one_error(scores)] == 20
     scores[1] = [0.66, 0.90]  # −0.02 ± 0.06
-    assert smallest_within_one_error([5, 10, 20, 50], scores) == 10
-    assert (
-        smallest_within_one_error([5, 10, 20, 50], np.tile(scores.mean(axis=1)[:, None], 4)) == 20
-    )
+    assert [5, 10, 20, 50][first_within_one_error(scores)] == 10
+    assert [5, 10, 20, 50][first_within_one_error(np.tile(scores.mean(axis=1)[:, None], 4))] == 20
 
 
 def test_equal_scores_take_the_smallest_number():
-    assert smallest_within_one_error([1, 2, 5], np.ones((3, 4))) == 1
+    assert [1, 2, 5][first_within_one_error(np.ones((3, 4)))] == 1
 
 
 @pytest.mark.parametrize(
@@ -89,8 +88,8 @@ def test_scores_are_those_of_dense_folds(rng):
     np.testing.assert_allclose(np.transpose(found), expected, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(selector.cv_results_["n_features"], sizes)
     np.testing.assert_allclose(selector.cv_results_["mean_test_score"], expected.mean(axis=1))
-    np.testing.assert_allclose(selector.cv_results_["std_test_score"], expected.std(axis=1, ddof=1))
-    assert selector.n_features_ == smallest_within_one_error(sizes, expected) == 3
+    np.testing.assert_allclose(selector.cv_results_["std_test_score"], expected.std(axis=1))
+    assert selector.n_features_ == sizes[first_within_one_error(expected)] == 3
     whole = ANOVA(n_features_to_select=3).fit(X, y)
     np.testing.assert_array_equal(selector.selected_, whole.selected_)
     np.testing.assert_array_equal(selector.scores_, whole.scores_)

@@ -139,9 +139,9 @@ def test_groups_and_times_of_a_corpus_reach_the_folds_inside(bigfs, tmp_path, mo
     write_table(tmp_path / "t.csv")
     given = []
 
-    def noted(self, T, y, make=SparGECV._folds):
-        given.append((len(T), self._known))
-        return make(self, T, y)
+    def noted(self, n, y, samples, make=SparGECV._folds):
+        given.append((n, samples))
+        return make(self, n, y, samples)
 
     monkeypatch.setattr(SparGECV, "_folds", noted)
     source = "t.csv?columns=x*&label=kind&group=donor&time=day"

@@ -48,8 +48,8 @@ def made(monkeypatch):
     """Every split that is made: the donors of its training and of its test rows."""
     kept = []
 
-    def noted(X, y, test, samples, split_at=splits._split_at):
-        split = split_at(X, y, test, samples)
+    def noted(*given, split_at=splits._split_at):
+        split = split_at(*given)
         kept.append([donors_of(part) for part in (split.X_train, split.X_test)])
         return split
 

@@ -101,9 +101,10 @@ def test_bad_lists_and_objectives_are_refused(small, lists, estimator, message):
         bigfs.audit(*small, lists, estimator=estimator)
 
 
-def test_a_choice_by_folds_is_audited_with_the_penalty_that_it_chose(small):
+def test_the_estimator_is_a_sparge_and_is_not_fitted(small):
     X, y = small
-    selector = SparGECV(gammas=[0.1, 1.0], cv=3)
-    found = bigfs.audit(X, y, {"own": [0, 1, 2]}, estimator=selector)
-    own = SparGECV(gammas=[0.1, 1.0], cv=3, n_features_to_select=3).fit(X, y)
-    assert found.best[3].gamma_ == own.gamma_
+    estimator = SparGE(gamma=0.3)
+    bigfs.audit(X, y, {"own": [0, 1, 2]}, estimator=estimator)
+    assert not [name for name in vars(estimator) if name.endswith("_")]
+    with pytest.raises(ValueError, match="estimator must be a SparGE; got SparGECV"):
+        bigfs.audit(X, y, {"own": [0, 1, 2]}, estimator=SparGECV())

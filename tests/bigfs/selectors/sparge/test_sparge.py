@@ -147,15 +147,6 @@ def test_each_master_solver_selects_the_same(text, solver, monkeypatch):
     assert reference.result_.stats["objective_gap"] >= 0
 
 
-def test_another_solver_is_not_known_any_more(text):
-    X, y = text
-    with pytest.warns(FutureWarning, match="solver='apg' has no effect"):
-        selector = SparGE(n_features_to_select=10, solver="apg").fit(X, y)
-    np.testing.assert_array_equal(
-        selector.scores_, SparGE(n_features_to_select=10).fit(X, y).scores_
-    )
-
-
 def test_ranking_by_weights_is_the_papers(text):
     X, y = text
     selector = SparGE(n_features_to_select=10, ranking="weights").fit(X, y)
