@@ -10,6 +10,11 @@ share samples, so the variance of the differences d is too small. Nadeau and Ben
 it:
 
     t = mean(d) / √( (1/J + n_test / n_train) · var(d) ),      J − 1 degrees of freedom
+
+Fewer than five folds say nothing of that variance, so there is no p-value. Right answers of small
+folds are equally many by chance, so the variance is at least the binomial one of the discordant
+answers. The best of K methods is picked on the same samples, so its tests against the others are
+K − 1 of the K(K − 1)/2 of all pairs, and Holm's adjustment is for all of them.
 """
 
 from __future__ import annotations
@@ -22,6 +27,9 @@ import numpy as np
 from scipy.stats import binomtest, t
 
 from bigfs.types import AnyArray, FloatArray
+
+MIN_FOLDS = 5  # of which a variance is estimated
+ROUNDING = 1e-12  # of differences of scores
 
 
 class PairedTest(NamedTuple):
@@ -49,22 +57,30 @@ def paired_test(losses: Any, others: Any) -> PairedTest:
     return PairedTest(wins, defeats, p_value)
 
 
-def corrected_t_test(differences: Any, test_ratio: float) -> float:
-    """Test whether two methods have the same mean score, by the corrected resampled t-test."""
+def corrected_t_test(differences: Any, test_ratio: float, least_variance: float = 0.0) -> float:
+    """Test whether two methods have the same mean score, by the corrected resampled t-test.
+
+    The p-value is NaN for fewer than five folds, and where the differences do not vary at all.
+    """
     d = np.asarray(differences, dtype=np.float64)
-    mean, variance = d.mean(), d.var(ddof=1)
-    if np.ptp(d) == 0:
-        return float(mean == 0)
+    if not d.any():
+        return 1.0
+    mean, variance = d.mean(), max(d.var(ddof=1) if len(d) > 1 else 0.0, least_variance)
+    if len(d) < MIN_FOLDS or (np.ptp(d) <= ROUNDING and not least_variance):
+        return float("nan")
     statistic = mean / np.sqrt((1 / len(d) + test_ratio) * variance)
     return float(2 * t.sf(abs(statistic), len(d) - 1))
 
 
-def holm(p_values: Sequence[float]) -> FloatArray:
-    """Adjust the p-values of one family of tests by Holm's method."""
+def holm(p_values: Sequence[float], n_tests: int = 0) -> FloatArray:
+    """Adjust the p-values of one family of tests by Holm's method. NaN stays.
+
+    The family has `n_tests`, of which these are the ones with the smallest p-values, or these.
+    """
     p = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(p, kind="stable")
+    order = np.argsort(p, kind="stable")  # NaN comes last
     adjusted = np.empty(len(p))
-    factors = len(p) - np.arange(len(p))
+    factors = max(n_tests, len(p)) - np.arange(len(p))
     adjusted[order] = np.minimum(np.maximum.accumulate(factors * p[order]), 1.0)
     return adjusted
 

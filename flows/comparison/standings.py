@@ -33,6 +33,7 @@ from bigfs.result import ALL
 
 FORMAT = "bigfs comparison 1"  # the first words of compare.json
 ALPHA = 0.05  # below it, the tables say that a method differs from the best
+COUNTED = ("accuracy", "balanced_accuracy")  # shares of right answers
 RESUMED = "went on from an earlier call, so its time and passes are those since then"
 SMALLEST = 1e-16  # smaller p-values are not told apart
 COLUMNS = (
@@ -73,7 +74,9 @@ def make_standings(
     )
     rows = [_row(bench, rank, o, ranked[0], means[o.method]) for rank, o in enumerate(ranked, 1)]
     tested = [point for row in rows[1:] for point in row["points"]]
-    for point, p in zip(tested, holm([point["p_value"] for point in tested]), strict=True):
+    n_tests = len(tested) * len(ranked) // 2  # of all pairs, as the best is one of them
+    adjusted = holm([point["p_value"] for point in tested], n_tests)
+    for point, p in zip(tested, adjusted, strict=True):
         point["p_holm"] = float(p)
     rows += [
         {"rank": None, "method": name, "error": reason, "points": []}
@@ -112,7 +115,10 @@ def _row(bench: Bench, rank: int, outcome: Outcome, best: Outcome, mean: float) 
             p_value = test.p_value
             if len(bench.splits) > 1:
                 differences = outcome.split_scores[:, i] - best.split_scores[:, i]
-                p_value = corrected_t_test(differences, bench.test_ratio)
+                n, least = len(outcome.losses[i]), 0.0
+                if bench.metrics[0] in COUNTED:
+                    least = len(bench.splits) * test.discordant / n**2
+                p_value = corrected_t_test(differences, bench.test_ratio, least)
             own |= {"wins": test.wins, "defeats": test.defeats, "p_value": p_value}
         points.append(own)
     late = outcome.figures["not_converged"]
@@ -217,6 +223,8 @@ def explanation(standings: dict[str, Any]) -> list[str]:
 
 def p_text(p: float) -> str:
     """Return a p-value as text."""
+    if np.isnan(p):
+        return "–"
     if p < SMALLEST:
         return f"< {SMALLEST:.0e}"
     return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"

@@ -88,7 +88,43 @@ def test_corrected_t_test_widens_the_variance_by_the_share_of_the_test():
     expected = 1 - 1.5 * x * (1 - x**2 / 3)
     assert corrected_t_test(d, 1 / 4) == pytest.approx(expected, rel=1e-10)
     assert corrected_t_test([0, 0, 0], 0.25) == 1
-    assert corrected_t_test([0.1, 0.1, 0.1], 0.25) == 0
+
+
+def test_folds_that_say_nothing_of_the_variance_have_no_p_value():
+    for d in ([0.05, 0.05, 0.05], [0.01], [0.2, 0.1, 0.3, 0.2], [0.1] * 8):
+        assert np.isnan(corrected_t_test(d, 0.25))
+    one_more = [1 / 21, 1 / 21, 1 / 20, 1 / 20, 1 / 20]  # right answer in each fold
+    assert corrected_t_test(one_more, 0.25) < 1e-4
+    assert corrected_t_test(one_more, 0.25, 5 * 5 / 102**2) > 0.05
+    np.testing.assert_array_equal(holm([np.nan, 0.01], 3), [np.nan, 0.03])
+
+
+@pytest.mark.parametrize("n_folds", [0, 2, 3, 5])
+@pytest.mark.parametrize("n_methods", [5, 10, 20])
+def test_equal_methods_rarely_have_a_star(n_methods, n_folds):
+    """Methods of the same accuracy, 70 % (90 % with folds) of whose answers are common."""
+    rng, n_draws, stars = np.random.default_rng(0), 100, 0
+    n, common = (60, 0.9) if n_folds else (500, 0.7)
+    for _ in range(n_draws):
+        shared = rng.random(n) < common
+        right = np.where(shared, rng.random(n) < 0.8, rng.random((n_methods, n)) < 0.8)
+        best = right[right.mean(axis=1).argmax()]
+        others = np.delete(right, right.mean(axis=1).argmax(), axis=0)
+        if not n_folds:
+            p = [paired_test(~one, ~best).p_value for one in others]
+        else:
+            folds = np.arange(n) % n_folds
+            means = np.array(
+                [[one[folds == k].mean() for k in range(n_folds)] for one in (*others, best)]
+            )
+            least = n_folds * (others != best).sum(axis=1) / n**2
+            ratio = 1 / (n_folds - 1)
+            p = [
+                corrected_t_test(d, ratio, v)
+                for d, v in zip(means[:-1] - means[-1], least, strict=True)
+            ]
+        stars += bool((holm(p, n_methods * (n_methods - 1) // 2) < 0.05).any())
+    assert stars <= (0 if n_folds in (2, 3) else 9)  # 5 %, and two standard errors of 100 draws
 
 
 def test_stability_is_the_mean_of_kunchevas_index(rng):
