@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,12 +22,11 @@ from bigfs.storage.format.manifest import ROW_CHUNK, STRING_CHUNK
 from bigfs.storage.format.tiles import SampleNames
 from bigfs.storage.roles import SampleRoles
 from bigfs.storage.scaling import LOGNORM, SETTINGS, Scaling, require_counts
-from bigfs.storage.sources import find
+from bigfs.storage.sources import find, samples
 from bigfs.storage.sources.anndata import AnnData
 from bigfs.storage.sources.base import parse_options
-from bigfs.storage.sources.obs import join_obs
+from bigfs.storage.sources.samples import LabelKind, Target
 from bigfs.storage.sources.scratch_matrix import bounds
-from bigfs.storage.staging import labels, scratch
 from bigfs.storage.staging.scale_blocks import unit_settings
 from bigfs.storage.staging.scratch import TILE_NNZ
 from bigfs.storage.write_back import write_selector
@@ -126,33 +125,24 @@ class RowNames:
 
 
 class Annotations(NamedTuple):
-    """What obs says of some rows: the distinct labels and the code of each row, the kind of the
-    labels, the splits, and the columns with roles."""
+    """What obs says of some rows, by the roles of its columns, and what its labels are."""
 
-    classes: Any
-    codes: Any
-    kind: scratch.LabelKind | None
-    split: Any
-    obs: dict[str, AnyArray]
+    columns: dict[str, Any]
+    kind: LabelKind | None
+    first: object  # the place of the first row
 
 
 def _read_annotations(piece: tuple[int, int], source: AnnData) -> Annotations:
-    split, obs = source.annotations(*piece)
-    split, coded = None if split is None else split.astype("U5"), source.label_codes(*piece)
-    if coded is None:
-        y = source.labels(*piece)
-    else:  # read as a text per category, and not per row
-        used = np.unique(coded[0][coded[0] >= 0])
-        y = coded[1][used]
-    if y is None:
-        return Annotations(None, None, None, split, obs)
-    classes, codes, texts, whole = labels.distinct_labels(y)
-    if coded is not None:
-        of_category = np.full(len(coded[1]) + 1, -1, dtype=np.int32)  # the code −1 takes the last
-        of_category[used] = codes
-        codes = of_category[coded[0]]
-    codes = codes.astype(np.min_scalar_type(-max(len(classes), 1)))
-    return Annotations(classes, codes, scratch.LabelKind(texts, whole, sets=False), split, obs)
+    columns, place = source.samples(*piece), partial(source.row_place, piece[0])
+    for role, column in columns.items():
+        if role != "split" and hasattr(column, "dictionary"):  # in as few bytes as the codes need
+            part = samples.coded(column)
+            codes = part.codes.astype(np.min_scalar_type(-max(len(part.categories), 1)))
+            columns[role] = samples.Coded(codes, part.categories)
+    kind = samples.kind_of(columns["label"].column(), place) if "label" in columns else None
+    if "split" in columns:
+        columns["split"] = columns["split"].to_numpy(zero_copy_only=False).astype("U5")
+    return Annotations(columns, kind, place(0))
 
 
 class AnnDataCorpus(SampleRoles):
@@ -219,12 +209,11 @@ class AnnDataCorpus(SampleRoles):
         return engine.map_tiles(_read_annotations, ranges, self.source)
 
     @cached_property
-    def _target(self) -> labels.Target:
-        parts = [(part.classes, part.kind) for part in self._annotations]
-        if parts[0][1] is None:
-            return labels.Target(None)
-        classes, kinds = zip(*parts, strict=True)
-        return labels.common_target(classes, kinds, None, None)
+    def _target(self) -> Target:
+        kinds = [part.kind for part in self._annotations if part.kind is not None]
+        samples.require_alike(kinds)
+        categories = (part.columns["label"].categories for part in self._annotations if part.kind)
+        return samples.common_target(categories, kinds, self.source.target, None)
 
     @property
     def target(self) -> str | None:
@@ -241,19 +230,18 @@ class AnnDataCorpus(SampleRoles):
         """Class codes or real targets, one per sample."""
         if self.target is None:
             return np.full(self.n, -1, dtype=np.int32)
-        target, start = self._target, 0
-        y = np.empty(self.n, dtype=np.float64 if target.kind == "real" else np.int32)
-        for part in self._annotations:
-            stop = start + len(part.codes)
-            y[start:stop] = labels.encode(part.classes, part.codes, target)
-            start = stop
-        return y
+        parts = (part.columns["label"].column() for part in self._annotations)
+        y = np.concatenate([samples.encode(part, self._target) for part in parts])
+        return y if self.target == "real" else y.astype(np.int32)
 
     @cached_property
     def split(self) -> AnyArray | None:
         """The name of the split per sample. None if obs has no such column."""
-        parts = [part.split for part in self._annotations]
-        return None if parts[0] is None else np.concatenate(parts)
+        parts = [part.columns.get("split") for part in self._annotations]
+        missing = [part is None or part[0] == "None" for part in parts]  # of all rows, or of none
+        if any(missing) and not all(missing):
+            raise samples.missing_split(self._annotations[missing.index(True)].first)
+        return None if all(missing) else np.concatenate([p for p in parts if p is not None])
 
     @property
     def roles(self) -> dict[str, str]:
@@ -264,20 +252,23 @@ class AnnDataCorpus(SampleRoles):
         """Return the names of all groups or batches by their codes, as `Corpus.categories` does."""
         if role not in self.roles:
             return []
-        return sorted({name for part in self._annotations for name in np.unique(part.obs[role])})
+        parts = (part.columns[role].categories.to_pylist() for part in self._annotations)
+        return sorted({name for part in parts for name in part})
 
     def _codes(self, role: str) -> IntArray | None:
         if role not in self.roles:
             return None
-        names = np.array(self.categories(role))
-        return np.concatenate(
-            [np.searchsorted(names, p.obs[role]).astype(np.int32) for p in self._annotations]
-        )
+        codes = {name: code for code, name in enumerate(self.categories(role))}
+        parts = (part.columns[role] for part in self._annotations)
+        own = ((p, [codes[name] for name in p.categories.to_pylist()]) for p in parts)
+        return np.concatenate([np.array(new, dtype=np.int32)[p.codes] for p, new in own])
 
     def _values(self, role: str) -> AnyArray | None:
         if role not in self.roles:
             return None
-        return join_obs(role, [part.obs[role] for part in self._annotations], self.uri)
+        parts = [{role: part.columns[role]} for part in self._annotations]
+        places = [(len(p[role]), partial(self.source.row_place, 0)) for p in parts]
+        return samples.join(parts, places)[role].to_numpy(zero_copy_only=False)
 
     @cached_property
     def sample_names(self) -> Any:

@@ -31,10 +31,9 @@ from bigfs.storage.opening import require_staged
 from bigfs.storage.scaling import scaling_of
 from bigfs.storage.sources import checks, find
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
-from bigfs.storage.sources.obs import CATEGORIES
+from bigfs.storage.sources.samples import CATEGORIES, Target
 from bigfs.storage.sources.tables.streams import Stream
-from bigfs.storage.staging import build, labels, tables, transpose
-from bigfs.storage.staging.labels import Target
+from bigfs.storage.staging import build, tables, transpose
 from bigfs.storage.staging.named import Columns, name_lines, read_hashed
 from bigfs.storage.staging.scale_blocks import rewrite
 from bigfs.storage.staging.scratch import BY_ROW, RowBlock, delete, row_bounds, save
@@ -293,10 +292,9 @@ def _merged_target(corpus: Corpus, source: Source, blocks: Sequence[RowBlock]) -
     """Return the target of the new samples in the codes of the store."""
     kind = corpus.manifest.target
     # whole numbers may be real targets, but 1.5 is no class
-    expected = source.target or (kind if kind != "class" else None)
-    new = labels.decide_target(blocks, kind=expected, class_names=source.class_names)
-    if kind is None and new.kind == "class" and not new.class_names:
-        return Target(None)  # a field for labels, and not one label
+    new = tables.decide_target(blocks, source, kind if kind != "class" else None)
+    if new.kind is None and any(s.told.has_labels for s in blocks):  # and no sample has one
+        new = Target(kind)
     if new.kind != kind:
         raise SourceError(
             f"{source.path} has {new.kind or 'no'} labels and the store has {kind or 'none'}"
@@ -345,7 +343,7 @@ def _sample_names(corpus: Corpus, blocks: Sequence[RowBlock], n: int) -> tables.
     if not corpus.manifest.named[0]:
         return None
     before, store = corpus.manifest.shape[0], corpus.store
-    new = tables.names_of(blocks) or (lambda: tables.row_numbers(before, n))
+    new = tables.names_of(blocks, before) or (lambda: tables.row_numbers(before, n))
     return lambda: chain(
         (
             store.read("obs/_index", a, min(a + STRING_CHUNK, before))

@@ -29,19 +29,18 @@ from bigfs.storage.runs.runs import Run, write_csv
 from bigfs.storage.scaling import Scaling, require_counts, scaling_of
 from bigfs.storage.sources import find
 from bigfs.storage.sources.base import (
-    OBS_ROLES,
-    Document,
+    Documents,
     MatrixSource,
     Source,
     TextSource,
     parse_options,
     seen_by_workers,
 )
-from bigfs.storage.sources.labels import label_names
+from bigfs.storage.sources.samples import OBS_ROLES, label_names
 from bigfs.storage.sources.tables.tables import Table
 from bigfs.storage.staging import build
 from bigfs.storage.staging.named import Columns, name_lines, read_numbered
-from bigfs.storage.staging.scratch import RowBlock, open_array, read_block
+from bigfs.storage.staging.scratch import RowBlock, open_samples, read_block
 from bigfs.storage.staging.text.vectorize import weigh_by
 from bigfs.storage.staging.text.weighting import Weighting
 
@@ -342,7 +341,14 @@ def _predict_piece(
         Z = units.pick(X, columns)
     else:
         Z = X[:, columns]
-    return (rows.names if rows.names is not None else X.shape[0], answer(Z)), left_out
+    return (_names(rows.samples.get("name"), X.shape[0]), answer(Z)), left_out
+
+
+def _names(names: Any, n: int) -> AnyArray:
+    """Return the names of n samples, "" where one is missing."""
+    if names is None:
+        return np.full(n, "", dtype=object)
+    return np.asarray(names.fill_null("").to_numpy(zero_copy_only=False), dtype=object)
 
 
 def _predict_texts(
@@ -368,22 +374,22 @@ class _Unlabeled:
     def __init__(self, source: TextSource) -> None:
         self.source = source
 
-    def read(self, piece: Any) -> Iterator[Document]:
-        for document in self.source.read(piece):
-            yield document._replace(label=None, split=None)
+    def read(self, piece: Any) -> Iterator[Documents]:
+        for documents in self.source.read(piece):
+            names = documents.samples.get("name")
+            yield documents._replace(samples={} if names is None else {"name": names})
 
 
 def _predict_block(
     block: RowBlock, answer: Answer, columns: IntArray, d: int
 ) -> tuple[AnyArray, Any]:
     X = read_block(block, d)
-    return np.array(open_array(block.path, "names")), answer(X[:, columns])
+    names = open_samples(block.path, "name") if block.told.named else None
+    return _names(names, block.rows), answer(X[:, columns])
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    """Join the names or the predictions of the pieces. Nameless samples are numbered."""
-    if isinstance(parts[0], int):
-        return np.arange(sum(parts)).astype(np.str_)
+    """Join the names or the predictions of the pieces."""
     if sp.issparse(parts[0]):
         return sp.vstack(parts, format="csr")
     return np.concatenate(parts)

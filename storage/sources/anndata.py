@@ -13,6 +13,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,11 +26,9 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of, original_of
 from bigfs.storage.format.checked import CheckedStore
 from bigfs.storage.format.manifest import store_at
-from bigfs.storage.sources import checks
-from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, Rows
 from bigfs.storage.sources.hdf5 import HDF5, open_hdf5
-from bigfs.storage.sources.obs import as_obs
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     ScratchMatrix,
@@ -71,7 +70,9 @@ class AnnData(MatrixSource):
     label: str | Sequence[str] | None = None
     split: str | None = None  # column of obs with "train" or "test", by default "split"
     unlabeled: str | None = None  # a label that also means "none"
-    # columns of obs with what else is known of each sample, see `bigfs.storage.sources.obs`
+    target: str | None = None  # "class", "real" or "multilabel"; None lets the labels decide
+    label_separator: str | None = None  # that divides the labels of a sample in one text
+    # columns of obs with what else is known of each sample, see `bigfs.storage.sources.samples`
     group: str | None = None
     batch: str | None = None
     sample_weight: str | None = None
@@ -99,7 +100,8 @@ class AnnData(MatrixSource):
         return copy.copy(self) if remote.is_remote(self.path) else super().absolute()
 
     def __post_init__(self) -> None:
-        if len(names := label_rules.label_names(self.label)) > 1:
+        samples.require_target(self.target)
+        if len(names := samples.label_names(self.label)) > 1:
             self.label, self.target, self.class_names = names, "multilabel", names
 
     def fingerprint(self) -> str:
@@ -110,7 +112,7 @@ class AnnData(MatrixSource):
             identity = original_of(identity_of(files_of(path)))
         return fingerprint_of(
             *(self.format, identity, self.layer, self.label, self.split),
-            *(self.unlabeled, *(("raw",) if self.raw else ())),
+            *(*self.label_rules, *(("raw",) if self.raw else ())),
             *(() if self.names is None else ("names", self.names)),
             *self.obs_columns.items(),
         )
@@ -129,6 +131,7 @@ class AnnData(MatrixSource):
                     f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from"
                 )
             names = self._names(file, "raw/var" if self.raw else "var", d)
+            names = None if names is None else _or_numbers(names, 0)
             if self.names is not None:
                 names = self._symbols(file, self.names, names)
             ready.n_features, ready.feature_names = d, None if names is None else names.tolist()
@@ -180,9 +183,15 @@ class AnnData(MatrixSource):
             return cut_sparse(row_lengths(X, (n, d), self.path), size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        split, obs = self.annotations(*piece)
-        y, names = self.labels(*piece), self.sample_names(*piece)
-        return Rows(self.rows(*piece), y, split, names, obs)
+        columns, names = self.samples(*piece), self._sample_names(*piece)
+        place = partial(self.row_place, piece[0])
+        if names is not None:
+            columns["name"] = samples.read("name", samples.as_column(names, self.path), place)
+        return Rows(self.rows(*piece), columns, None, place)
+
+    def row_place(self, start: int, i: int) -> str:
+        """Return the place of a row after the first `start`, for messages."""
+        return f"{self.path}: row {start + i} (from 0)"
 
     def rows(self, start: int, stop: int) -> sp.csr_array:
         """Read rows [start, stop) of the matrix."""
@@ -198,52 +207,40 @@ class AnnData(MatrixSource):
         return check_rows(rows, self.path, start)
 
     def sample_names(self, start: int, stop: int) -> AnyArray | None:
-        """Read the names of rows [start, stop), or return None if there are none."""
+        """Read the names of rows [start, stop), or return None if there are none.
+
+        A sample without a name has the number of its row.
+        """
+        names = self._sample_names(start, stop)
+        return None if names is None else _or_numbers(names, start)
+
+    def _sample_names(self, start: int, stop: int) -> AnyArray | None:
         with self._file() as file:
             return self._names(file, "obs", self._matrix(file)[2][0], start, stop)
 
-    def labels(self, start: int, stop: int) -> Any:
-        """Read the labels of rows [start, stop), or return None if there are none."""
+    def samples(self, start: int, stop: int) -> dict[str, Any]:
+        """Read what obs tells of rows [start, stop), by the roles of its columns."""
+        place = partial(self.row_place, start)
+        told = {}
         with self._file() as file:
-            y = self._labels(file, self._matrix(file)[2][0], start, stop)
-        return self._label_array(y, stop - start)
-
-    def _label_array(self, y: Any, n: int) -> Any:
-        is_read = y is None or isinstance(y, list)
-        return y if is_read else label_rules.as_label_array(y, n, self.unlabeled, self.path)
-
-    def label_codes(self, start: int, stop: int) -> tuple[AnyArray, AnyArray] | None:
-        """Read the codes of the labels of rows [start, stop), −1 where unlabeled, and the label of
-        each code. Return None where the labels are no categories."""
-        with self._file() as file:
-            name = self.label or "label"
-            column = file["obs"][name] if name in self._columns(file, "obs") else None
-            if column is None or column.attrs.get("encoding-type") != "categorical":
-                return None
-            n, place = self._matrix(file)[2][0], f"{self.path}: obs[{name!r}]"
-            codes, categories = read_codes(column, place, n, start, stop)
-        return codes, self._label_array(categories, len(categories))
-
-    def annotations(self, start: int, stop: int) -> tuple[AnyArray | None, dict[str, AnyArray]]:
-        """Read the splits of rows [start, stop), None if there are none, and their columns with
-        other roles."""
-        with self._file() as file:
-            n = self._matrix(file)[2][0]
-            split = self._column(file, "split", n, start, stop)
-            listed: dict[str, Any] = {
-                role: self._column(file, role, n, start, stop) for role in self.obs_columns
-            }
-        obs = {
-            role: as_obs(role, values.tolist(), lambda i: f"{self.path}: row {start + i} (from 0)")
-            for role, values in listed.items()
+            n, columns = self._matrix(file)[2][0], self._columns(file, "obs")
+            for role in samples.ROLES:
+                if role == "name" or (role == "label" and isinstance(self.label, tuple)):
+                    continue
+                default = role if role in ("label", "split") and role in columns else None
+                name = default if getattr(self, role) is None else getattr(self, role)
+                if name:
+                    told[role] = self._obs_column(file, role, name, n, start, stop)
+            if isinstance(self.label, tuple):
+                sets = {c: self._obs_column(file, "label", c, n, start, stop) for c in self.label}
+        read = {
+            role: samples.read(role, values, place, self.label_rules)
+            for role, values in told.items()
         }
-        if split is not None:
-            split = np.ma.filled(split.astype(object), "")
-            if not set(split) <= {"train", "test"}:
-                raise SourceError(
-                    f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"
-                )
-        return split, obs
+        if isinstance(self.label, tuple):
+            floats = {c: _zeros_and_ones(v, f"{self.path}: obs[{c!r}]") for c, v in sets.items()}
+            read["label"] = samples.label_sets(floats, place)
+        return read
 
     def row_layout(self) -> tuple[int, int, int]:
         """Return the numbers of rows and of stored entries, and the bytes of the largest chunk."""
@@ -348,8 +345,8 @@ class AnnData(MatrixSource):
         index = file[frame].attrs.get("_index", "_index")
         place = f"{self.path}: {frame}[{index!r}]"
         names = read_column(file[frame][index], place, n, start, stop)
-        names = np.ma.filled(names.astype(object), "nan")  # as anndata shows a missing name
-        return np.array([str(name) for name in names], dtype=object)
+        names = np.ma.filled(names.astype(object), None)
+        return np.array([None if name is None else str(name) for name in names], dtype=object)
 
     def _symbols(self, file: Any, column: str, index: AnyArray | None) -> AnyArray:
         """Read the names of features from a column of var. Repeated ones are made unique.
@@ -401,37 +398,22 @@ class AnnData(MatrixSource):
             return []
         return [c for c in file[frame] if c != file[frame].attrs.get("_index", "_index")]
 
-    def _labels(self, file: Any, n: int, start: int, stop: int) -> Any:
-        """Read the labels, a list of sets where there are several columns of them."""
-        if not isinstance(self.label, tuple):
-            return self._column(file, "label", n, start, stop)
-        columns = {}
-        for name in self.label:
-            values = self._column(file, "label", n, start, stop, name)
-            try:
-                columns[name] = np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan)
-            except (TypeError, ValueError) as error:
-                raise SourceError(
-                    f"{self.path}: obs[{name!r}] is one of several columns of labels, which must "
-                    f"hold 0 or 1: {error}"
-                ) from error
-        return label_rules.as_label_sets(
-            columns, lambda i: f"{self.path}: row {start + i} (from 0)"
-        )
-
-    def _column(
-        self, file: Any, role: str, n: int, start: int, stop: int, name: str | None = None
-    ) -> AnyArray | None:
-        """Read the column of obs with a role, or return None if the default one is not there."""
-        columns, name = self._columns(file, "obs"), name or getattr(self, role) or role
-        if getattr(self, role) is None and role not in columns:
-            return None
+    def _obs_column(self, file: Any, role: str, name: str, n: int, start: int, stop: int) -> Any:
+        """Read values [start, stop) of a column of obs as a column of Arrow."""
+        columns = self._columns(file, "obs")
         if name not in columns:
             raise SourceError(
                 f"{self.path} has no obs[{name!r}], only "
                 f"{', '.join(columns) or 'no column'}: name it with {role}="
             )
-        return read_column(file["obs"][name], f"{self.path}: obs[{name!r}]", n, start, stop)
+        column, place = file["obs"][name], f"{self.path}: obs[{name!r}]"
+        if column.attrs.get("encoding-type") != "categorical":
+            return samples.as_column(read_column(column, place, n, start, stop), place)
+        import pyarrow as pa
+
+        codes, categories = read_codes(column, place, n, start, stop)
+        values = samples.as_column(categories, place)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=codes < 0), values)
 
 
 # --- columns of data frames -----------------------------------------------------------------------
@@ -482,6 +464,29 @@ def _read_array(array: Any, place: str, n: int | None, start: int, stop: int | N
             raise SourceError(_unreadable(array, place)) from None
     # as objects, because NumPy's text loses a NUL at its end
     return np.array(list(array[start:stop]), dtype=object)
+
+
+def _or_numbers(names: AnyArray, start: int) -> AnyArray:
+    """Return names, and a number from `start` on in place of one that is missing."""
+    filled = [str(start + i) if name is None else name for i, name in enumerate(names)]
+    return np.array(filled, dtype=object)
+
+
+def _zeros_and_ones(values: Any, place: str) -> AnyArray:
+    """Return a column of zeros and ones as floats, NaN where it is missing."""
+    import pyarrow as pa
+
+    try:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if pa.types.is_boolean(values.type):
+            values = values.cast(pa.int8())
+        return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    except pa.ArrowException as error:
+        raise SourceError(
+            f"{place} is one of several columns of labels, which must hold 0 or 1: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
 
 
 def _unreadable(element: Any, place: str) -> str:

@@ -15,9 +15,9 @@ import numpy as np
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.format import disk
-from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import MatrixSource, Rows
-from bigfs.storage.sources.files import decompress, source_errors
+from bigfs.storage.sources.files import decode, decompress, open_decompressed, source_errors
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     COMPRESSED,
@@ -43,15 +43,18 @@ class SavedMatrix(MatrixSource):
     path: str
     _: KW_ONLY
     labels: str | None = None  # a .npy, or a text with a label per line, for a file without labels
-    unlabeled: str | None = None  # the label that means "none", see `bigfs.storage.sources.labels`
+    unlabeled: str | None = None  # a label that also means "none"
+    target: str | None = None  # "class" or "real"; None lets the labels decide
+    label_separator: str | None = None  # that divides the labels of a sample in one text
     sample_shape: Any = None  # "32x32" if a row is an image with its pixels columns first
     matrix: ScratchMatrix | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.sample_shape = _image_shape(self.sample_shape)
+        samples.require_target(self.target)
 
     def settings(self) -> tuple[Any, ...]:
-        return self.unlabeled, self.sample_shape
+        return self.sample_shape, *self.label_rules
 
     def fingerprint(self) -> str:
         files = [self.path] if self.labels is None else [self.path, self.labels]
@@ -73,9 +76,9 @@ class SavedMatrix(MatrixSource):
                 f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from"
             )
         if self.labels is not None:
-            y = label_rules.read_labels(self.labels, n, self.unlabeled)
+            y = read_labels(self.labels, n)
         if y is not None:
-            matrix.save_labels(y)
+            matrix.save_labels(self._label_column(y, n))
         image = matrix.image_shape
         if image and self.sample_shape not in (None, image):
             raise SourceError(f"{self.path} holds images of {image}, not {self.sample_shape}")
@@ -88,6 +91,25 @@ class SavedMatrix(MatrixSource):
         ready.sample_shape = image or self.sample_shape
         return ready
 
+    def _label_column(self, y: Any, n: int) -> Any:
+        """Return the labels of n rows as a column of Arrow."""
+        origin = self.path if self.labels is None else self.labels
+        if isinstance(y, np.ndarray):
+            if y.size != n:
+                raise SourceError(
+                    f"{origin} has {y.size} labels for {n} rows: rows are samples, with one label "
+                    f"each"
+                )
+            if y.dtype.kind not in "biufSU":
+                raise SourceError(f"{origin}: labels must be texts or numbers; got {y.dtype}")
+            y = y.reshape(-1)
+            y = [decode(v) for v in y.tolist()] if y.dtype.kind == "S" else y
+            is_number = y.dtype.kind in "iuf" if isinstance(y, np.ndarray) else False
+            if is_number and self.unlabeled is not None:
+                samples.require_number(self.unlabeled, origin)
+            y = samples.as_column(y, origin)
+        return samples.read("label", y, lambda i: f"{origin}: row {i} (from 0)", self.label_rules)
+
     def pieces(self, size: int) -> list[tuple[int, int]]:
         return self._prepared.pieces(size)
 
@@ -99,6 +121,38 @@ class SavedMatrix(MatrixSource):
         if self.matrix is None:
             raise ValueError(f"{self.path} is read through prepare(scratch)")
         return self.matrix
+
+
+def read_labels(path: str, n: int) -> Any:
+    """Read labels from a file: .npy, or text with one per line and "" if unlabeled.
+
+    The lines are numbers if all of them are.
+    """
+    if not Path(path).is_file():
+        raise SourceError(
+            f"{path} does not exist: labels= must name a .npy file or a "
+            f"text file with one label per line"
+        )
+    if path.endswith(".npy"):
+        try:
+            return disk.load(path)
+        except (ValueError, EOFError) as error:
+            raise SourceError(f"{path} is not an array of labels: {error}") from error
+    words: list[str] = []
+    with open_decompressed(path) as file:
+        for line in file:
+            word = decode(line).removeprefix("" if words else "\ufeff").strip()
+            if len(words) < n:
+                words.append(word)
+            elif word:
+                raise SourceError(f"{path} has more than {n} labels for {n} rows")
+    if len(words) < n:
+        raise SourceError(
+            f"{path} has {len(words)} labels for {n} rows: rows are samples, with one label each"
+        )
+    numbers = [samples.plain_number(word) if word else None for word in words]
+    are_numbers = all(word == "" or v is not None for word, v in zip(words, numbers, strict=True))
+    return numbers if are_numbers else words
 
 
 def _image_shape(text: str | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -167,10 +221,7 @@ class Npz(SavedMatrix):
                 f"{self.path} holds {', '.join(map(ascii, sorted(names)))}: it must hold a sparse "
                 f"matrix of save_npz, or arrays X and y"
             )
-        if "y.npy" not in names:
-            return matrix, None
-        y = disk.load(folder / "own_y.npy")
-        return matrix, label_rules.as_label_array(y, matrix.shape[0], self.unlabeled, self.path)
+        return matrix, disk.load(folder / "own_y.npy") if "y.npy" in names else None
 
     def _sparse(self, folder: Path) -> ScratchMatrix:
         def array(name: str) -> Any:

@@ -1,7 +1,7 @@
 """The base classes of sources, which workers read in pieces, as matrix rows or as documents.
 
 A source holds a path and settings, never data. `pieces` returns small keys in the order of the rows
-(byte ranges, row ranges …), and `read` turns one into `Rows` or `Document`s within bounded memory.
+(byte ranges, row ranges …), and `read` turns one into `Rows` or `Documents` within bounded memory.
 A new format is one class that takes the path first and its options as keywords.
 """
 
@@ -13,69 +13,44 @@ import itertools
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import unquote
 
-import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.files import decompress, encoding_of, is_compressed, source_errors
+from bigfs.storage.sources.samples import OBS_ROLES, LabelRules
+from bigfs.storage.sources.samples import shorten as shorten
 
 from bigfs.engine import format_bytes, require_memory
 from bigfs.types import AnyArray
 
-# a class, a real target, a set of classes, or None if unlabeled
-Label = str | int | float | tuple[str | int, ...] | None
-Labels = AnyArray | Sequence[Label]
-
-# what a column of `Rows.obs` says of its samples, by the names of the options that name it
-OBS_ROLES = ("group", "batch", "sample_weight", "time")
-
 
 class Rows(NamedTuple):
-    """Some rows of a matrix, with their labels, splits ("train" or "test") and names, if any.
+    """Some rows of a matrix, and what is told of their samples.
 
-    obs holds the columns of `Source.obs_columns` by their roles, as
-    `bigfs.storage.sources.obs.as_obs` returns them.
-
-    y holds integers (masked where unlabeled), texts ("" where unlabeled), floats (NaN where
-    unlabeled; real targets if any of the source is not whole), or a list where an array would not
-    hold the labels exactly: labels with None where unlabeled, or label sets as tuples.
+    samples holds columns of Arrow by their roles, as `bigfs.storage.sources.samples.read` returns
+    them. place gives the place of a row, for messages.
 
     terms are the names of the columns of X, where the source has names in place of numbers: in
     UTF-8, each followed by a newline, in the order of the bytes of these lines.
     """
 
     X: sp.csr_array  # (k, at most d) floats; columns increase, the widest piece decides d
-    y: Labels | None = None
-    split: AnyArray | None = None
-    names: AnyArray | None = None
-    obs: Mapping[str, AnyArray] = {}
+    samples: Mapping[str, Any] = {}
     terms: AnyArray | None = None
+    place: Callable[[int], object] = "row {} of a piece".format
 
 
-def take_rows(rows: Rows, index: AnyArray) -> Rows:
-    """Return some of the rows, without their splits."""
-    y = rows.y
-    if y is not None:
-        y = y[index] if isinstance(y, np.ndarray) else [y[i] for i in index]
-    names = None if rows.names is None else rows.names[index]
-    return Rows(
-        rows.X[index], y, None, names, {k: v[index] for k, v in rows.obs.items()}, rows.terms
-    )
+class Documents(NamedTuple):
+    """Some documents: their texts in order, and what is told of them, as in `Rows`."""
 
-
-class Document(NamedTuple):
-    """One text. `label` is None if it is unlabeled. `obs` holds a value of each of `Rows.obs`."""
-
-    text: str
-    label: Label = None
-    split: str | None = None
-    name: str = ""
-    obs: Mapping[str, Any] = {}
+    texts: Iterable[str]
+    samples: Mapping[str, Any]
+    place: Callable[[int], object]
 
 
 class Source(ABC):
@@ -84,6 +59,10 @@ class Source(ABC):
     format: ClassVar[str]  # as in --format
     path: str  # the file or folder, or the name of a generated corpus
     target: str | None = None  # "class", "real", "multilabel", or None to let the labels decide
+    unlabeled: str | None = None  # a label that also means "none"
+    label_separator: str | None = None  # that divides the labels of a sample in one text
+    labels_are_typed: ClassVar[bool] = True  # whether texts are told from numbers
+    allows_single: ClassVar[bool] = False  # whether single labels may stand beside lists of them
     n_features: int | None = None  # d, if it is known before reading
     class_names: Sequence[str] | None = None  # of the integer labels 0 … c − 1, if they have some
     feature_names: Sequence[str] | None = None
@@ -137,6 +116,11 @@ class Source(ABC):
     @abstractmethod
     def pieces(self, size: int) -> list[Any]:
         """Return the keys of pieces of up to about `size` bytes of input, in row order."""
+
+    @property
+    def label_rules(self) -> LabelRules:
+        """What the options say of the labels."""
+        return LabelRules(self.unlabeled, self.target, self.label_separator)
 
     @property
     def obs_columns(self) -> dict[str, str]:
@@ -201,8 +185,8 @@ class TextSource(Source):
         return source
 
     @abstractmethod
-    def read(self, piece: Any) -> Iterator[Document]:
-        """Yield the documents of one piece in order."""
+    def read(self, piece: Any) -> Iterator[Documents]:
+        """Yield the documents of one piece in order, some at a time."""
 
 
 class PlainFile(Source):
@@ -292,12 +276,6 @@ def line_number(path: str, offset: int) -> int:
         while offset > 0 and (block := file.read(min(offset, 1 << 22))):
             lines, offset = lines + block.count(b"\n"), offset - len(block)
     return lines
-
-
-def shorten(value: object, length: int = 80) -> str:
-    """Return a value for a message: in ASCII, and cut if it is long."""
-    text = ascii(value)
-    return text if len(text) <= length else f"{text[:length]}…"
 
 
 def shorten_names(names: Sequence[str], most: int = 20) -> str:

@@ -1,7 +1,7 @@
 """Conditions on the values, indices and shape of a matrix, for all formats.
 
 A store holds float32 values and int32 indices. A number that does not fit is refused as it is read,
-with its file and place. The conditions on labels are in `bigfs.storage.sources.labels`.
+with its file and place. The conditions on labels are in `bigfs.storage.sources.samples`.
 """
 
 from __future__ import annotations

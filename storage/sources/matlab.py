@@ -12,8 +12,7 @@ from typing import Any, Self
 import numpy as np
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
-from bigfs.storage.sources import checks
-from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.arrays import SavedMatrix
 from bigfs.storage.sources.hdf5 import open_hdf5
 from bigfs.storage.sources.scratch_matrix import CHUNK, ScratchMatrix, open_dense, transpose_csc
@@ -49,10 +48,7 @@ class Mat(SavedMatrix):
         with open(self.path, "rb") as file:
             is_hdf5 = file.read(10) == b"MATLAB 7.3"
         matrix, y = self._from_hdf5(folder) if is_hdf5 else self._from_reader(folder)
-        if y is None:
-            return matrix, None
-        y = label_rules.as_label_array(y, matrix.shape[0], self.unlabeled, self.path)
-        return matrix, self._by_name(y, _names(matrix.folder, "class_names"))
+        return matrix, None if y is None else self._by_name(y, matrix.folder)
 
     def prepare(self, scratch: Path) -> Self:
         ready = super().prepare(scratch)
@@ -64,13 +60,16 @@ class Mat(SavedMatrix):
         ready.feature_names = names
         return ready
 
-    def _by_name(self, y: AnyArray, names: list[str] | None) -> AnyArray:
-        """Return whole labels as the names of their classes, "" where there is none."""
+    def _by_name(self, y: AnyArray, folder: str) -> Any:
+        """Return whole labels as the names of their classes, None where there is none."""
+        names = _names(folder, "class_names")
         if names is None or y.dtype.kind not in "iuf":
             return y
-        labels = np.ma.filled(y.astype(np.float64), np.nan)
-        is_labeled = ~np.isnan(labels)
-        known = labels[is_labeled]
+        labels = y.reshape(-1).astype(np.float64)
+        if self.unlabeled is not None:
+            samples.require_number(self.unlabeled, self.path)
+            labels[labels == samples.parse_number(str(self.unlabeled))] = np.nan
+        known = labels[~np.isnan(labels)]
         first = 0 if (known == 0).any() else 1
         last = first + len(names) - 1
         if np.any((known != np.rint(known)) | (known < first) | (known > last)):
@@ -78,9 +77,7 @@ class Mat(SavedMatrix):
                 f"{self.path} has {len(names)} class_names, but its labels are not whole numbers "
                 f"from {first} to {last}: rename the variable to ignore it"
             )
-        named = np.full(len(labels), "", dtype=f"U{max(map(len, names), default=1)}")
-        named[is_labeled] = np.array(names)[known.astype(np.int64) - first]
-        return named
+        return [None if np.isnan(label) else names[int(label) - first] for label in labels]
 
     def _from_reader(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
         limit = engine.memory_limit()
@@ -126,7 +123,9 @@ class Mat(SavedMatrix):
                 matrix = transpose_csc(folder, self.path, parts, shape)
             for name in names:
                 disk.save(folder / f"{name}.npy", _cells(file, file[name]))
-            return matrix, file[y][:] if y else None
+            if not y:
+                return matrix, None
+            return matrix, _cells(file, file[y]) if file[y].dtype == object else file[y][:]
 
 
 def _run_reader(task: dict[str, Any]) -> dict[str, Any]:

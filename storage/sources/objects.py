@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
-from bigfs.storage.sources import checks
+from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import Source
-from bigfs.storage.sources.labels import label_names
 from bigfs.storage.sources.scratch_matrix import (
     COMPRESSED,
     ScratchMatrix,
@@ -117,6 +116,8 @@ class Blocks(ListRecords, Stream):
         sample_names: Iterable[str] | None = None,
         feature_names: Iterable[str] | None = None,
         unlabeled: str | None = None,
+        target: str | None = None,
+        label_separator: str | None = None,
         group: Any = None,
         batch: Any = None,
         sample_weight: Any = None,
@@ -129,7 +130,8 @@ class Blocks(ListRecords, Stream):
         if hasattr(y, "columns") or isinstance(y, Mapping):
             several = {str(name): y[name] for name in getattr(y, "columns", y)}
             y, fields["label"] = None, [f"label {name}" for name in several]
-        super().__init__((), unlabeled=unlabeled, **fields)  # type: ignore[arg-type]  # tables follow
+        fields |= {"unlabeled": unlabeled, "target": target, "label_separator": label_separator}
+        super().__init__((), **fields)  # type: ignore[arg-type]  # tables follow
         self.data = data
         self.path = self.plain = "array" if _is_array(data) else "stream"
         if several:
@@ -137,7 +139,7 @@ class Blocks(ListRecords, Stream):
         given = {"label": y, "id": sample_names, **obs}
         given |= {f"label {name}": values for name, values in several.items()}
         self.of_samples = {
-            role: as_column(values, f"{self.path}, {role}")
+            role: samples.as_column(values, f"{self.path}, {role}")
             for role, values in given.items()
             if values is not None
         }
@@ -186,7 +188,7 @@ class Blocks(ListRecords, Stream):
             if y is not None:
                 if "label" in columns:
                     raise SourceError(f"{place} has labels: leave y= out")
-                columns["label"] = as_column(y, f"{place}, label")
+                columns["label"] = samples.as_column(y, f"{place}, label")
             for name, values in columns.items():
                 if len(values) != n:
                     raise SourceError(f"{place} has {n} rows, and for them {len(values)} {name}s")
@@ -237,6 +239,8 @@ class Cells(Blocks):
         label: str | Sequence[str] | None = None,
         split: str | None = None,
         unlabeled: str | None = None,
+        target: str | None = None,
+        label_separator: str | None = None,
         group: str | None = None,
         batch: str | None = None,
         sample_weight: str | None = None,
@@ -253,13 +257,14 @@ class Cells(Blocks):
                 "or write the view to a file"
             )
         columns = [str(name) for name in data.obs.columns]
-        several = names if len(names := label_names(label)) > 1 else ()
-        one: Any = None if several else "".join(names)
+        several = names if len(names := samples.label_names(label)) > 1 else ()
+        one: Any = None if several or label is None else "".join(names)
         roles = {"y": one, "split": split, "group": group, "batch": batch}
         roles |= {"sample_weight": sample_weight, "time": time}
         for role, default in (("y", "label"), ("split", "split")):
             is_there = default in columns and not (role == "y" and several)
-            roles[role] = roles[role] or (default if is_there else None)
+            if roles[role] is None:
+                roles[role] = default if is_there else None
         named = [*several, *filter(None, roles.values())]
         if missing := [name for name in named if name not in columns]:
             raise SourceError(
@@ -275,10 +280,12 @@ class Cells(Blocks):
             sample_names=data.obs_names,
             feature_names=data.var_names,
             unlabeled=unlabeled,
+            target=target,
+            label_separator=label_separator,
             **known,
         )
         if halves is not None:
-            self.of_samples["split"] = as_column(halves, "obs, split")
+            self.of_samples["split"] = samples.as_column(halves, "obs, split")
         self.label_columns = None if "y" in known else columns
         self.path = self.plain = "anndata"
 
@@ -368,42 +375,3 @@ def cut_rows(X: Any, origin: str, start: int) -> Iterator[tuple[int, sp.csr_arra
         rows.eliminate_zeros()
         yield first, rows
         first = stop
-
-
-# --- columns of samples ---------------------------------------------------------------------------
-
-
-def as_column(values: Any, place: str) -> Any:
-    """Return one value per sample as a column of Arrow: numbers, texts, or lists as label sets.
-
-    An indicator matrix (n × c) becomes lists of column numbers.
-    """
-    import pyarrow as pa
-
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    is_sets = isinstance(values, list | tuple) and any(isinstance(v, list | tuple) for v in values)
-    if not sp.issparse(values) and not is_sets:
-        values = np.asanyarray(values)
-    if not is_sets and len(values.shape) == 2 and values.shape[1] == 1:
-        values = values.reshape(-1)
-    if not is_sets and len(values.shape) == 2:
-        sets = sp.csr_array(values)
-        sets.eliminate_zeros()
-        if not (sets.data == 1).all():
-            raise SourceError(
-                f"{place}: a column for each label must hold 0 or 1: give one column of classes, "
-                f"lists of labels, or one real target per sample, as several are not supported"
-            )
-        return pa.ListArray.from_arrays(sets.indptr, sets.indices)
-    try:
-        column = pa.array(values, from_pandas=True)
-    except pa.ArrowException as error:
-        raise SourceError(
-            f"{place}: the values must be all numbers, all texts or all lists, one per row: "
-            f"{str(error).splitlines()[0]}"
-        ) from error
-    kind = column.type
-    if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
-        return column.cast(pa.int64())
-    return column.cast(pa.float64()) if pa.types.is_floating(kind) else column

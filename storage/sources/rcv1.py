@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import MatrixSource, Rows
 from bigfs.storage.sources.files import open_decompressed, source_errors
 
@@ -76,7 +77,10 @@ class Joined(MatrixSource):
     def read(self, piece: tuple[int, Any]) -> Rows:
         part, split = self.parts[piece[0]]
         rows = part.read(piece[1])
-        return rows if split is None else rows._replace(split=np.full(rows.X.shape[0], split))
+        if split is None:
+            return rows
+        column = samples.read("split", [split] * rows.X.shape[0], rows.place)
+        return rows._replace(samples={**rows.samples, "split": column})
 
 
 @dataclass(eq=False)
@@ -107,20 +111,22 @@ class Topics(Joined):
     def read(self, piece: tuple[int, Any]) -> Rows:
         rows = super().read(piece)
         topics = _read_topics(self.qrels)
-        document = np.asarray(rows.y, dtype=np.int64)
+        document = rows.samples["label"].dictionary_decode().to_numpy().astype(np.int64)
         first, last = (
             np.searchsorted(topics.document, document, side) for side in ("left", "right")
         )
-        labels = [
-            tuple(sorted(topics.names[t] for t in topics.topic[a:b]))
-            for a, b in zip(first, last, strict=True)
-        ]
-        if () in labels:
+        if (first == last).any():
             raise SourceError(
                 f"{self.qrels} has no topic for document "
-                f"{document[labels.index(())]} of {self.path}"
+                f"{document[int(np.argmax(first == last))]} of {self.path}"
             )
-        return rows._replace(y=labels, names=document.astype(str))
+        labels = [
+            sorted(topics.names[t] for t in topics.topic[a:b])
+            for a, b in zip(first, last, strict=True)
+        ]
+        told = {"label": labels, "name": document.astype(str).tolist()}
+        columns = {role: samples.read(role, values, rows.place) for role, values in told.items()}
+        return rows._replace(samples={**rows.samples, **columns})
 
 
 class TopicTable(NamedTuple):

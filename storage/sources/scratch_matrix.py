@@ -17,12 +17,13 @@ import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
-from bigfs.storage.sources import checks
+from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import Rows
 
 from bigfs.types import AnyArray
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
+SAMPLES = "samples.arrow"  # the file of the labels
 COMPRESSED = ("data", "indices", "indptr")  # the arrays of csr and csc
 Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 
@@ -30,7 +31,7 @@ Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 class ScratchMatrix(NamedTuple):
     """A matrix of shape (n, d) in a folder: X.npy, or data.npy, indices.npy and indptr.npy.
 
-    X may hold n images. The labels are y.npy, masked by unlabeled.npy.
+    X may hold n images. The labels lie beside it.
     """
 
     folder: str
@@ -50,11 +51,9 @@ class ScratchMatrix(NamedTuple):
             return None
         return int(X.shape[1]), int(X.shape[2])
 
-    def save_labels(self, y: AnyArray) -> None:
-        """Save labels as `bigfs.storage.sources.labels.as_label_array` gives them."""
-        disk.save(Path(self.folder) / "y.npy", np.ma.getdata(y))
-        if isinstance(y, np.ma.MaskedArray):
-            disk.save(Path(self.folder) / "unlabeled.npy", np.ma.getmaskarray(y))
+    def save_labels(self, labels: Any) -> None:
+        """Save labels as `bigfs.storage.sources.samples.read` gives them."""
+        samples.write(Path(self.folder) / SAMPLES, {"label": labels})
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         """Return row ranges that take about `size` bytes each as csr."""
@@ -72,10 +71,14 @@ class ScratchMatrix(NamedTuple):
         else:
             parts = {name: self.array(name) for name in COMPRESSED}
             X = read_csr(parts, piece, self.shape[1], self.origin)
-        y = np.array(self.array("y")[start:stop]) if self.has("y") else None
-        if self.has("unlabeled"):
-            y = np.ma.MaskedArray(y, self.array("unlabeled")[start:stop])
-        return Rows(check_rows(X, self.origin, start), y)
+        columns = {}
+        if (file := Path(self.folder) / SAMPLES).exists():
+            columns["label"] = samples.open_columns(file)["label"].slice(start, stop - start)
+
+        def place(i: int) -> str:
+            return f"{self.origin}: row {start + i} (from 0)"
+
+        return Rows(check_rows(X, self.origin, start), columns, None, place)
 
 
 def cut_dense(n: int, d: int, size: int) -> list[tuple[int, int]]:

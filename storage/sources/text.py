@@ -18,12 +18,13 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bigfs.storage.downloads.remote import is_unseen
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
-from bigfs.storage.sources.base import Document, PlainFile, TextSource
+from bigfs.storage.sources import samples
+from bigfs.storage.sources.base import Documents, PlainFile, TextSource
 from bigfs.storage.sources.files import (
     CORPORA,
     TEXT_HEAD,
@@ -141,13 +142,28 @@ class Text(PlainFile, TextSource):
     def weight(self, piece: Piece) -> int:
         return sum(piece.sizes)
 
-    def read(self, piece: Piece) -> Iterator[Document]:
+    def read(self, piece: Piece) -> Iterator[Documents]:
+        told = [_class_and_split(_parts(name), piece.folders) for name in piece.names]
+        names = list(map(_as_text, piece.names))
+        values: dict[str, list[Any]] = {
+            "label": [None if label is None else _as_text(label) for label, _ in told],
+            "split": [split for _, split in told],
+            "name": names,
+        }
+
+        def place(i: int) -> object:
+            return f"{self.path}: {names[i]}"
+
+        columns = {
+            role: samples.read(role, column, place, self.label_rules)
+            for role, column in values.items()
+        }
+        yield Documents(self._texts(piece), columns, place)
+
+    def _texts(self, piece: Piece) -> Iterator[str]:
         with source_errors(f"{self.path} is broken"):
             for name, raw in self._contents(piece):
-                label, split = _class_and_split(_parts(name), piece.folders)
-                if label is not None:
-                    label = None if _as_text(label) == self.unlabeled else _as_text(label)
-                yield Document(self._decode(raw, name), label, split, _as_text(name))
+                yield self._decode(raw, name)
 
     def _decode(self, raw: bytes, name: str) -> str:
         place = f"{self.path}: {_as_text(name)}"

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from bigfs.storage.errors import SourceError
-from bigfs.storage.sources.base import shorten
-from bigfs.storage.sources.labels import parse_number
+from bigfs.storage.sources.samples import parse_number, shorten
 from bigfs.storage.sources.tables.jsonl import JsonFeatures, LinePosition
 
 BLANKS = re.compile("[ \t]+")  # what divides words. Other blanks are letters of a name

@@ -14,8 +14,9 @@ from bigfs.storage.format.writer import Writer, publish
 from bigfs.storage.scaling import SETTINGS
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
+from bigfs.storage.sources.samples import Target, missing_split
 from bigfs.storage.sources.scratch_matrix import bounds
-from bigfs.storage.staging import labels, tables, transpose
+from bigfs.storage.staging import tables, transpose
 from bigfs.storage.staging.named import read_named
 from bigfs.storage.staging.scale_blocks import put_in_units
 from bigfs.storage.staging.scratch import (
@@ -138,7 +139,7 @@ def build(
         writer.group(path, "dict")
     transpose.write_rows(writer, blocks, (n, d), chunks)
     delete(blocks, *BY_ROW)
-    target = labels.decide_target(blocks, kind=source.target, class_names=source.class_names)
+    target = tables.decide_target(blocks, source)
     names = tables.names_of(blocks)
     with engine.limit_memory(memory_limit):
         obs = tables.obs_of(blocks, source.obs_columns, source.path)
@@ -210,7 +211,7 @@ def width_of(source: MatrixSource, blocks: Sequence[RowBlock]) -> int:
 
 def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
     return [
-        write_block(block.path, rows.X, block.split, block.labels, block.named)
+        write_block(block.path, rows.X, block.split, block.told)
         for block, rows in read_parts(piece, path, source)
     ]
 
@@ -219,13 +220,15 @@ def order_by_split(
     blocks: Sequence[RowBlock], before: Sequence[Segment] = ()
 ) -> tuple[list[Segment], list[RowBlock]]:
     """Return the segments after those `before`, training rows first, and the blocks in order."""
-    halves = {"train", "test"} & {s.split for s in blocks}
-    splits = ["train", "test"] if halves else [None]
+    halves = {s.split for s in blocks if s.rows}
+    if None in halves and len(halves) > 1:
+        raise missing_split(next(s.told.first for s in blocks if s.rows and s.split is None))
+    splits = [None] if halves == {None} else ["train", "test"]
     segments: list[Segment] = []
     ordered: list[RowBlock] = []
     start = before[-1].stop if before else 0
     for split in splits:
-        chosen = [s for s in blocks if s.split == split or (split == "train" and s.split is None)]
+        chosen = [s for s in blocks if s.split == split]
         rows = sum(s.rows for s in chosen)
         if rows:
             name, nnz = f"{len(before) + len(segments)}", sum(s.nnz for s in chosen)
@@ -240,7 +243,7 @@ def write_segments(
     segments: Sequence[Segment],
     blocks: Sequence[RowBlock],
     d: int,
-    target: labels.Target,
+    target: Target,
     chunks: int,
 ) -> None:
     """Write every segment by columns, and its statistics."""

@@ -86,7 +86,7 @@ def _number_block(block: RowBlock, names: str | None) -> RowBlock:
         column = _find(np.fromfile(f"{block.path}.terms", dtype=np.uint8), names)
     X = sp.csr_array((values, codes, starts), shape=(block.rows, len(column)))
     X = _renumbered(X, column, int(column.max(initial=-1)) + 1)
-    return write_block(block.path, X, block.split, block.labels, block.named)
+    return write_block(block.path, X, block.split, block.told)
 
 
 def _find(lines: AnyArray, names: str) -> IntArray:

@@ -23,9 +23,9 @@ from bigfs.storage.scaling import (
     require_counts,
     row_totals,
 )
-from bigfs.storage.sources.base import OBS_ROLES
 from bigfs.storage.staging.scratch import (
     BY_ROW,
+    SAMPLES,
     RowBlock,
     delete,
     map_columns,
@@ -40,11 +40,6 @@ from bigfs import engine
 from bigfs.types import AnyArray, FloatArray
 
 GROUP = 64  # blocks whose columns are in the driving process at a time
-# files of a block that are not its values
-BESIDE = (
-    *("classes", "codes", "set_sizes", "names"),
-    *(f"{role}{part}" for role in OBS_ROLES for part in ("", "_names", "_codes")),
-)
 
 
 def unit_settings(
@@ -117,12 +112,9 @@ def _rewrite(block: RowBlock, settings: dict[str, Any], path: str, place: str) -
     if units.weighs_rows:
         require_counts(X, place, units.settings["weight"])
     target = f"{block.path}-units"
-    for name in BESIDE:
-        if os.path.exists(f"{block.path}.{name}.npy") and not os.path.exists(
-            f"{target}.{name}.npy"
-        ):
-            os.link(f"{block.path}.{name}.npy", f"{target}.{name}.npy")
-    return write_block(target, units.apply(X), block.split, block.labels, block.named)
+    if os.path.exists(f"{block.path}.{SAMPLES}") and not os.path.exists(f"{target}.{SAMPLES}"):
+        os.link(f"{block.path}.{SAMPLES}", f"{target}.{SAMPLES}")
+    return write_block(target, units.apply(X), block.split, block.told)
 
 
 def _median_total(blocks: Sequence[RowBlock], place: str) -> float:

@@ -17,22 +17,24 @@ import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.format import disk
 from bigfs.storage.format.manifest import Segment
+from bigfs.storage.sources import samples
+from bigfs.storage.sources.samples import LabelKind, Place, kind_of
 from bigfs.storage.sources.scratch_matrix import bounds
 
 from bigfs.types import AnyArray
 
 BY_ROW = "data.npy", "indices.npy"  # the files of the entries of a block by row
+SAMPLES = "samples.arrow"  # the file of what is told of the samples of a block
 TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
 
-class LabelKind(NamedTuple):
-    """Kind of the labels of one block: whether some are text, all numbers whole, and some sets."""
+class Told(NamedTuple):
+    """What is told of the samples of a block. Their columns lie beside it."""
 
-    # beside the block lie `classes` (the distinct labels), `codes` (the index of each row's label,
-    # −1 if unlabeled), and with sets `set_sizes` (labels per row; codes one set after the other)
-    texts: bool
-    whole: bool
-    sets: bool
+    has_labels: bool = False  # whether there is a column of labels
+    labels: LabelKind | None = None  # None where no sample has a label
+    named: bool = False  # whether a sample has a name
+    first: object = None  # the place of the first sample, for messages
 
 
 class RowBlock(NamedTuple):
@@ -44,8 +46,7 @@ class RowBlock(NamedTuple):
     nnz: int
     width: int
     present: int  # columns that occur
-    labels: LabelKind | None = None
-    named: bool = False
+    told: Told = Told()
 
 
 def save(path: str, **arrays: AnyArray) -> None:
@@ -54,21 +55,24 @@ def save(path: str, **arrays: AnyArray) -> None:
         disk.save(f"{path}.{name}.npy", values)
 
 
-def save_names(path: str, names: Any) -> bool:
-    """Write the names of a block's rows, if it has any. Returns whether it has."""
-    if names is not None:
-        save(path, names=np.asarray(names, dtype=np.str_))
-    return names is not None
+def save_samples(path: str, columns: Mapping[str, Any], n: int, place: Place, typed: bool) -> Told:
+    """Write the columns of a block's n samples by their roles, and return what they tell."""
+    first = place(0) if n else None
+    if not columns:
+        return Told(first=first)
+    samples.write(f"{path}.{SAMPLES}", columns)
+    labels, names = columns.get("label"), columns.get("name")
+    return Told(
+        labels is not None,
+        None if labels is None else kind_of(labels, place, typed),
+        names is not None and names.null_count < len(names),
+        first,
+    )
 
 
-def save_obs(path: str, obs: Mapping[str, AnyArray]) -> None:
-    """Write the columns of a block that have roles: texts as `ROLE_names` and `ROLE_codes`."""
-    for role, values in obs.items():
-        if values.dtype.kind == "U":
-            names, codes = np.unique(values, return_inverse=True)
-            save(path, **{f"{role}_names": names, f"{role}_codes": codes.astype(np.int32)})
-        else:
-            save(path, **{role: values})
+def open_samples(path: str, role: str) -> Any:
+    """Map a column of the samples of a block."""
+    return samples.open_columns(f"{path}.{SAMPLES}")[role]
 
 
 def open_array(path: str, name: str) -> AnyArray:
@@ -80,8 +84,7 @@ def write_block(
     path: str,
     X: sp.csr_array,
     split: str | None,
-    labels: LabelKind | None = None,
-    named: bool = False,
+    told: Told = Told(),  # noqa: B008, it does not change
 ) -> RowBlock:
     """Write a block by row and by column, without explicit zeros."""
     if X.nnz and not X.data.all():
@@ -96,7 +99,7 @@ def write_block(
     with open(f"{path}.columns", "wb") as out:
         for part in (starts, columns, rows, values):
             out.write(np.ascontiguousarray(part).data)
-    return RowBlock(path, split, X.shape[0], len(data), width, len(columns), labels, named)
+    return RowBlock(path, split, X.shape[0], len(data), width, len(columns), told)
 
 
 def delete(blocks: Iterable[Any], *files: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from bigfs.storage.sources import checks
-from bigfs.storage.sources.base import MatrixSource, Rows, seen_by_workers, take_rows
-from bigfs.storage.staging import labels
-from bigfs.storage.staging.scratch import RowBlock, save_names, save_obs
+from bigfs.storage.sources import checks, samples
+from bigfs.storage.sources.base import MatrixSource, Rows, seen_by_workers
+from bigfs.storage.staging.scratch import RowBlock, save_samples
+
+from bigfs.types import AnyArray
 
 
 def read_parts(piece: Any, path: str, source: MatrixSource) -> Iterator[tuple[RowBlock, Rows]]:
@@ -18,16 +20,22 @@ def read_parts(piece: Any, path: str, source: MatrixSource) -> Iterator[tuple[Ro
         rows = source.read(piece)
     # our own formats refuse such values earlier and name the line
     checks.require_values(rows.X, lambda row: f"{source.path}: row {row} of the part {piece}")
-    parts: list[tuple[str, str | None, Rows]] = [(path, None, rows)]
-    if rows.split is not None:
-        chosen = {split: np.flatnonzero(rows.split == split) for split in ("train", "test")}
-        parts = [
-            (f"{path}-{split}", split, take_rows(rows, index))
-            for split, index in chosen.items()
-            if len(index)
-        ]
-    for to, split, part in parts:
-        save_obs(to, part.obs)
-        kind, named = labels.save_labels(to, part.y), save_names(to, part.names)
+    columns = dict(rows.samples)
+    splits = columns.pop("split", None)
+    parts: list[tuple[str, str | None, AnyArray | None]] = [(path, None, None)]
+    if splits is not None and splits.null_count < len(splits):
+        codes = splits.to_numpy(zero_copy_only=False)
+        chosen = {split: np.flatnonzero(codes == split) for split in ("train", "test")}
+        parts = [(f"{path}-{half}", half, some) for half, some in chosen.items() if len(some)]
+    for to, split, index in parts:
+        part, place = rows._replace(samples=columns), rows.place
+        if index is not None:
+            part = rows._replace(X=rows.X[index], samples=samples.take(columns, index))
+            place = partial(_place_of, rows.place, index)
         n, width = part.X.shape
-        yield RowBlock(to, split, n, part.X.nnz, width, 0, kind, named), part
+        told = save_samples(to, part.samples, n, place, source.labels_are_typed)
+        yield RowBlock(to, split, n, part.X.nnz, width, 0, told), part
+
+
+def _place_of(place: samples.Place, index: AnyArray, i: int) -> object:
+    return place(int(index[i]))

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segment
 from bigfs.storage.format.writer import Writer
-from bigfs.storage.sources.obs import CATEGORIES, DATE, mixed_times
-from bigfs.storage.staging import labels
-from bigfs.storage.staging.labels import Target
-from bigfs.storage.staging.scratch import RowBlock, open_array
+from bigfs.storage.sources import samples
+from bigfs.storage.sources.base import Source
+from bigfs.storage.sources.samples import CATEGORIES, Target
+from bigfs.storage.staging.scratch import RowBlock, open_samples
 
 from bigfs.engine import require_memory
 from bigfs.types import AnyArray
@@ -72,10 +72,25 @@ def write_samples(
             write_categories(writer, f"obs/{role}", n, column.parts(), column.categories)
 
 
+def decide_target(blocks: Sequence[RowBlock], source: Source, kind: str | None = None) -> Target:
+    """Return the target that fits the labels of all blocks."""
+    blocks = [s for s in blocks if s.rows and s.told.has_labels]
+    kinds = [s.told.labels for s in blocks if s.told.labels is not None]
+    if not source.allows_single:
+        samples.require_alike(kinds)
+    categories = (_categories(s.path, "label") for s in blocks)
+    return samples.common_target(categories, kinds, source.target or kind, source.class_names)
+
+
+def _categories(path: str, role: str) -> Any:
+    column = open_samples(path, role)
+    return samples.coded(column if hasattr(column, "dictionary") else column.flatten()).categories
+
+
 def y_of(blocks: Sequence[RowBlock], target: Target) -> Iterator[Any]:
     """Yield the targets of the rows, block after block."""
-    values = labels.label_sets if target.kind == "multilabel" else labels.target_values
-    return (values(s, target) for s in blocks if s.rows)
+    values = samples.encode_sets if target.kind == "multilabel" else samples.encode
+    return (values(open_samples(s.path, "label"), target) for s in blocks if s.rows)
 
 
 def obs_of(
@@ -94,13 +109,13 @@ def obs_of(
             names = _merged_categories(blocks, role, known or [], place)
             column = ObsColumn(partial(_codes_of, blocks, role, names), categories=list(names))
         else:
-            kinds = {open_array(s.path, role).dtype for s in blocks}
-            dtypes = {np.dtype(np.int64 if dtype == DATE else np.float64) for dtype in kinds}
-            if before is not None:
-                dtypes.add(before.dtype)
-            if len(dtypes) > 1:
-                raise mixed_times(place)
-            column = ObsColumn(parts, dtypes.pop())
+            dtypes = [] if before is None else [before.dtype]
+            for block in blocks:
+                is_date = str(open_samples(block.path, role).type).startswith("timestamp")
+                dtypes.append(np.dtype(np.int64 if is_date else np.float64))
+                if dtypes[-1] != dtypes[0]:
+                    raise samples.mixed_times(block.told.first)
+            column = ObsColumn(parts, dtypes[0])
         if before is not None:
             column = column._replace(parts=partial(_one_after_another, before.parts, column.parts))
         columns[role] = column
@@ -113,7 +128,7 @@ def _merged_categories(
     """Return the codes of all categories of a role: those known, then new ones in order."""
     names, size = set(known), 0
     for block in blocks:
-        more = set(open_array(block.path, f"{role}_names").tolist()) - names
+        more = set(_categories(block.path, role).to_pylist()) - names
         names |= more
         size += sum(map(sys.getsizeof, more)) + CATEGORY_BYTES * len(more)
         require_memory(size, f"the table of the {len(names):,} values of {role}= in {place}")
@@ -125,26 +140,42 @@ def _codes_of(
     blocks: Sequence[RowBlock], role: str, codes: Mapping[str, int]
 ) -> Iterator[AnyArray]:
     for block in blocks:
-        names = open_array(block.path, f"{role}_names").tolist()
-        of_name = np.array([codes[name] for name in names], dtype=np.int64)
-        yield of_name[open_array(block.path, f"{role}_codes")]
+        part = samples.coded(open_samples(block.path, role))
+        yield np.array([codes[name] for name in part.categories.to_pylist()], np.int64)[part.codes]
 
 
 def _values_of(blocks: Sequence[RowBlock], role: str) -> Iterator[AnyArray]:
     for block in blocks:
-        values = open_array(block.path, role)
-        yield values.astype(np.int64) if values.dtype == DATE else values
+        values = open_samples(block.path, role).to_numpy(zero_copy_only=False)
+        yield values.astype(np.int64) if values.dtype.kind == "M" else values
 
 
 def _one_after_another(first: Parts, second: Parts) -> Iterator[AnyArray]:
     return chain(first(), second())
 
 
-def names_of(blocks: Sequence[RowBlock]) -> Parts | None:
-    """Return the names of the samples in parts, or None if some have none."""
-    if not all(s.named for s in blocks if s.rows):
-        return None
-    return lambda: (open_array(s.path, "names") for s in blocks if s.rows)
+def names_of(blocks: Sequence[RowBlock], first: int = 0) -> Parts | None:
+    """Return the names of the samples in parts, or None if none has one.
+
+    A sample without a name has its number in the store, where the blocks begin at `first`.
+    """
+    blocks = [s for s in blocks if s.rows]
+    return partial(_names_of, blocks, first) if any(s.told.named for s in blocks) else None
+
+
+def _names_of(blocks: Sequence[RowBlock], start: int) -> Iterator[AnyArray]:
+    for block in blocks:
+        stop = start + block.rows
+        if not block.told.named:
+            yield from row_numbers(start, stop)
+        for a in range(0, block.rows if block.told.named else 0, STRING_CHUNK):
+            names = open_samples(block.path, "name").slice(a, STRING_CHUNK)
+            some = names.to_numpy(zero_copy_only=False)
+            if names.null_count:
+                numbers = next(row_numbers(start + a, start + a + len(some)))
+                some = np.where(names.is_null(), numbers.astype(object), some)
+            yield some
+        start = stop
 
 
 def row_numbers(start: int, stop: int) -> Iterator[AnyArray]:

@@ -2,6 +2,7 @@
 
 import gzip
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import scipy.io
 import scipy.sparse as sp
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import samples
 
 from bigfs.engine import NotEnoughMemory
 
@@ -24,20 +26,41 @@ def rows_of(source, scratch, size=10**9):
     for part in parts:
         assert part.X.has_canonical_format
         part.X.resize(part.X.shape[0], width)
-    y, split, names = (
-        None if parts[0][k] is None else np.concatenate([part[k] for part in parts])
-        for k in (1, 2, 3)
-    )
-    return np.vstack([part.X.toarray() for part in parts]), y, split, names
+    X = np.vstack([part.X.toarray() for part in parts])
+    return X, *(told_of(parts, role) for role in ("label", "split", "name"))
+
+
+def told_of(parts, role):
+    """What parts of a source tell of their samples: texts ("": missing) or numbers (NaN)."""
+    if role not in parts[0].samples:
+        return None
+    values = [v for part in parts for v in part.samples[role].to_pylist()]
+    missing = "" if any(isinstance(v, str) for v in values) else np.nan
+    return np.array([missing if v is None else v for v in values])
+
+
+class Document(NamedTuple):
+    text: str
+    label: object
+    split: object
+    name: object
 
 
 def documents_of(source, scratch, size=10**9):
     ready = source.prepare(scratch)
-    return [
-        document
+    parts = [
+        part._replace(texts=list(part.texts))
         for piece in ready.pieces(size)
-        for document in pickle.loads(pickle.dumps(ready)).read(piece)  # noqa: S301, the same
+        for part in pickle.loads(pickle.dumps(ready)).read(piece)  # noqa: S301, the same
     ]
+    if not parts:
+        return []
+    places = [(len(part.texts), part.place) for part in parts]
+    columns = samples.join([part.samples for part in parts], places)
+    texts = [text for part in parts for text in part.texts]
+    told = [columns.get(role) for role in ("label", "split", "name")]
+    told = [[None] * len(texts) if values is None else values.to_pylist() for values in told]
+    return [Document(*document) for document in zip(texts, *told, strict=True)]
 
 
 def consumed(path, scratch, size=10**9, **options):
@@ -46,7 +69,8 @@ def consumed(path, scratch, size=10**9, **options):
     for piece in ready.pieces(size):
         part = ready.read(piece)
         if not hasattr(part, "X"):
-            list(part)
+            for documents in part:
+                list(documents.texts)
 
 
 def refused(path, match, scratch, size=10**9, **options):

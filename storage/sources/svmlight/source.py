@@ -13,11 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
-from bigfs.storage.sources import checks
-from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, PlainFile, Rows, line_number, shorten
 from bigfs.storage.sources.files import head
-from bigfs.storage.sources.obs import as_obs
 
 log = logging.getLogger("bigfs.storage")
 
@@ -46,6 +44,7 @@ class Svmlight(PlainFile, MatrixSource):
     """One sample per line: ``label[,label…] [qid:n] index:value … [# comment]``."""
 
     format = "svmlight"
+    allows_single = True
     path: str
     # None takes 0 if the first 4 MB hold an index 0, else 1. An index 0 further on is an error then
     zero_based: bool | None = None
@@ -57,24 +56,15 @@ class Svmlight(PlainFile, MatrixSource):
     labels: str | None = None  # "none" if the lines have no labels and begin with an entry
 
     def __post_init__(self) -> None:
-        if self.target not in (None, "class", "real", "multilabel"):
-            raise SourceError(
-                f"target must be class, real or multilabel; got {shorten(self.target)}"
-            )
         if self.labels not in (None, "none"):
             raise SourceError(f"labels of svmlight may be none; got {shorten(self.labels)}")
         self.guessed = ("zero_based",) if self.zero_based is None else ()
         if self.group not in (None, "qid"):
             raise SourceError(f"the group of svmlight is qid; got group={shorten(self.group)}")
         self.plain = self.path
-        try:
-            self.none = (
-                np.nan if self.unlabeled is None else label_rules.parse_number(str(self.unlabeled))
-            )
-        except ValueError:
-            raise SourceError(
-                f"svmlight labels are numbers: unlabeled={self.unlabeled!r} must be a number"
-            ) from None
+        samples.require_target(self.target)
+        if self.unlabeled is not None:
+            samples.require_number(self.unlabeled, self.path)
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -129,8 +119,7 @@ class Svmlight(PlainFile, MatrixSource):
                 raise SourceError(self._error_message(5, start, raw, begin))
             values[entry] = value
         numbers = {
-            label: label_rules.parse_number(_number_at(raw, begin))
-            for label, begin in unsure_labels
+            label: samples.parse_number(_number_at(raw, begin)) for label, begin in unsure_labels
         }
         for label, begin in unsure_labels:
             if numbers[label] in (np.inf, -np.inf):
@@ -151,13 +140,16 @@ class Svmlight(PlainFile, MatrixSource):
                 line = _line_of_row(raw, row) + line_number(self.plain, start)
                 column = int(X.indices[inside[0]]) + (not self.zero_based)
                 raise SourceError(f"{self.path}, line {line}: {MESSAGES[3]}; got {column} twice")
-        obs = {}
+
+        def place(i: int) -> str:
+            return f"{self.path}, line {_line_of_row(raw, i) + line_number(self.plain, start)}"
+
+        columns = {"label": self._label_column(labels, numbers, counts, place)}
         if self.group is not None:
             if len(lacks := np.flatnonzero(queries < 0)):
-                line = _line_of_row(raw, int(lacks[0])) + line_number(self.plain, start)
-                raise SourceError(f"{self.path}, line {line}: no qid:, and group=qid asks for one")
-            obs["group"] = as_obs("group", queries.tolist(), lambda i: f"{self.path}: row {i}")
-        return Rows(X, self._packed_labels(labels, numbers, counts), obs=obs)
+                raise SourceError(f"{place(int(lacks[0]))}: no qid:, and group=qid asks for one")
+            columns["group"] = samples.read("group", queries, place)
+        return Rows(X, columns, None, place)
 
     def _error_message(self, code: int, start: int, raw: bytes, where: int) -> str:
         line = line_number(self.plain, start) + raw.count(b"\n", 0, where)
@@ -165,29 +157,31 @@ class Svmlight(PlainFile, MatrixSource):
         came = token[0].decode("latin-1") if token else ""
         return f"{self.path}, line {line}: {MESSAGES[code]}; got {came!r}"
 
-    def _packed_labels(self, labels: Any, exact: dict[int, int | float], counts: Any) -> Any:
-        """Return the labels as `Rows.y` holds them. `exact` replaces some inexact floats."""
-        single = self.target != "multilabel" and (counts <= 1).all()
-        is_labeled = counts > 0
-        if single and all(
-            isinstance(v, float) or abs(v) <= label_rules.MAX_EXACT
-            for v in (*exact.values(), self.none)
-        ):
+    def _label_column(
+        self, labels: Any, exact: dict[int, int | float], counts: Any, place: samples.Place
+    ) -> Any:
+        """Return the labels of lines with so many each. `exact` replaces some inexact floats.
+
+        Lines with at most one label have no lists of them, unless the target is multi-label.
+        """
+        import pyarrow as pa
+
+        values: Any = labels
+        if any(isinstance(v, int) and abs(v) > samples.MAX_EXACT for v in exact.values()):
+            values = labels.tolist()
+            for label, value in exact.items():
+                values[label] = value
+        else:
             labels[list(exact)] = list(exact.values())
-            of_rows = np.full(len(counts), np.nan)
-            of_rows[is_labeled] = np.where(labels == self.none, np.nan, labels)
-            return of_rows
-        numbers: list[Any] = [int(v) if v.is_integer() else v for v in labels.tolist()]
-        for label, value in exact.items():
-            numbers[label] = value
-        if single:
-            told = iter(None if v == self.none else v for v in numbers)
-            return [next(told) if labeled else None for labeled in is_labeled]
-        cuts = np.cumsum([0, *counts])
-        return [
-            tuple(v for v in numbers[a:b] if v != self.none)
-            for a, b in zip(cuts, cuts[1:], strict=False)
-        ]
+        if self.target == "multilabel" or counts.max(initial=0) > 1:
+            ends = pa.array(np.append(0, np.cumsum(counts)), pa.int64())
+            flat = samples.read("label", values, place)
+            values = pa.LargeListArray.from_arrays(ends, flat)
+        elif not counts.all():
+            at = np.where(counts > 0, np.cumsum(counts) - 1, -1)
+            flat = samples.read("label", values, place)
+            values = flat.take(pa.array(at, mask=at < 0))
+        return samples.read("label", values, place, self.label_rules)
 
 
 def _is_line(line: bytes) -> bool:

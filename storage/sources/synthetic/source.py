@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of
+from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import MatrixSource, Rows, parse_options
 from bigfs.storage.sources.synthetic.generators import (
     ImageGenerator,
@@ -158,10 +159,11 @@ class Synthetic(MatrixSource):
             if len(blocks) > 1
             else blocks[0][0][keep]
         )
-        split = None
+        told = {"label": np.concatenate([y for _, y in blocks])[keep]}
         if isinstance(spec, TextSpec) and spec.split:  # three of five documents are for training
-            split = np.where(np.arange(start, stop) % 5 < 3, "train", "test")
-        return Rows(X, np.concatenate([y for _, y in blocks])[keep], split)
+            told["split"] = np.where(np.arange(start, stop) % 5 < 3, "train", "test")
+        place = "row {}".format
+        return Rows(X, {role: samples.read(role, values, place) for role, values in told.items()})
 
 
 def _count(rows: str | int, n: int, path: str) -> int:

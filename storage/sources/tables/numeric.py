@@ -19,8 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
-from bigfs.storage.sources import labels as label_rules
-from bigfs.storage.sources.base import Label, shorten, shorten_names
+from bigfs.storage.sources.base import shorten, shorten_names
 from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
 from bigfs.storage.sources.tables.columns import as_numbers, as_texts, decoded, is_plain
 from bigfs.storage.sources.tables.names import Block, require_lines
@@ -43,7 +42,6 @@ class NumericTable(MatrixRecords, Table):
     # "mean" or "zero" in place of a missing number; the mean is that of the samples that are not
     # for the test. A missing category then has no indicator. None refuses them
     missing: str | None = None
-    target: str | None = None  # "class" or "real"; None lets the numbers of Parquet decide
     may_have_names = True  # where there are categories
     numbers: tuple[str, ...] = field(default=(), init=False, repr=False)  # columns, in order
     categorical: tuple[str, ...] = field(
@@ -58,8 +56,6 @@ class NumericTable(MatrixRecords, Table):
             raise SourceError(f"missing must be one of {', '.join(FILLS)}; got {self.missing!r}")
         if self.missing == "mean":
             self.guessed = (*self.guessed, "means")
-        if self.target not in (None, "class", "real") and not self.label_fields:
-            raise SourceError(f"target must be class or real; got {self.target!r}")
 
     def wanted_fields(self, columns: list[str]) -> list[str]:
         """Return the columns of the features, and those with a role."""
@@ -121,7 +117,7 @@ class NumericTable(MatrixRecords, Table):
         counts = np.zeros(len(self.numbers), np.int64)
         for piece in self.pieces(SURVEY_BYTES):
             for batch in self.batches(piece):
-                is_train = np.array([split != "test" for split in batch.values(self.roles[1])])
+                is_train = np.array([split != "test" for split in batch.values(self.split or "")])
                 values = self._numbers(batch, self.numbers)[is_train]
                 sums += np.nansum(values, axis=0, dtype=np.longdouble)
                 counts += np.count_nonzero(~np.isnan(values), axis=0)
@@ -239,17 +235,6 @@ class NumericTable(MatrixRecords, Table):
             f"{batch.place(0)} …: column {name!r} does not hold numbers ({why}): name it with "
             f"categories=, or leave it out, such as by columns=*,!{name}"
         )
-
-    def read_label(self, label: Any, place: object) -> Label:
-        if self.target == "real" and isinstance(label, str):
-            try:
-                label = label_rules.parse_number(label) if label else None
-            except ValueError:
-                raise SourceError(
-                    f"{place}: {self.label} must be a number, because target=real; got "
-                    f"{shorten(label)}"
-                ) from None
-        return super().read_label(label, place)
 
 
 def _split(value: str | Sequence[str]) -> tuple[str, ...]:

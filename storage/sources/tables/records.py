@@ -20,10 +20,9 @@ import numpy as np
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redacted
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
-from bigfs.storage.sources import labels as label_rules
+from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import (
-    Document,
-    Label,
+    Documents,
     MatrixSource,
     PlainFile,
     Rows,
@@ -38,12 +37,9 @@ from bigfs.storage.sources.files import (
     require_encoding,
     walk,
 )
-from bigfs.storage.sources.obs import as_obs, join_obs
 from bigfs.storage.sources.tables.columns import as_numbers
 from bigfs.storage.sources.tables.names import Block, join_blocks
 from bigfs.storage.sources.tables.where import Condition
-
-from bigfs.types import AnyArray
 
 ROLES = {"label": "label", "split": "split", "name": "id"}  # their fields, if nobody names others
 
@@ -95,8 +91,10 @@ class Records(PlainFile):
     split: str | None = None
     name: str | None = None
     unlabeled: str | None = None  # a label that also means "none", as null and "" do
+    target: str | None = None  # "class", "real" or "multilabel"; None lets the labels decide
+    label_separator: str | None = None  # that divides the labels of a sample in one text
     where: str | None = None  # a condition such as "lang == 'en'" on the records to read
-    # the fields with what else is known of each sample, as `bigfs.storage.sources.obs` describes it
+    # the fields with what else is known of each sample, as `bigfs.storage.sources.samples` describes it
     group: str | None = None
     batch: str | None = None
     sample_weight: str | None = None
@@ -112,8 +110,9 @@ class Records(PlainFile):
         self.listed: dict[str, remote.Listed | None] | None = None  # the files behind a URL
         self.url_root: str | None = ""  # the folder behind it, "" before it is listed
         self.partitions: Mapping[str, str | None] = {}  # of the file, by its folders
-        self.label_fields = names if len(names := label_rules.label_names(self.label)) > 1 else ()
-        if self.label_fields and self.target is not None:
+        self.label_fields = names if len(names := samples.label_names(self.label)) > 1 else ()
+        samples.require_target(self.target)
+        if self.label_fields and self.target not in (None, "multilabel"):
             raise SourceError(
                 f"label= names several columns, which are sets of labels and not {self.target} "
                 f"targets: leave target= out, or name one column"
@@ -221,28 +220,19 @@ class Records(PlainFile):
     def fingerprint(self) -> str:
         return fingerprint_of(self.format, self.identity(), sorted(self.settings().items()))
 
-    def read_label(self, label: Any, place: object) -> Label:
-        return label_rules.as_label(label, self.unlabeled, place)
+    def samples(self, batch: Batch) -> dict[str, Any]:
+        """Return what a batch tells of its samples, by the roles of its columns."""
+        fields = {role: getattr(self, role) for role in ROLES} | self.obs_columns
+        if self.label_fields:
+            del fields["label"]
+        columns = {
+            role: samples.read(role, batch.fields[field], batch.place, self.label_rules)
+            for role, field in fields.items()
+            if field in batch.fields
+        }
+        return {"label": self._label_sets(batch)} | columns if self.label_fields else columns
 
-    def read_split(self, split: Any, place: object) -> str | None:
-        if split not in (None, "", "train", "test"):
-            raise SourceError(f"{place}: {self.split} must be train or test; got {shorten(split)}")
-        return split or None
-
-    def samples(self, batch: Batch) -> Iterator[tuple[Label, str | None, str]]:
-        """Yield the label, the split and the name of each record."""
-        sets = self._label_sets(batch) if self.label_fields else None
-        for i, (label, split, name) in enumerate(
-            zip(*map(batch.values, self.roles[:3]), strict=True)
-        ):
-            place = batch.place(i)
-            yield (
-                self.read_label(label, place) if sets is None else sets[i],
-                self.read_split(split, place),
-                "" if name is None else without_surrogates(str(name)),
-            )
-
-    def _label_sets(self, batch: Batch) -> list[tuple[int, ...]]:
+    def _label_sets(self, batch: Batch) -> Any:
         """Return the labels of records with a field of zeros and ones per label."""
         import pyarrow as pa
 
@@ -256,14 +246,7 @@ class Records(PlainFile):
                     f"hold 0 or 1: {shorten(str(error).splitlines()[0])}"
                 ) from error
             columns[name] = np.asarray(numbers, dtype=np.float64)
-        return label_rules.as_label_sets(columns, batch.place)
-
-    def obs(self, batch: Batch) -> dict[str, AnyArray]:
-        """Return the columns of a batch by their roles."""
-        return {
-            role: as_obs(role, batch.values(field), batch.place)
-            for role, field in self.obs_columns.items()
-        }
+        return samples.label_sets(columns, batch.place)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -282,17 +265,17 @@ class TextRecords(Records, TextSource):
             )
         return [name for name in dict.fromkeys((self.text, *self.roles)) if name in fields]
 
-    def read(self, piece: Any) -> Iterator[Document]:
+    def read(self, piece: Any) -> Iterator[Documents]:
         for batch in self.batches(piece):
-            obs = self.obs(batch)
-            samples = zip(batch.values(self.text), self.samples(batch), strict=True)
-            for i, (text, sample) in enumerate(samples):
-                if not isinstance(text, str | None):
-                    raise SourceError(
-                        f"{batch.place(i)}: {self.text} must be a text; got {type(text).__name__}"
-                    )
-                told = {role: values[i] for role, values in obs.items()}
-                yield Document(without_surrogates(text or ""), *sample, told)
+            yield Documents(self._texts(batch), self.samples(batch), batch.place)
+
+    def _texts(self, batch: Batch) -> Iterator[str]:
+        for i, text in enumerate(batch.values(self.text)):
+            if not isinstance(text, str | None):
+                raise SourceError(
+                    f"{batch.place(i)}: {self.text} must be a text; got {type(text).__name__}"
+                )
+            yield without_surrogates(text or "")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -308,28 +291,15 @@ class MatrixRecords(Records, MatrixSource):
 
     def read(self, piece: Any) -> Rows:
         blocks: list[Block] = []
-        labels: list[Label] = []
-        splits: list[str | None] = []
-        names: list[str] = []
-        obs: dict[str, list[AnyArray]] = {role: [] for role in self.obs_columns}
+        parts: list[samples.Columns] = []
+        places: list[tuple[int, samples.Place]] = []
         for batch in self.batches(piece):
             blocks.append(self.block(batch))
-            for role, values in self.obs(batch).items():
-                obs[role].append(values)
-            for label, split, name in self.samples(batch):
-                if self.label_fields or self.label in batch.fields:
-                    labels.append(label)
-                splits.append(split)
-                names.append(name)
+            parts.append(self.samples(batch))
+            places.append((batch.length, batch.place))
         X, terms = join_blocks(blocks, self.n_features or 0)
-        return Rows(
-            X,
-            label_rules.pack_labels(labels, self.path) if labels else None,
-            np.array(splits, dtype=str) if splits and all(splits) else None,
-            np.array(names) if any(names) else None,
-            {role: join_obs(role, parts, self.path) for role, parts in obs.items()},
-            terms if self.has_names else None,
-        )
+        columns = samples.join(parts, places) if parts else {}
+        return Rows(X, columns, terms if self.has_names else None, samples.place_in(places))
 
 
 def without_surrogates(text: str) -> str:

@@ -239,6 +239,7 @@ class CsvFile(Table):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed."""
 
     suffixes = tuple(SUFFIXES)
+    labels_are_typed = False
     delimiter: str = ""  # one character, by default that of the suffix (.csv, .tsv) or a comma
     encoding: str | None = None  # of the bytes, by a name that Python knows; None is UTF-8
     # whether the first line names the columns, which else are 0, 1 … None takes it for a header,

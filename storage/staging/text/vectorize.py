@@ -12,7 +12,9 @@ memory.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,17 +23,16 @@ import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.messages import strip
 from bigfs.storage.scaling import unit_rows
-from bigfs.storage.sources.base import Label, TextSource, seen_by_workers
-from bigfs.storage.sources.obs import as_obs
-from bigfs.storage.staging.labels import save_labels
+from bigfs.storage.sources import samples
+from bigfs.storage.sources.base import TextSource, seen_by_workers
+from bigfs.storage.sources.samples import Columns, Place
 from bigfs.storage.staging.scratch import (
-    LabelKind,
     RowBlock,
+    Told,
     delete,
     open_array,
     save,
-    save_names,
-    save_obs,
+    save_samples,
     write_block,
 )
 from bigfs.storage.staging.text.hashing import hash_names, name_buckets
@@ -50,7 +51,7 @@ class CountedBlock(NamedTuple):
     path: str
     split: str | None
     rows: int
-    labels: LabelKind | None
+    told: Told
 
 
 class Vocabulary(NamedTuple):
@@ -130,30 +131,54 @@ def count(
 def _count(
     piece: Any, target: str, source: Any, weighting: Weighting, stop_words: tuple[str, ...]
 ) -> list[CountedBlock]:
-    by_split: dict[str | None, tuple[Documents, list[Label], list[Any], list[Any]]] = {}
+    halves: dict[str | None, tuple[Documents, list[int]]] = {}
+    parts: list[Columns] = []
+    places: list[tuple[int, Place]] = []
     with seen_by_workers(getattr(source, "path", "the source")):
-        for text, label, split, name, told in source.read(piece):
-            if split not in by_split:
-                by_split[split] = Documents(weighting.ngram_range, stop_words), [], [], []
-            documents, labels, names, obs = by_split[split]
-            documents.add(strip(text, weighting.remove or ()))
-            labels.append(label)
-            names.append(name)
-            obs.append(told)
+        n = 0
+        for texts, told, place in source.read(piece):
+            columns = dict(told)
+            splits = columns.pop("split", None)
+            known = itertools.repeat(None) if splits is None else splits.to_pylist()
+            first = n
+            for text, split in zip(texts, known, strict=False):
+                if split not in halves:
+                    halves[split] = Documents(weighting.ngram_range, stop_words), []
+                halves[split][0].add(strip(text, weighting.remove or ()))
+                halves[split][1].append(n)
+                n += 1
+            parts.append(columns)
+            places.append((n - first, place))
+    if not n:
+        return []
+    columns, place = samples.join(parts, places), samples.place_in(places)
+    if None in halves and len(halves) > 1:
+        raise samples.missing_split(place(halves[None][1][0]))
+    typed = source.labels_are_typed
     return [
-        _count_documents(f"{target}-{split}", split, *half, weighting.hashing)
-        for split, half in by_split.items()
+        _count_documents(
+            f"{target}-{split}",
+            split,
+            documents,
+            save_samples(
+                f"{target}-{split}",
+                samples.take(columns, np.array(rows)),
+                len(rows),
+                partial(_place_of, place, rows),
+                typed,
+            ),
+            weighting.hashing,
+        )
+        for split, (documents, rows) in halves.items()
     ]
 
 
+def _place_of(place: Place, rows: list[int], i: int) -> object:
+    return place(rows[i])
+
+
 def _count_documents(
-    path: str,
-    split: str | None,
-    documents: Documents,
-    labels: list[Label],
-    names: list[Any],
-    obs: list[Any],
-    hashing: int | None,
+    path: str, split: str | None, documents: Documents, told: Told, hashing: int | None
 ) -> CountedBlock:
     rows = len(documents)
     lines, indptr, indices, counts, df = documents.counted()
@@ -165,15 +190,7 @@ def _count_documents(
     else:
         Path(f"{path}.terms").write_bytes(lines.data)
     save(path, counts=counts, terms_of=indices, starts=indptr, df=df)
-    save_names(path, names)
-    save_obs(
-        path,
-        {
-            role: as_obs(role, [told[role] for told in obs], lambda i: f"the document {names[i]!r}")
-            for role in obs[0]
-        },
-    )
-    return CountedBlock(path, split, rows, save_labels(path, labels))
+    return CountedBlock(path, split, rows, told)
 
 
 # --- merge ----------------------------------------------------------------------------------------
@@ -224,4 +241,4 @@ def _weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool)
     starts = np.append(np.int32(0), np.cumsum(known, dtype=np.int32))[indptr]
     unit_rows(starts, values)
     X = sp.csr_array((values, columns, starts), shape=(part.rows, vocabulary.size))
-    return write_block(part.path, X, part.split, part.labels, named=True)
+    return write_block(part.path, X, part.split, part.told)

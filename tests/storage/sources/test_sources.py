@@ -11,7 +11,7 @@ import scipy.io
 import scipy.sparse as sp
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
-from bigfs.storage.sources import labels
+from bigfs.storage.sources import samples
 from bigfs.storage.sources.rcv1 import Joined
 
 from bigfs import storage
@@ -59,7 +59,11 @@ def test_relative_path_is_read_from_another_folder(name, tmp_path, monkeypatch):
     monkeypatch.chdir(elsewhere)
     source, pieces = pickle.loads(shipped)  # noqa: S301, as a worker gets it
     rows = [source.read(piece) for piece in pieces]
-    assert sum(part.X.shape[0] if hasattr(part, "X") else len(list(part)) for part in rows) == 2
+    counts = [
+        part.X.shape[0] if hasattr(part, "X") else sum(len(list(some.texts)) for some in part)
+        for part in rows
+    ]
+    assert sum(counts) == 2
 
 
 def test_absolute_path_of_a_source_that_is_given(tmp_path, monkeypatch):
@@ -96,16 +100,25 @@ def test_options_may_follow_the_path(tmp_path):
             sources.find(f"{path}?{query}")
 
 
-def test_minus_one_is_a_class_unless_it_is_named():
-    y = np.array([[-1], [1], [-1]], dtype=np.int16)
-    assert labels.as_label_array(y, 3, None, "f").tolist() == [-1, 1, -1]
-    named = labels.as_label_array(y, 3, "-1", "f")
-    assert np.isnan(named).tolist() == [True, False, True]
-    assert labels.as_label_array(np.array([1.0, np.nan, 2.0]), 3, None, "f")[1] != 1
-    assert labels.as_label_array(np.array([1.0, 2.0]), 2, None, "f").dtype == np.int64
-    assert labels.as_label_array(np.array(["x", "?"]), 2, "?", "f").tolist() == ["x", ""]
-    assert labels.pack_labels([1, None, 2], "f").tolist()[::2] == [1, 2]
-    assert np.isnan(labels.pack_labels([None, None], "f")).all()
+@pytest.mark.parametrize(
+    ("values", "options", "expected"),
+    [
+        (np.array([-1, 1, -1], dtype=np.int16), {}, [-1, 1, -1]),
+        (np.array([-1, 1, -1], dtype=np.int16), {"unlabeled": "-1"}, [None, 1, None]),
+        ([1.0, np.nan, 2.0], {}, [1, None, 2]),
+        (["x", "?", ""], {"unlabeled": "?"}, ["x", None, None]),
+        ([None, None], {}, [None, None]),
+        ([True, None, False], {}, ["true", None, "false"]),
+        ([1, "a", 2.0], {}, ["1", "a", "2"]),
+        ([2**70, None, 3.0], {}, [2**70, None, 3]),
+        ([[1, None], [], None], {"unlabeled": "1"}, [[], [], []]),
+        (["a b", " b", None], {"separator": " "}, [["a", "b"], ["b"], []]),
+        (["1.5", "", "2"], {"target": "real"}, [1.5, None, 2.0]),
+    ],
+)
+def test_what_a_label_is(values, options, expected):
+    column = samples.read("label", values, str, samples.LabelRules(**options))
+    assert column.to_pylist() == expected
 
 
 def test_a_piece_without_words_does_not_make_a_class_nan(tmp_path, monkeypatch):

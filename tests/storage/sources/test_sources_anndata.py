@@ -12,7 +12,7 @@ from bigfs.storage.runs.runs import Run
 from bigfs import ANOVA, LaplacianScore, storage
 from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.commands import fails
-from tests.helpers.sources import SIZES, refused, rows_of
+from tests.helpers.sources import SIZES, refused, rows_of, told_of
 
 
 # zarr on its own strings
@@ -100,10 +100,11 @@ def test_a_staged_store_is_a_source_itself(tmp_path):
     X, y, split, _ = rows_of(again, tmp_path / "scratch", 10_000)
     expected = source.read((0, 300))
     # a store has the training rows first
-    order = np.argsort(expected.split == "test", kind="stable")
+    labels, splits = (told_of([expected], role) for role in ("label", "split"))
+    order = np.argsort(splits == "test", kind="stable")
     np.testing.assert_array_equal(X, expected.X.toarray()[order])
-    assert y.tolist() == [source.class_names[c] for c in expected.y[order]]
-    assert split.tolist() == expected.split[order].tolist()
+    assert y.tolist() == [source.class_names[c] for c in labels[order]]
+    assert split.tolist() == splits[order].tolist()
     assert again.prepare(tmp_path).feature_names == list(source.feature_names)
 
 

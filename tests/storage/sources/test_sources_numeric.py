@@ -12,7 +12,7 @@ from sklearn.utils import murmurhash3_32
 
 from bigfs import storage
 from tests.helpers import stages
-from tests.helpers.sources import refused
+from tests.helpers.sources import refused, told_of
 
 FEATURES = ["gene_1", "gene_2", "color", "age"]
 
@@ -82,9 +82,8 @@ def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, monkey
         assert len(rows) > 1 or size > 300
         X = table_of(rows, list(want.columns))
         np.testing.assert_array_equal(X.astype(np.float32), want)
-        assert np.concatenate([part.y for part in rows]).tolist() == frame["group"].tolist()
-        assert np.concatenate([part.split for part in rows]).tolist() == frame["split"].tolist()
-        assert np.concatenate([part.names for part in rows]).tolist() == frame["id"].tolist()
+        for role, column in (("label", "group"), ("split", "split"), ("name", "id")):
+            assert told_of(rows, role).tolist() == frame[column].tolist()
 
 
 def test_a_store_of_a_table_knows_its_names(frame, tmp_path):
@@ -142,8 +141,8 @@ def test_numbers_are_real_targets_on_request(frame, tmp_path, suffix):
         ({"categories": "batch"}, "categories= names 'batch', but the columns are 'gene_1'"),
         ({"categories": ""}, "column 'color' does not hold numbers"),
         ({"missing": "median"}, "missing must be one of mean, zero; got 'median'"),
-        ({"target": "set"}, "target must be class or real; got 'set'"),
-        ({"target": "real"}, "group must be a number, because target=real; got 'x'"),
+        ({"target": "set"}, "target must be class, real or multilabel; got 'set'"),
+        ({"target": "real"}, "the label must be a number, because target=real; got 'x'"),
         ({"colums": "a"}, "has no option colums"),
     ],
 )

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import zarr
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest
-from bigfs.storage.sources.obs import as_obs
+from bigfs.storage.sources import samples
 from bigfs.storage.write_back import write_element
 from pyarrow import parquet
 
@@ -215,7 +215,8 @@ def test_times_come_as_objects_too():
         pd.Timestamp("2024-01-01 07:00", tz="Europe/Berlin"),
         "2024-01-01T07:00Z",
     ]
-    hours = as_obs("time", times, str) - np.datetime64("2024-01-01")
+    column = pa.concat_arrays([samples.read("time", [time], str) for time in times])
+    hours = column.to_numpy() - np.datetime64("2024-01-01")
     assert (hours / np.timedelta64(1, "h")).tolist() == [0, 3, 5, 6, 7]
 
 
@@ -224,4 +225,4 @@ def test_times_come_as_objects_too():
 )
 def test_a_missing_time_is_refused(value):
     with pytest.raises(SourceError, match="row 1: time= names a column that must hold a number or"):
-        as_obs("time", [datetime.date(2024, 1, 1), value], "row {}".format)
+        samples.read("time", [datetime.date(2024, 1, 1), value], "row {}".format)

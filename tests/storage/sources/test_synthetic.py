@@ -14,6 +14,7 @@ from sklearn.feature_selection import f_classif
 from sklearn.svm import LinearSVC
 
 from bigfs import SparGE
+from tests.helpers.sources import told_of
 
 TEXTS = [name for name, spec in CORPORA.items() if isinstance(spec, TextSpec)]
 
@@ -32,7 +33,8 @@ def test_bytes_do_not_depend_on_who_reads_what(name):
     for start, stop in ((0, 7), (block - 3, block + 5), (2 * block + 1, source.n)):
         part = pickle.loads(pickle.dumps(source)).read((start, stop))  # noqa: S301, as a worker gets it
         assert same(part.X, whole.X[start:stop])
-        np.testing.assert_array_equal(part.y, whole.y[start:stop])
+        y = told_of([whole], "label")[start:stop]
+        np.testing.assert_array_equal(told_of([part], "label"), y)
     again = source.read((0, 5))
     assert same(again.X, whole.X[:5])
 
@@ -96,7 +98,8 @@ def test_newswire_needs_selection_and_rewards_it():
     not all of them.
     """
     source = sources.find("synthetic:newswire")
-    X, y, split, *_ = source.read((0, 8000))
+    rows = source.read((0, 8000))
+    X, y, split = rows.X, told_of([rows], "label"), told_of([rows], "split")
     train = split == "train"
     assert train.mean() == 0.6
 
@@ -150,7 +153,8 @@ def test_phrases_stand_beside_their_terms():
 
 
 def test_in_phrases_choosing_together_beats_choosing_one_by_one():
-    X, y, split, *_ = sources.find("synthetic:phrases").read((0, 8000))
+    rows = sources.find("synthetic:phrases").read((0, 8000))
+    X, y, split = rows.X, told_of([rows], "label"), told_of([rows], "split")
     train = split == "train"
 
     def accuracy(columns):
@@ -167,9 +171,9 @@ def test_in_phrases_choosing_together_beats_choosing_one_by_one():
 
 
 def test_classes_follow_their_prior():
-    y = sources.find("synthetic:real-sim").read((0, 8192)).y
+    y = told_of([sources.find("synthetic:real-sim").read((0, 8192))], "label")
     assert np.mean(y == 1) == pytest.approx(0.31, abs=3 * np.sqrt(0.31 * 0.69 / 8192))
-    y = sources.find("synthetic:rcv1?rows=20000").read((0, 20_000)).y
+    y = told_of([sources.find("synthetic:rcv1?rows=20000").read((0, 20_000))], "label")
     assert len(np.unique(y)) == 103
     counts = np.bincount(y)
     assert counts[0] > 5 * counts[102]
@@ -178,7 +182,8 @@ def test_classes_follow_their_prior():
 @pytest.mark.slow
 def test_images_are_told_apart_inside_the_oval_only():
     source = sources.find("synthetic:images?rows=1500")
-    X, y, *_ = source.read((0, 1500))
+    rows = source.read((0, 1500))
+    X, y = rows.X, told_of([rows], "label")
     assert source.sample_shape == (32, 32)
     X = X.toarray()
     X -= X.mean(axis=1, keepdims=True)
