@@ -53,9 +53,10 @@ def smr(k: int = 4) -> None:
     """11,554 × 32 × 32, 68 classes; the route by samples for two rounds."""
     rows = sources.find("synthetic:images").read((0, 11_554))
     X = bigfs.Matrix.from_array(rows.X, tile_rows=2048)
+    y = np.array(rows.samples["label"].to_pylist())
     for gram, rounds in (("covariance", 30), ("samples", 2)):
         model = bigfs.SMR(sample_shape=SIZE, k=k, gram=gram, max_iter=rounds)
-        run = timed(lambda model=model: model.fit(X, rows.y))
+        run = timed(lambda model=model: model.fit(X, y))
         figure = f"{run.seconds:.1f} s, {run.processor:.1f} s of processor"
         print(run.value.result_.history[-1])
         row(f"SMR, k = {k}, {rounds} rounds by {gram}", str(X.shape), figure, "", "coding.py smr")

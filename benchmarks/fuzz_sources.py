@@ -452,7 +452,9 @@ def texts_of(path: Path, scratch: Path) -> Any:
     from bigfs.storage import sources
 
     source = sources.find(path).prepare(scratch)
-    return [(d.text, d.label) for piece in source.pieces(1 << 20) for d in source.read(piece)]  # type: ignore[attr-defined]  # a source of documents
+    parts = [part for piece in source.pieces(1 << 20) for part in source.read(piece)]  # type: ignore[attr-defined]  # a source of documents
+    told = [(list(part.texts), part.samples["label"].to_pylist()) for part in parts]
+    return [document for texts, labels in told for document in zip(texts, labels, strict=True)]
 
 
 def resident(field: str) -> int:
