@@ -57,7 +57,7 @@ def append(
     store: str | os.PathLike[str],
     *,
     format: str | None = None,
-    split: str = "train",
+    split: str | None = None,
     memory_limit: int | str | None = None,
     wait: float = -1,
     **options: Any,
@@ -80,8 +80,9 @@ def append(
         Path of the store.
     format : str or None, default=None
         Format of the source. None guesses it from the content.
-    split : {"train", "test"}, default="train"
-        Split of samples without one, if the store has splits.
+    split : {"train", "test"} or None, default=None
+        Split of samples without one, if the store has splits. None takes "train". A store without
+        splits takes no samples for the test.
     memory_limit : int, str or None, default=None
         Memory of one process, as in `stage`.
     wait : float, default=-1
@@ -128,7 +129,7 @@ def append(
         raise StoreError(
             f"{uri} is not on a local disk, and only a local store can grow: stage a new one"
         )
-    if split not in ("train", "test"):
+    if split not in (None, "train", "test"):
         raise StoreError(f"split must be train or test; got {split!r}")
     about = manifest.manifest_of(uri)
     if isinstance(source, Source):
@@ -163,7 +164,7 @@ def _grow(
     corpus: Corpus,
     source: Source,
     fingerprint: str,
-    split: str,
+    split: str | None,
     target: str,
     scratch: Path,
     memory_limit: int,
@@ -182,7 +183,12 @@ def _grow(
     blocks = _read_blocks(ready, corpus, scratch, memory_limit)
     shutil.rmtree(build.source_folder(scratch))
     if corpus.splits:
-        blocks = [s if s.split else s._replace(split=split) for s in blocks]
+        blocks = [s if s.split else s._replace(split=split or "train") for s in blocks]
+    elif split == "test" or any(s.split == "test" for s in blocks if s.rows):
+        raise SourceError(
+            f"{source.path} has samples for the test, and {corpus.uri} has no splits, so its "
+            f"samples are all alike: stage both with a split, or append without one"
+        )
     names = _bucket_names(corpus, blocks, scratch)
     if (units := scaling_of(corpus)) is not None:
         blocks = rewrite(blocks, units, scratch, source.path)

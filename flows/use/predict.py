@@ -371,6 +371,8 @@ def _predict_texts(
 class _Unlabeled:
     """The documents of a source in their order, without labels and splits."""
 
+    labels_are_typed = True
+
     def __init__(self, source: TextSource) -> None:
         self.source = source
 

@@ -221,7 +221,8 @@ def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
     options = {name: _convert(value, known[name], name) for name, value in options.items()}
     made: Source = kind(path, **options)
     made.check()
-    made.given = {name: value for name, value in options.items() if isinstance(value, PLAIN)}
+    settings = {name: value for name, value in options.items() if name not in kind.of_samples}
+    made.given = {name: value for name, value in settings.items() if isinstance(value, PLAIN)}
     return made.absolute()
 
 

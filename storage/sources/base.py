@@ -60,6 +60,7 @@ class Source(ABC):
     path: str  # the file or folder, or the name of a generated corpus
     target: str | None = None  # "class", "real", "multilabel", or None to let the labels decide
     unlabeled: str | None = None  # a label that also means "none"
+    of_samples: ClassVar[tuple[str, ...]] = ()  # options that hold values of samples, no settings
     label_separator: str | None = None  # that divides the labels of a sample in one text
     labels_are_typed: ClassVar[bool] = True  # whether texts are told from numbers
     allows_single: ClassVar[bool] = False  # whether single labels may stand beside lists of them

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -106,6 +106,12 @@ class Blocks(ListRecords, Stream):
     """A matrix, or an iterator over blocks of its rows or over pairs (block, labels)."""
 
     format = "blocks"
+    of_samples: ClassVar[tuple[str, ...]] = (
+        "y",
+        "sample_names",
+        "feature_names",
+        *samples.OBS_ROLES,
+    )
     may_have_names = False  # their columns are numbers, with or without `feature_names`
 
     def __init__(
@@ -138,7 +144,7 @@ class Blocks(ListRecords, Stream):
             self.class_names = list(several)
         given = {"label": y, "id": sample_names, **obs}
         given |= {f"label {name}": values for name, values in several.items()}
-        self.of_samples = {
+        self.told = {
             role: samples.as_column(values, f"{self.path}, {role}")
             for role, values in given.items()
             if values is not None
@@ -148,7 +154,7 @@ class Blocks(ListRecords, Stream):
         self.feature_names = None if feature_names is None else [str(v) for v in feature_names]
 
     def column_names(self) -> list[str]:
-        return list(self.of_samples)
+        return list(self.told)
 
     def wanted_fields(self, fields: list[str]) -> list[str]:
         return fields
@@ -159,7 +165,7 @@ class Blocks(ListRecords, Stream):
     def spool(self, scratch: Path) -> Self:
         self.tables = self._tables(row_blocks(self.data, self.path, scratch))
         ready = super().spool(scratch)
-        ready.n_features, ready.data, ready.of_samples = self.n_features, None, {}
+        ready.n_features, ready.data, ready.told = self.n_features, None, {}
         return ready
 
     def stream(self) -> Iterator[pa.RecordBatch]:
@@ -184,7 +190,7 @@ class Blocks(ListRecords, Stream):
             X, y = item if is_pair else (item, None)
             place = f"block {number} (from 0) of the {self.path}"
             n = self._require_block(X, place)
-            columns = {name: values.slice(start, n) for name, values in self.of_samples.items()}
+            columns = {name: values.slice(start, n) for name, values in self.told.items()}
             if y is not None:
                 if "label" in columns:
                     raise SourceError(f"{place} has labels: leave y= out")
@@ -202,7 +208,7 @@ class Blocks(ListRecords, Stream):
                 batch = pa.RecordBatch.from_pydict(table)
                 yield pa.RecordBatchReader.from_batches(batch.schema, [batch])
             start += n
-        for name, values in self.of_samples.items():
+        for name, values in self.told.items():
             if len(values) != start:
                 raise SourceError(f"the {self.path} has {start} rows and {len(values)} {name}s")
 
@@ -230,6 +236,7 @@ class Cells(Blocks):
     """An AnnData object in memory, backed by a file, or lazy. The options are those of files."""
 
     format = "anndata-object"
+    of_samples = ()  # they are names of columns
 
     def __init__(
         self,
@@ -285,7 +292,7 @@ class Cells(Blocks):
             **known,
         )
         if halves is not None:
-            self.of_samples["split"] = samples.as_column(halves, "obs, split")
+            self.told["split"] = samples.as_column(halves, "obs, split")
         self.label_columns = None if "y" in known else columns
         self.path = self.plain = "anndata"
 
@@ -358,6 +365,12 @@ def cut_rows(X: Any, origin: str, start: int) -> Iterator[tuple[int, sp.csr_arra
         X = X.tocsr()
         parts = {name: getattr(X, name) for name in COMPRESSED}
         indptr = checks.require_indptr(X.indptr, n, len(X.data), origin)
+    elif np.ma.isMaskedArray(X) and (masked := np.argwhere(np.ma.getmaskarray(X))).size:
+        row, column = masked[0].tolist()
+        raise SourceError(
+            f"{origin}: row {start + row}, column {column} (from 0) is masked, and a value must be "
+            f"a number: fill it, as by X.filled(0)"
+        )
     else:
         X = np.asarray(X)
     first = 0

@@ -218,10 +218,14 @@ def _mixed(role: str, values: Sequence[Any], place: Place) -> Any:
 
     is_list = [isinstance(value, list | tuple) for value in values if not _is_none(value)]
     if any(is_list):
-        first = next(i for i, value in enumerate(values) if not _is_none(value))
-        for i, value in enumerate(values):
-            if not _is_none(value) and isinstance(value, list | tuple) != is_list[0]:
-                raise mixed_labels(place(i), place(first))
+        fewer = 2 * sum(is_list) <= len(is_list)
+        odd = [
+            i
+            for i, value in enumerate(values)
+            if not _is_none(value) and isinstance(value, list | tuple) == fewer
+        ]
+        if odd and len(odd) < len(is_list):
+            raise mixed_labels(place(odd[0]))
         lists = [[] if _is_none(value) else value for value in values]
         ends = np.cumsum([0, *map(len, lists)])
         owner = np.repeat(np.arange(len(lists)), list(map(len, lists)))
@@ -277,12 +281,9 @@ def _no_scalar(role: str, value: Any, place: object) -> SourceError:
     )
 
 
-def mixed_labels(place: object, first: object) -> SourceError:
+def mixed_labels(place: object) -> SourceError:
     """Return the error of a sample whose label is a list where others are not, or the reverse."""
-    return SourceError(
-        f"{place}: either all labels or none must be lists, and that of {first} is of the other "
-        f"kind"
-    )
+    return SourceError(f"{place}: either all labels or none must be lists, and here it changes")
 
 
 def mixed_times(place: object) -> SourceError:
@@ -612,7 +613,8 @@ def _times(values: Any, place: Place) -> Any:
         required = "a number or a date such as 2024-03-01T12:30"
         raise _refusal("time", required, values[i].as_py(), place(i))
     if is_date.any() and not is_date.all():
-        raise mixed_times(place(int(np.argmax(is_date != is_date[0]))))
+        fewer = is_date if 2 * np.count_nonzero(is_date) <= len(is_date) else ~is_date
+        raise mixed_times(place(int(np.argmax(fewer))))
     return dates if is_date.any() else pa.array(numbers)
 
 
@@ -777,7 +779,7 @@ def require_alike(kinds: Sequence[LabelKind]) -> None:
     """Refuse labels of which some are lists and some are not."""
     for kind in kinds:
         if kind.sets != kinds[0].sets:
-            raise mixed_labels(kind.place, kinds[0].place)
+            raise mixed_labels(kind.place)
 
 
 def common_target(

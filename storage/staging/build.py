@@ -140,6 +140,7 @@ def build(
     transpose.write_rows(writer, blocks, (n, d), chunks)
     delete(blocks, *BY_ROW)
     target = tables.decide_target(blocks, source)
+    tables.note_single_classes(blocks, target, source.path)
     names = tables.names_of(blocks)
     with engine.limit_memory(memory_limit):
         obs = tables.obs_of(blocks, source.obs_columns, source.path)

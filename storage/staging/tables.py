@@ -4,6 +4,7 @@ row per feature.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +22,10 @@ from bigfs.storage.staging.scratch import RowBlock, open_samples
 from bigfs.engine import require_memory
 from bigfs.types import AnyArray
 
+log = logging.getLogger("bigfs.storage")
+
 Parts = Callable[[], Iterable[Any]]  # gives a fresh iterator over the parts of a column
+MANY_CLASSES = 20  # of which it is said if most have one sample
 CATEGORY_BYTES = 200  # of a category beside its text, in the tables that hold it
 
 
@@ -85,6 +89,18 @@ def decide_target(blocks: Sequence[RowBlock], source: Source, kind: str | None =
 def _categories(path: str, role: str) -> Any:
     column = open_samples(path, role)
     return samples.coded(column if hasattr(column, "dictionary") else column.flatten()).categories
+
+
+def note_single_classes(blocks: Sequence[RowBlock], target: Target, place: str) -> None:
+    """Say that most classes have one sample, as a number that is no class has."""
+    if target.kind != "class" or len(target.class_names) < MANY_CLASSES:
+        return
+    sizes = np.zeros(len(target.class_names), dtype=np.int64)
+    for codes in y_of(blocks, target):
+        sizes += np.bincount(codes[codes >= 0], minlength=len(sizes))
+    if 2 * np.count_nonzero(sizes == 1) > len(sizes):
+        advice = "" if target.texts else ": give target=real if the label is a number"
+        log.warning("%s: most of its %d classes have one sample%s", place, len(sizes), advice)
 
 
 def y_of(blocks: Sequence[RowBlock], target: Target) -> Iterator[Any]:

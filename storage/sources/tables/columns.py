@@ -49,8 +49,8 @@ def as_numbers(values: Any) -> Any:
     from pyarrow import compute
 
     values = decoded(values)
-    if not is_text(values):
-        return compute.cast(values, pa.float64())
+    if not is_text(values):  # whole numbers are rounded, as those of a text are
+        return compute.cast(values, pa.float64(), safe=not pa.types.is_integer(values.type))
     values = compute.utf8_trim_whitespace(values)
     is_missing = compute.is_in(values, pa.array(NO_NUMBER, values.type))
     values = compute.if_else(is_missing, None, values)

@@ -9,6 +9,7 @@ is staged, and hold for what is added later.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -28,8 +29,13 @@ from bigfs.storage.sources.tables.tables import CsvFile, Table
 
 from bigfs.types import FloatArray
 
+log = logging.getLogger("bigfs.storage")
+
 SURVEY_BYTES = 4 << 20  # of a piece in the reading before
 FILLS = ("mean", "zero")
+INDEX_NAMES = ("", "__index_level_0__")  # of pandas' index in CSV and in Parquet
+LEAST_COUNTED = 20  # samples, of which a column is said to count them
+MOST_WHOLE = 2**24  # whole numbers up to it are exact in float32
 
 
 @dataclass(eq=False, kw_only=True)
@@ -69,7 +75,8 @@ class NumericTable(MatrixRecords, Table):
                 f"{self.path}: columns= names {name!r}, which holds the label, the split, the "
                 f"name or another role of a sample: leave it out, or name another column for that"
             )
-        return self._match("columns", [c for c in columns if c not in roles])
+        matched = self._match("columns", [c for c in columns if c not in roles])
+        return [c for c in matched if c not in INDEX_NAMES or c in self.columns]
 
     def _match(self, option: str, columns: list[str]) -> list[str]:
         """Return the columns that the patterns of an option name, in the order of the table."""
@@ -96,12 +103,18 @@ class NumericTable(MatrixRecords, Table):
     def prepare(self, scratch: Path) -> Self:
         """Find out which columns there are, and the means where they are asked for."""
         ready = super().prepare(scratch)
-        features = ready._features(ready.column_names())
+        columns = ready.column_names()
+        features = ready._features(columns)
+        for name in set(INDEX_NAMES).intersection(columns).difference(features, self.roles):
+            log.warning(
+                "%s: the column %r is left out, as it is the index of pandas", self.path, name
+            )
         ready.categorical = tuple(ready._match("categories", features))
         named = set(ready.categorical)
         ready.numbers = tuple(name for name in features if name not in named)
         if self.missing == "mean" and self.means is None:
             ready.means = ready._find_means()
+        ready._note_columns()
         if self.hashing or named:
             ready.has_names, ready.fixed_names = True, ready.numbers
             ready.may_lack = tuple(f"{name}=" for name in ready.categorical)
@@ -109,6 +122,38 @@ class NumericTable(MatrixRecords, Table):
             checks.require_shape(0, len(features), self.path)
             ready.feature_names, ready.n_features = features, len(features)
         return ready
+
+    def _note_columns(self) -> None:
+        """Say which of the first numbers count the samples, and which lose digits in a store."""
+        batch = next(itertools.chain.from_iterable(map(self.batches, self.pieces(1))), None)
+        if batch is None or batch.length < LEAST_COUNTED:
+            return
+        table = self._numbers(batch, self.numbers)
+        counts = np.arange(batch.length)[:, None]
+        for first in (0, 1):
+            for j in np.flatnonzero((table == counts + first).all(axis=0)).tolist():
+                log.warning(
+                    "%s: the column %r counts the samples: give name=%s, or leave it out by %s",
+                    *(self.path, self.numbers[j], self.numbers[j]),
+                    self._without([self.numbers[j]]),
+                )
+        is_whole = table == np.rint(table)
+        loses = is_whole & (np.abs(table) > MOST_WHOLE) & (table.astype(np.float32) != table)
+        for j in np.flatnonzero(loses.any(axis=0)).tolist():
+            value = table[int(np.argmax(loses[:, j])), j]
+            log.warning(
+                "%s: the column %r loses digits: %d becomes %d, as a store holds float32. Subtract "
+                "its least value, or leave it out by %s",
+                *(self.path, self.numbers[j], value, np.float32(value)),
+                self._without([self.numbers[j]]),
+            )
+
+    def _without(self, names: Sequence[str]) -> str:
+        """Return what to type to leave columns out: the option that was given, and the change."""
+        kept = [pattern for pattern in self.columns if pattern not in names]
+        return "columns=" + ",".join(
+            [*kept, *(f"!{name}" for name in names if name not in self.columns)]
+        )
 
     def _find_means(self) -> dict[str, float]:
         """Return the mean of each column of numbers over the samples that are not for the test."""
@@ -164,7 +209,7 @@ class NumericTable(MatrixRecords, Table):
             )
             raise SourceError(
                 f"{batch.place(first)}: column {name!r} is missing{also}: give missing=mean or "
-                f"missing=zero, or leave the column out, such as by columns=*,!{name}"
+                f"missing=zero, or leave the column out by {self._without([name])}"
             )
         coordinates = (np.concatenate(rows), np.concatenate(columns))
         X = sp.csr_array((np.concatenate(entries), coordinates), shape=(batch.length, width))
@@ -202,6 +247,16 @@ class NumericTable(MatrixRecords, Table):
     def _as_numbers(self, values: Any) -> Any:
         return as_numbers(values)
 
+    def _is_number(self, value: Any) -> bool:
+        """Return whether a column of one value is a number, or missing."""
+        import pyarrow as pa
+
+        try:
+            self._as_numbers(value)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return False
+        return True
+
     def _refuse_columns(self, batch: Batch, names: Sequence[str]) -> NoReturn:
         """Tell which columns hold no numbers, and why."""
         import pyarrow as pa
@@ -216,13 +271,12 @@ class NumericTable(MatrixRecords, Table):
                 text = shorten(str(error).splitlines()[0])
                 faults[name] = f"which holds {values.type}" if is_nested else text
         if len(faults) > 1:
-            leave = ",".join(f"!{name}" for name in faults)
             some = ", ".join(
                 f"{name!r} ({why})" for name, why in itertools.islice(faults.items(), 20)
             )
             raise SourceError(
                 f"{batch.place(0)} …: {len(faults)} columns do not hold numbers, {some}: name them "
-                f"with categories=, or leave them out, such as by columns=*,{leave}"
+                f"with categories=, or leave them out by {self._without([*faults])}"
             )
         [(name, why)] = faults.items()
         if pa.types.is_nested(batch.fields[name].type):
@@ -231,9 +285,12 @@ class NumericTable(MatrixRecords, Table):
                 f"column must hold one number per sample: leave it out of columns=, or name "
                 f"lists of columns and values with indices= and values="
             )
+        row = next(
+            i for i in range(batch.length) if not self._is_number(batch.fields[name][i : i + 1])
+        )
         raise SourceError(
-            f"{batch.place(0)} …: column {name!r} does not hold numbers ({why}): name it with "
-            f"categories=, or leave it out, such as by columns=*,!{name}"
+            f"{batch.place(row)}: column {name!r} does not hold numbers ({why}): name it with "
+            f"categories=, or leave it out by {self._without([name])}"
         )
 
 

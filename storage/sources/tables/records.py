@@ -94,7 +94,7 @@ class Records(PlainFile):
     target: str | None = None  # "class", "real" or "multilabel"; None lets the labels decide
     label_separator: str | None = None  # that divides the labels of a sample in one text
     where: str | None = None  # a condition such as "lang == 'en'" on the records to read
-    # the fields with what else is known of each sample, as `bigfs.storage.sources.samples` describes it
+    # the fields with what else is known of each sample
     group: str | None = None
     batch: str | None = None
     sample_weight: str | None = None
