@@ -314,3 +314,75 @@ def test_whole_numbers_are_exact_at_any_size():
     assert [int(v) for v in samples.read("label", values, str).to_pylist()] == values
     column = samples.read("label", np.array([2**64 - 1, 1], np.uint64), str)
     assert [int(v) for v in column.to_pylist()] == [2**64 - 1, 1]
+
+
+def test_values_of_samples_are_no_settings(tmp_path):
+    y, names = list(np.array([1, 2, 1])), ["Ann", "Bob", "Cy"]
+    uri = storage.stage(np.eye(3), tmp_path / "a.zarr", y=y, sample_names=names, unlabeled="9")
+    assert storage.open(uri).manifest.source["options"] == {"unlabeled": "9"}
+    assert "Ann" not in (tmp_path / "a.zarr" / "zarr.json").read_text()
+
+
+def test_a_store_without_splits_takes_no_samples_for_the_test(tmp_path):
+    table = pa.table({"x": [1, 2], "label": ["a", "b"]})
+    uri = storage.stage(table, tmp_path / "a.zarr", columns="x")
+    more = pa.table({"x": [3, 4], "label": ["a", "b"]})
+    with pytest.raises(SourceError, match=r"has samples for the test, and .* has no splits"):
+        storage.append(more, uri, columns="x", split="test")
+    with pytest.raises(SourceError, match=r"has samples for the test, and .* has no splits"):
+        storage.append(more.append_column("split", [["train", "test"]]), uri, columns="x")
+    assert storage.open(storage.append(more, uri, columns="x", split="train")).splits == ()
+
+
+def test_a_masked_value_is_refused(tmp_path):
+    X = np.ma.MaskedArray([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 0], [1, 0]])
+    with pytest.raises(SourceError, match=r"row 1, column 0 \(from 0\) is masked"):
+        storage.stage(X, tmp_path / "a.zarr")
+    X = np.ma.MaskedArray(X.data, mask=False)
+    assert storage.open(storage.stage(X, tmp_path / "a.zarr")).X.shape == (2, 2)
+
+
+def test_the_index_of_pandas_is_no_feature(tmp_path, caplog):
+    frame = pd.DataFrame({"a": [0.5, 1.5, 2.5], "label": ["x", "y", "x"]}, index=[4, 5, 9])
+    frame.to_csv(tmp_path / "x.csv")
+    frame.to_parquet(tmp_path / "x.parquet")
+    for number, source in enumerate((tmp_path / "x.csv", tmp_path / "x.parquet", frame)):
+        corpus = storage.open(storage.stage(source, tmp_path / f"{number}.zarr", columns="*"))
+        assert list(corpus.feature_names[:]) == ["a"]
+    assert caplog.text.count("is left out, as it is the index of pandas") == 2
+
+
+def test_columns_that_count_or_lose_digits_are_said_with_what_to_type(tmp_path, caplog):
+    n = 40
+    days = {"day": 20240100 + np.arange(n), "a": np.arange(n) % 3, "b": np.arange(n) % 2}
+    pd.DataFrame({"nr": np.arange(1, n + 1), **days}).to_csv(tmp_path / "x.csv", index=False)
+    storage.stage(tmp_path / "x.csv", tmp_path / "a.zarr", columns="*,!b")
+    assert "the column 'nr' counts the samples: give name=nr" in caplog.text
+    assert "leave it out by columns=*,!b,!nr" in caplog.text
+    assert "the column 'day' loses digits: 20240101 becomes 20240100" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("columns", "advice"), [("*,!id", r"columns=\*,!id,!c$"), ("a,b,c", "columns=a,b$")]
+)
+def test_advice_is_the_request_with_the_change_in_it(tmp_path, columns, advice):
+    path = tmp_path / "x.csv"
+    path.write_text("id,a,b,c,label\n1,.5,.2,4,0\n2,.1,.4,y,1\n3,.7,.9,x,0\n")
+    with pytest.raises(SourceError, match=rf"row 1 \(from 0\): column 'c' .*{advice}"):
+        storage.stage(path, tmp_path / "a.zarr", columns=columns)
+
+
+def test_large_whole_numbers_are_rounded_from_parquet_as_from_csv(tmp_path):
+    frame = pd.DataFrame({"x": [1, 2**53 + 1], "label": ["a", "b"]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.to_parquet(tmp_path / "x.parquet")
+    rows = []
+    for suffix in ("csv", "parquet"):
+        uri = storage.stage(tmp_path / f"x.{suffix}", tmp_path / f"{suffix}.zarr", columns="x")
+        rows.append(storage.open(uri).X.row_tiles[0].load().toarray().tolist())
+    assert rows[0] == rows[1]
+
+
+def test_classes_of_one_sample_each_are_said(tmp_path, caplog):
+    storage.stage(np.eye(30), tmp_path / "a.zarr", y=np.arange(30))
+    assert "most of its 30 classes have one sample: give target=real" in caplog.text
