@@ -613,7 +613,9 @@ def _times(values: Any, place: Place) -> Any:
         required = "a number or a date such as 2024-03-01T12:30"
         raise _refusal("time", required, values[i].as_py(), place(i))
     if is_date.any() and not is_date.all():
-        fewer = is_date if 2 * np.count_nonzero(is_date) <= len(is_date) else ~is_date
+        dates = 2 * np.count_nonzero(is_date)  # the kind of fewer samples is the odd one
+        odd = is_date if dates < len(is_date) else ~is_date
+        fewer = odd if dates != len(is_date) else is_date != is_date[0]
         raise mixed_times(place(int(np.argmax(fewer))))
     return dates if is_date.any() else pa.array(numbers)
 

@@ -71,7 +71,8 @@ def test_every_kind_of_column_is_a_target(folder, file, column, target):
     expected = [cells.OBS[column][i] for i in order]
     assert corpus.spec["target"] == target
     if target == "class":
-        expected = [None if v is None else str(int(v) if column != "note" else v) for v in expected]
+        expected = [v if v is None or isinstance(v, str) else str(v).lower() for v in expected]
+        expected = [v and v.removesuffix(".0") for v in expected]
         assert [None if c < 0 else corpus.class_names[c] for c in corpus.y] == expected
     else:
         assert corpus.y.tolist() == expected
@@ -98,7 +99,7 @@ def test_opening_reads_no_labels_and_no_names_of_samples(folder, monkeypatch):
             read.append((name, start, stop)) or whole(self, start, stop)
         )
 
-    for name in ("annotations", "sample_names"):
+    for name in ("samples", "sample_names"):
         monkeypatch.setattr(source, name, noted(name, getattr(source, name)))
     corpus = storage.open(folder / cells.FILES[1])
     n = corpus.X.shape[0]
@@ -106,7 +107,7 @@ def test_opening_reads_no_labels_and_no_names_of_samples(folder, monkeypatch):
     assert (len(corpus.sample_names), corpus.sample_names[-1]) == (n, cells.CELLS[-1])
     assert read == [("sample_names", 0, 0), ("sample_names", 0, n)]
     assert (len(corpus.y), corpus.target) == (n, "class")
-    assert read[2:] == [("annotations", 0, n)]
+    assert read[2:] == [("samples", 0, n)]
 
 
 def unchanged(before, after):

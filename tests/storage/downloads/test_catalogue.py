@@ -20,7 +20,7 @@ from bigfs.storage.errors import SourceError, may_pass
 
 from bigfs import storage
 from tests.helpers import stages
-from tests.helpers.sources import documents_of
+from tests.helpers.sources import documents_of, told_of
 
 TRAIN = b"1 1:0.5 3:2\n2 2:1\n1 3:4\n"
 TEST = b"2 1:1.5\n1 2:2 4:1\n"
@@ -311,8 +311,8 @@ def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
     )
     source = sources.find("topical").prepare(tmp_path)
     found = source.read(source.pieces(10**6)[0])
-    assert found.y == [("E11", "ECAT"), ("M11",), ("ECAT",)]
-    assert found.names.tolist() == ["2286", "2287", "2288"]
+    assert found.samples["label"].to_pylist() == [["E11", "ECAT"], ["M11"], ["ECAT"]]
+    assert found.samples["name"].to_pylist() == ["2286", "2287", "2288"]
     assert Path(source.qrels).is_relative_to(tmp_path)  # which workers of other machines see
     assert not Path(source.qrels).is_relative_to(tmp_path / "data")
     corpus = storage.open(storage.stage("topical", tmp_path / "topical.zarr"))
@@ -386,5 +386,5 @@ def test_real_files_are_what_their_entries_say(real_data, monkeypatch, tmp_path,
     source = sources.find(name).prepare(tmp_path)
     rows = [source.read(piece) for piece in source.pieces(10**6)]
     assert (sum(part.X.shape[0] for part in rows), rows[0].X.shape[1]) == entry.shape
-    assert len(np.unique(np.concatenate([part.y for part in rows]))) == entry.classes
+    assert len(np.unique(told_of(rows, "label"))) == entry.classes
     assert source.sample_shape == entry.sample_shape

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from bigfs.storage import appending
 from bigfs.storage.sources.tables.jsonl import JsonLines
 from bigfs.storage.staging import build
+from bigfs.storage.staging.scratch import Told
 from bigfs.storage.staging.text.terms import Documents
 from bigfs.storage.staging.text.vectorize import _count_documents
 from bigfs.storage.staging.text.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
@@ -150,13 +151,10 @@ def test_terms_take_the_memory_that_pieces_are_cut_by(tmp_path, rng, largest, ha
     weighting = Weighting(hashing=hashing, ngram_range=(1, largest))
 
     def count(texts):
-        documents, told = Documents(weighting.ngram_range), [{}] * len(texts)
+        documents = Documents(weighting.ngram_range)
         for text in texts:
             documents.add(text)
-        names = [""] * len(texts)
-        return lambda: _count_documents(
-            str(tmp_path / "x"), None, documents, told, names, told, hashing
-        )
+        return lambda: _count_documents(str(tmp_path / "x"), None, documents, Told(), hashing)
 
     count(texts[:9])()  # loads compiled code
     counted = count(texts)
