@@ -56,6 +56,7 @@ from bigfs.engine.measure import peak_memory as peak_memory
 from bigfs.engine.measure import processor_time as processor_time
 from bigfs.engine.measure import processor_time_since as processor_time_since
 from bigfs.engine.measure import reset_peak_memory as reset_peak_memory
+from bigfs.engine.memory import given_plan as given_plan
 from bigfs.engine.memory import lazy_zeros as lazy_zeros
 from bigfs.engine.memory import memory_limit as memory_limit
 from bigfs.engine.memory import planned_memory as planned_memory

@@ -68,6 +68,7 @@ def cluster(
     *,
     workers: int | None = None,
     memory_limit: str | int | None = None,
+    planned_memory: str | int | None = None,
     security: Any = None,
     dashboard: bool = False,
     timeout: str = "20s",
@@ -94,6 +95,11 @@ def cluster(
         Memory of each worker, or of this process with `workers=0`, as Dask writes it. "auto" shares
         the machine's memory. None gives each worker 1 GB, and this process the memory of its
         control group or of the machine. Ignored with `scheduler`, whose workers have limits.
+    planned_memory : str or int, default=None
+        Memory of a process by which one of several ways to the same answer is chosen, such as the
+        solver of a ridge system. The last bits of the answer depend on it, so it is the same on
+        every machine unless it is given, and a result says so in its stats. None plans for 1 GB.
+        The memory limit bounds it.
     security : distributed.Security, str or path-like, default=None
         Certificates for the scheduler at an address: an object, or the folder that `bigfs
         certificates` wrote.
@@ -130,6 +136,19 @@ def cluster(
     >>> selector.selected_
     array([2, 3])
     """
+    if planned_memory is not None:
+        rest: dict[str, Any] = {
+            "workers": workers,
+            "memory_limit": memory_limit,
+            "timeout": timeout,
+        }
+        rest |= {"security": security, "dashboard": dashboard}
+        with (
+            holding_session(planned=parse_bytes(planned_memory)),
+            cluster(scheduler, **rest) as running,
+        ):
+            yield running
+        return
     if scheduler is None and workers is None:
         scheduler = configured_scheduler()
     if workers is not None and workers < -1:

@@ -11,6 +11,7 @@ from dask.utils import format_bytes, parse_bytes
 
 from bigfs.engine.budget import (
     IDLE,
+    PLANNED,
     SHARES,
     NotEnoughMemory,
     current_session,
@@ -41,6 +42,12 @@ def memory_limit() -> int:
 def planned_memory() -> int:
     """Return the number of bytes by which to choose between two ways of computing the same."""
     return min(memory_limit(), current_session().planned)
+
+
+def given_plan() -> int | None:
+    """Return the planned memory that was given, or None if it is the default."""
+    planned = current_session().planned
+    return None if planned == PLANNED else planned
 
 
 def task_memory() -> float:

@@ -105,7 +105,7 @@ def choose_solver(
     if limit is None:
         planned = min(engine.planned_memory(), engine.spare_memory())
     else:
-        planned = min(limit, engine.PLANNED)
+        planned = min(limit, engine.planned_memory())
     fitting = {name: cost for name, cost in costs.items() if cost.bytes <= planned}
     if solver != "auto":
         chosen = solver

@@ -294,6 +294,8 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         if not hasattr(self, "result_"):
             self.result_ = Result(self.scores_, Status.EXACT)
         self.result_.stats.setdefault("passes", matrix.passes - before)
+        if (planned := engine.given_plan()) is not None:
+            self.result_.stats["planned_memory"] = planned
         self._describe_target(y)
         if self._needs_one_scale and matrix.local and (hint := scale_hint(copy(matrix))):
             self.result_.stats["hint"] = hint

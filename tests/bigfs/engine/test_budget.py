@@ -3,13 +3,15 @@
 import numpy as np
 import psutil
 import pytest
+import scipy.sparse as sp
 from distributed import Client, LocalCluster, system
 
-from bigfs import engine
+from bigfs import RLSR, Matrix, engine
 from bigfs.engine import clusters, executor, memory
 from bigfs.engine.budget import IDLE, current_session
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.graph.row_blocks import block_size
+from bigfs.linalg.ridge import choose_solver, project_costs
 from bigfs.matrix.panels import strip_width
 
 GB = 10**9
@@ -131,3 +133,19 @@ def test_the_smallest_worker_has_room_for_a_tile(monkeypatch):
     monkeypatch.setattr(memory, "client", lambda: True)
     monkeypatch.setattr(memory, "memory_limit", lambda: clusters.LEAST_WORKER)
     assert engine.task_memory() >= 0.8 * engine.TILE_TASK
+
+
+def test_the_planned_memory_is_declared_and_recorded(rng):
+    """It was 1 GB on every machine, and only naming a solver changed a choice."""
+    X = Matrix.from_array(sp.random_array((60, 40), density=0.2, format="csr", rng=rng))
+    costs = project_costs(8000, 30_000, np.full(30_000, 800), 50)
+    assert choose_solver(costs).solver == "cg"
+    y = np.arange(60) % 2
+    assert "planned_memory" not in RLSR(n_features_to_select=3, gamma=1.0).fit(X, y).result_.stats
+    with engine.cluster(workers=0, planned_memory="16GB"):
+        assert engine.planned_memory() == min(16 * GB, engine.memory_limit())
+        stats = RLSR(n_features_to_select=3, gamma=1.0).fit(X, y).result_.stats
+        assert stats["planned_memory"] == 16 * GB
+        if engine.spare_memory() > 3 * GB:
+            assert choose_solver(costs).solver == "woodbury"
+    assert engine.planned_memory() == min(GB, engine.memory_limit())
