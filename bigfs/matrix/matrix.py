@@ -593,8 +593,10 @@ class Matrix:
 
     @property
     def far_columns(self) -> FarColumns:
-        """Columns whose mean is over a hundred standard deviations, with the sums of what remains
-        of them without their mean. They are read once."""
+        """The columns far from zero, with the sums of what remains of them without their mean.
+
+        Their mean is over a hundred standard deviations. They are read once.
+        """
         if self._far is None:
             taken = copy(self)  # some columns are not counted as a pass
             self._far = FarColumns.of(taken)
