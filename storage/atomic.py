@@ -485,19 +485,22 @@ def delete_marked(folder: Place) -> None:
         _delete_remote(str(folder))
         return
     home = Path(folder)
-    for child in [c for c in home.iterdir() if c.name != MARKER]:
+    # the lock goes last: without it, another process could take a new one and sweep the folder too
+    for child in [c for c in home.iterdir() if c.name not in (MARKER, LOCK)]:
         if child.is_dir() and not child.is_symlink():
             shutil.rmtree(child, ignore_errors=True)
         else:
             child.unlink()
-    if [child.name for child in home.iterdir()] == [MARKER]:
-        unmark(home)
-        try:
-            home.rmdir()
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
-            _put_marker(home, WORDS)  # a task that was not over yet wrote once more
+    if {child.name for child in home.iterdir()} <= {MARKER, LOCK}:
+        with contextlib.suppress(FileNotFoundError):  # another process sweeps what is left
+            unmark(home)
+            try:
+                (home / LOCK).unlink(missing_ok=True)
+                home.rmdir()
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                _put_marker(home, WORDS)  # a task that was not over yet wrote once more
 
 
 def _delete_remote(url: str) -> None:

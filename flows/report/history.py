@@ -16,7 +16,7 @@ from bigfs.storage.runs.runs import Run, failures_of, names_below, results_of
 from bigfs.evaluation.metrics import METRIC_NAMES
 
 NOTHING = dict.fromkeys(
-    ("method", "n_features", "status", "gap", "metric", "score", "came", "went")
+    ("folder", "method", "n_features", "status", "gap", "metric", "score", "came", "went")
 )  # of what failed
 NAMED = 8  # features that came or went, in the lines for a terminal
 
@@ -32,10 +32,10 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        By the time they were made: the run, when, the method, the number of features, the certified
-        gap and the score with this number, None where there is none, and the names of the features
-        that came and went against the result before of the same run. A failure, and a result that
-        is damaged, has an "error", and in place of the rest None.
+        By the time they were made: the run, the folder of the result, when, the method, the number
+        of features, the certified gap and the score with this number, None where there is none, and
+        the names of the features that came and went against the result before of the same run. A
+        failure, and a result that is damaged, has an "error", and in place of the rest None.
 
     Raises
     ------
@@ -63,13 +63,15 @@ def _records_of(name: Path) -> list[dict[str, Any]]:
             run = Run.open(folder)
             names = [row["name"] for row in run.read_table("selected.csv")]
         except RunError as error:
-            records.append(NOTHING | {"run": str(name), "made": folder.name, "error": str(error)})
+            about = {"run": str(name), "folder": str(folder), "made": folder.name}
+            records.append(NOTHING | about | {"error": str(error)})
             continue
         about, now, then = run.metadata, set(names), set(before or [])
         metric, score = _score(about, len(names))
         records.append(
             {
                 "run": str(name),
+                "folder": str(folder),
                 "made": about.get("made"),
                 "method": about["parameters"]["method"],
                 "n_features": len(names),

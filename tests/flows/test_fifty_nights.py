@@ -125,8 +125,8 @@ def test_fifty_nights(bigfs, tmp_path, monkeypatch):
     assert_history(bigfs, said)
 
     # the results of the last thirty days
-    for age, record in enumerate(reversed(json.loads(bigfs("history", HOME, "--json")[1])["runs"])):
-        made = Path(record["run"], "run.json")
+    for age, record in enumerate(reversed(results(bigfs))):
+        made = Path(record["folder"], "run.json")
         os.utime(made, (made.stat().st_atime, made.stat().st_mtime - age * DAY))
     assert bigfs("prune", "--older-than", f"{KEPT}d", "--yes")[0] == 0
     assert size(Path("runs")) <= (KEPT + 1) * (max(runs) + len(atomic.WORDS))
@@ -134,11 +134,17 @@ def test_fifty_nights(bigfs, tmp_path, monkeypatch):
     assert bigfs(*RUN)[2].strip().startswith("bigfs: runs/nightly has this result already")
 
 
+def results(bigfs):
+    """The records of the nights that ended well."""
+    records = json.loads(bigfs("history", HOME, "--json")[1])["runs"]
+    return [record for record in records if record["error"] is None]
+
+
 def assert_history(bigfs, said):
     """Each night is there once, in order, with what it chose."""
-    records = json.loads(bigfs("history", HOME, "--json")[1])["runs"]
-    assert len({record["run"] for record in records}) == len(records) == len(said)
+    records = results(bigfs)
+    assert len({record["folder"] for record in records}) == len(records) == len(said)
     assert [r["made"] for r in records] == sorted(r["made"] for r in records)
     for record, names in zip(records, said, strict=True):
-        chosen = Run.open(record["run"]).read_table("selected.csv")
+        chosen = Run.open(record["folder"]).read_table("selected.csv")
         assert [row["name"] for row in chosen] == names

@@ -159,6 +159,7 @@ def test_select_and_evaluate_mean_what_the_commands_do(prefect, corpus, worked, 
     from bigfs.flows.prefect_flows import evaluate, select
 
     store = storage.stage(corpus, tile_rows=50)
+    worked.clear()
     given = {"features": FEATURES, "engine": SERIAL}
     assert select(store, "runs/r", **given, return_state=True).is_completed()
     assert worked == ["select", "report"]
@@ -249,7 +250,7 @@ def test_only_errors_that_go_away_are_tried_again(error, again):
     [(ConnectionResetError("the store hung up"), 3), (ValueError("a bad value"), 1)],
 )
 def test_a_stage_is_tried_again(prefect, corpus, monkeypatch, error, tries):
-    real, calls = storage.stage, []
+    real, calls = staging.carry_out, []
 
     def flaky(*given, **settings):
         calls.append(given)
@@ -259,7 +260,7 @@ def test_a_stage_is_tried_again(prefect, corpus, monkeypatch, error, tries):
 
     from bigfs.flows.prefect_flows import TASKS
 
-    monkeypatch.setattr(storage, "stage", flaky)
+    monkeypatch.setattr(staging, "carry_out", flaky)
     monkeypatch.setattr(TASKS[steps.stage], "retry_delay_seconds", [0.0])
     state = run(corpus)
     assert len(calls) == tries
@@ -362,7 +363,7 @@ def test_a_run_skips_or_waits_while_another_works(prefect, corpus, tmp_path):
     assert (tmp_path / "runs" / "r" / "report.html").exists()
 
 
-def test_a_waiting_run_says_so(prefect, corpus, tmp_path, capsys, monkeypatch):
+def test_a_waiting_run_says_so(prefect, corpus, tmp_path, caplog, monkeypatch):
     held, go = threading.Event(), threading.Event()
 
     def other():
@@ -376,7 +377,7 @@ def test_a_waiting_run_says_so(prefect, corpus, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(locks.time, "sleep", lambda _: go.set())
     assert run(corpus, method="anova").is_completed()
     thread.join()
-    assert "another process works on runs/r: waiting for it to end" in capsys.readouterr().err
+    assert "another process works on runs/r: waiting for it to end" in caplog.messages
 
 
 # --- refused before any work ----------------------------------------------------------------------
