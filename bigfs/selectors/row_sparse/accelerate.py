@@ -20,7 +20,8 @@ Two more shortcuts follow, which a round takes back if they raise the objective:
       (1 + β) G_t − β G_{t−1}
 
   where G_t is the end of round t. The labels of a round are those of the round before. So rounds
-  approach their limit slowly where few samples are labeled, always from one side.
+  approach their limit slowly where few samples are labeled, always from one side. β is Nesterov's:
+  it grows with the rounds, and falls back where it raises the objective.
 
 The objective falls in every round after the first, but for p = 1 where features return, as in the
 plain rounds. The stop is theirs too.
@@ -32,7 +33,9 @@ In JHLSR, with all else fixed, s_j = 0 lowers the objective the most if
 where diag(AᵀA + μ) is at least AᵀA + μL_H. The plain rounds shrink such a row by a factor, so most
 rows take many rounds to vanish. Here the features for which it held at the end of the last round
 leave at once, if their rows have shrunk. A round that raises the objective by it takes it back.
-The check of all features at the end lets those return that left too early.
+The check of all features at the end lets those return that left too early, and they do not leave
+early again. Many that return together may overshoot: a round that raises the objective by them
+starts again from a tenth of their θ. The logarithm of θ has momentum, as in RFS.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge.cg import STRIP
 from bigfs.selectors.row_sparse.jhlsr_problem import JHLSRProblem, JHLSRState
 from bigfs.selectors.row_sparse.label_sums import LabelSums
+from bigfs.selectors.row_sparse.rows import extrapolated, next_momentum
 from bigfs.selectors.row_sparse.srlsr import Point, SRLSRProblem, SRLSRState
 from bigfs.types import BoolArray, FloatArray
 
@@ -52,7 +56,9 @@ LEAVING_SHARE = 0.3  # of θ's mass: what leaves early in one round
 MOST_RETURNED = 0.5  # of θ's mass: what features that return get together
 ACCURATE = 0.1  # residual of the ridge solve above which a round does not tell what shrinks
 SETTLED = 2e-3  # of the objective: how much a round lowers it when momentum starts
-MOMENTUM = 0.5  # β (measured: 0.7 saves no rounds and is refused at times)
+RESTART = 0.5  # of the momentum's age: what is left where it raises the objective
+RETREAT = 0.1  # factor of the θ of features whose return raises the objective
+RETREATS = 8  # at most, in one round
 
 
 class AcceleratedSRLSR(SRLSRProblem):
@@ -70,9 +76,11 @@ class AcceleratedSRLSR(SRLSRProblem):
         # the rows of what has just left are no start of which the product is known
         end = self.solve(state, knows_product=not gone.any())
         if state.ended is not None:
-            completed = self.complete(self.extrapolate(state, state.ended, end))
+            age, momentum = next_momentum(state.age)
+            completed = self.complete(self.extrapolate(state, state.ended, end, momentum))
             if completed[0].objective <= state.objective:
-                return self.with_next_working_set(state, end, *completed)
+                return self.with_next_working_set(state._replace(age=age), end, *completed)
+            state = state._replace(age=max(1.0, RESTART * state.age))
         completed = self.complete(end)
         if completed[0].objective > state.objective:
             if gone.any():
@@ -84,19 +92,21 @@ class AcceleratedSRLSR(SRLSRProblem):
                 return self.step(state._replace(theta=theta / theta.sum(), left=left, ended=None))
         return self.with_next_working_set(state, end, *completed)
 
-    def extrapolate(self, state: SRLSRState, ended: FloatArray, end: Point) -> Point:
+    def extrapolate(
+        self, state: SRLSRState, ended: FloatArray, end: Point, momentum: float
+    ) -> Point:
         """Return the point beyond the end of a round, as seen from the end of the last one."""
         active = state.theta > 0
         W, XtXW = engine.lazy_zeros((2, *end.W.shape))
-        W[active] = end.W[active] + MOMENTUM * (end.W[active] - ended[0, :-1])
-        XtXW[active] = end.XtXW[active] + MOMENTUM * (end.XtXW[active] - ended[1, :-1])
-        return Point(W, end.b + MOMENTUM * (end.b - ended[0, -1]), XtXW, end.residual)
+        W[active] = end.W[active] + momentum * (end.W[active] - ended[0, :-1])
+        XtXW[active] = end.XtXW[active] + momentum * (end.XtXW[active] - ended[1, :-1])
+        return Point(W, end.b + momentum * (end.b - ended[0, -1]), XtXW, end.residual)
 
     def with_next_working_set(
         self, before: SRLSRState, end: Point, state: SRLSRState, sums: LabelSums
     ) -> SRLSRState:
         """Return the state without the features that shrink, or with those that have to return."""
-        state = self.check_inactive(state._replace(left=before.left), sums)
+        state = self.check_inactive(state._replace(left=before.left, age=before.age), sums)
         if state.violation <= self.tol:
             return state  # it is solved, or features have returned, of which the end knows nothing
         # the first round solves for φ = 1, and says nothing on what shrinks
@@ -180,16 +190,39 @@ class AcceleratedSRLSR(SRLSRProblem):
 
 
 class AcceleratedJHLSR(JHLSRProblem):
-    """The problem of JHLSR, with a step that lets features leave early."""
+    """The problem of JHLSR, with momentum and with a step that lets features leave early."""
+
+    def start(self) -> JHLSRState:
+        """Return the first state, from which no feature has returned."""
+        state = super().start()
+        never = np.zeros(len(state.theta), dtype=bool)
+        return state._replace(theta_before=state.theta, returned=never)
 
     def step(self, state: JHLSRState) -> JHLSRState:
-        """Run one round. If it raises the objective to let features leave, they stay."""
+        """Run one round beyond the end of the last one, or from it if that raises the objective."""
+        age, momentum = next_momentum(state.age)
+        theta = extrapolated(state.theta, state.theta_before, momentum)
+        end = self.round(state._replace(theta=theta))
+        if momentum and not end.objective <= state.objective:
+            end, age = self.round(state), 1.0
+        returned = state.returned | (state.theta == 0) & (end.theta > 0)
+        return end._replace(theta_before=state.theta, returned=returned, age=age)
+
+    def round(self, state: JHLSRState) -> JHLSRState:
+        """Run one round. What raises the objective is taken back: features that leave early stay,
+        and those that have just returned start nearer to zero."""
         S, residual = self.solve(state)
         leaving = self.leaving(state, S)
         S[leaving] = 0
         end = self.complete(state, S, residual)
         if leaving.any() and end.objective > state.objective:
-            return super().step(state)
+            end = super().step(state)
+        new = (state.theta > 0) & ~state.S.any(axis=1)
+        for _ in range(RETREATS):
+            if not (end.objective > state.objective and new.any()):
+                break
+            state = state._replace(theta=np.where(new, RETREAT * state.theta, state.theta))
+            end = super().step(state)
         return end
 
     def leaving(self, state: JHLSRState, S: FloatArray) -> BoolArray:
@@ -202,4 +235,4 @@ class AcceleratedJHLSR(JHLSRProblem):
             XtV = self.response(state, rows.start, rows.stop) - state.product[rows]
             pull = row_norms(XtV + self.squares[rows, None] * state.S[rows])
             leaving[rows] = (2 * pull <= self.lam) & (row_norms(S[rows]) < row_norms(state.S[rows]))
-        return leaving & (state.theta > 0)
+        return leaving & (state.theta > 0) & ~state.returned

@@ -99,8 +99,8 @@ class JHLSR(RowSparseSelector):
     %(landmarks)s
     %(hypergraph_ridge)s
     accelerate : bool, default=False
-        Whether features leave at once that are best at zero with all else fixed, in place of
-        shrinking for many rounds. Those that left too early return in the end. It takes fewer
+        Whether rounds go beyond their ends, and features leave at once that are best at zero with
+        all else fixed. Those that left too early return in the end, and stay. It takes fewer
         rounds, half as many on all of RCV1. It pays where a round reads X, and not where the active
         columns fit in memory. It may end at another stationary point.
     tol : float, default=1e-2

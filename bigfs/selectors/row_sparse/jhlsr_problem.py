@@ -50,6 +50,10 @@ class JHLSRState(NamedTuple):
     residual: float  # of the ridge solve, relative
     means: AnyArray = np.empty(0)  # (d,): x̄, of the active features. Empty without an intercept
     target_means: AnyArray = np.empty(0)  # (r,): t̄
+    # only of accelerated rounds
+    theta_before: AnyArray = np.empty(0)  # (d,): θ of the round before
+    returned: AnyArray = np.empty(0)  # (d,): which features have returned
+    age: float = 1.0  # of the momentum
 
     @property
     def intercept(self) -> FloatArray:

@@ -39,7 +39,9 @@ from bigfs.selectors.row_sparse.rows import (
     RETURN_SHARE,
     RowSparseProblem,
     RowSparseSelector,
+    extrapolated,
     inactive_scores,
+    next_momentum,
     ridge_weights,
 )
 from bigfs.types import BoolArray, FloatArray
@@ -51,10 +53,6 @@ MIN_SMOOTHING = 1e-4  # of the mean residual after the first round, whatever the
 LEAST_EPSILON = 1e-8  # of the mean norm of the centered targets, where they are met at once
 LEAVING = 0.5  # a feature leaves whose ‖w_j‖ is below δ_j and below this share of θ_j,
 SETTLED = 0.5  # once the gap over the working set was this small
-
-
-MAX_MOMENTUM = 0.95
-MAX_GROWTH = 100.0  # factor by which θ and a go beyond the end of a round
 
 
 class RFSState(NamedTuple):
@@ -93,8 +91,7 @@ class RFSProblem(RowSparseProblem):
 
     def step(self, state: RFSState) -> RFSState:
         """Run one round beyond the end of the last one, or from it if that raises the objective."""
-        age = float((1 + np.sqrt(1 + 4 * state.age**2)) / 2)
-        momentum = min((state.age - 1) / age, MAX_MOMENTUM)  # Nesterov's
+        age, momentum = next_momentum(state.age)
         theta = extrapolated(state.theta, state.theta_before, momentum)
         a = extrapolated(state.a, state.a_before, momentum)
         end = self.round(state._replace(theta=theta, a=a))
@@ -192,16 +189,6 @@ class RFSProblem(RowSparseProblem):
         V = self.dual(2 * state.a[:, None] * R)
         norms = np.where(state.theta > 0, row_norms(state.W), 0.0)
         return inactive_scores(norms, self.pulls(self.X.T @ V))
-
-
-def extrapolated(weights: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
-    """Return w (w / w_before)^β, and w where one of the two is zero.
-
-    The logarithms have momentum, because a round multiplies its weights.
-    """
-    both = (weights > 0) & (before > 0)
-    growth = np.divide(weights, before, out=np.ones_like(weights), where=both) ** momentum
-    return np.asarray(weights * np.minimum(growth, MAX_GROWTH))
 
 
 class RFS(RowSparseSelector):

@@ -27,6 +27,8 @@ from bigfs.validation import require_weight
 
 NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
 RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
+MAX_MOMENTUM = 0.95
+MAX_GROWTH = 100.0  # factor by which θ goes beyond the end of a round
 
 
 class RowSparseProblem(ABC):
@@ -102,6 +104,22 @@ def ridge_weights(gamma: float, theta: FloatArray) -> FloatArray:
     """Return the weights γ/2θ of the ridge problem. An inactive feature has an infinite one."""
     with np.errstate(divide="ignore"):
         return gamma / (2 * theta)
+
+
+def next_momentum(age: float) -> tuple[float, float]:
+    """Return the next age and the β of Nesterov's momentum, which is 0 at the age 1."""
+    older = float((1 + np.sqrt(1 + 4 * age**2)) / 2)
+    return older, min((age - 1) / older, MAX_MOMENTUM)
+
+
+def extrapolated(weights: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
+    """Return w (w / w_before)^β, and w where one of the two is zero.
+
+    The logarithms have momentum, because a round multiplies its weights.
+    """
+    both = (weights > 0) & (before > 0)
+    growth = np.divide(weights, before, out=np.ones_like(weights), where=both) ** momentum
+    return np.asarray(weights * np.minimum(growth, MAX_GROWTH))
 
 
 def without_negligible(theta: FloatArray, share: float = NEGLIGIBLE) -> FloatArray:

@@ -92,6 +92,7 @@ class SRLSRState(NamedTuple):
     # 2 × (u + 1) × c: where the last round without extrapolation ended, (W, b) and (XcᵀXcW, 0) of
     # the u active features
     ended: FloatArray | None = None
+    age: float = 1.0  # of the momentum
 
 
 class Point(NamedTuple):

@@ -22,7 +22,7 @@ from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, panels
 from bigfs.matrix.panels import ColumnStrips
 from bigfs.result import Status, observed
-from bigfs.selectors.row_sparse import jhlsr_problem
+from bigfs.selectors.row_sparse import accelerate, jhlsr_problem
 from bigfs.selectors.row_sparse.accelerate import AcceleratedJHLSR
 from bigfs.selectors.row_sparse.jhlsr import JHLSR
 from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
@@ -699,6 +699,7 @@ def test_a_round_takes_back_what_raises_the_objective(monkeypatch):
         return (np.arange(80) < 8) & np.isfinite(state.objective)
 
     monkeypatch.setattr(AcceleratedJHLSR, "leaving", leaving)
+    monkeypatch.setattr(accelerate, "next_momentum", lambda age: (age, 0.0))
     taken_back = fit(X, y, **given, accelerate=True)
     assert len(asked) == 6
     np.testing.assert_allclose(taken_back.coef_, plain.coef_, atol=1e-12)
@@ -779,3 +780,22 @@ def test_the_samples_in_no_hyperedge_are_counted(rng):
     assert fit.result_.stats["n_without_hyperedge"] == 10
     X[::10] = 0
     assert GLSPFS(n_features_to_select=2).fit(X).result_.stats["n_without_hyperedge"] == 4
+
+
+@pytest.mark.parametrize("variant", ["hyper", "joint"])
+@pytest.mark.parametrize(("seed", "lam"), [(5, 1.0), (8, 1.0), (10, 0.5), (10, 1.5)])
+def test_near_copies_neither_cycle_nor_raise_the_objective(seed, lam, variant):
+    """Many copies that return together overshoot. They left again in turn, for ever."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(60) % 3
+    B = rng.normal(size=(60, 8))
+    B[:, :3] += np.arange(3) == y[:, None]
+    X = np.repeat(B, 12, axis=1) + 0.02 * rng.normal(size=(60, 96))
+    given = {"hyperedges": "knn", "n_neighbors": 5, "metric": "euclidean", "lam": lam}
+    fast = JHLSR(accelerate=True, variant=variant, **given).fit(X, y)
+    plain = JHLSR(variant=variant, **given).fit(X, y)
+    assert fast.result_.status is Status.CONVERGED
+    objective = np.array([record["objective"] for record in fast.result_.history])
+    assert (np.diff(objective) <= 1e-9 * objective[:-1]).all()
+    assert objective[-1] <= plain.result_.history[-1]["objective"] * (1 + 1e-2)
+    assert len(objective) < len(plain.result_.history)

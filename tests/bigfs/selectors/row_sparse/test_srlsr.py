@@ -570,3 +570,17 @@ def test_predict_refuses_other_features_in_every_input(rng):
     for samples in (wide, Matrix.from_array(wide), da.from_array(wide, chunks=(7, -1))):
         with pytest.raises(ValueError, match="X has 10 features, but RLSR is expecting 5"):
             fitted.predict(samples)
+
+
+@pytest.mark.parametrize("selector", [SRLSR(), RLSR()], ids=["p < 1", "p = 1"])
+def test_few_labels_converge_by_default(selector):
+    """The momentum grows: with a constant one nine labels of sixty take more than 200 rounds."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = rng.normal(size=(60, 20))
+    X[:, :3] += np.arange(3) == y[:, None]
+    result = selector.fit(X, np.where(np.arange(60) < 9, y, -1)).result_
+    assert result.status is Status.CONVERGED
+    objective = np.array([record["objective"] for record in result.history])
+    if selector.p < 1:  # for p = 1 a feature that returns may raise it
+        assert (np.diff(objective[1:]) <= 1e-9 * objective[1:-1]).all()
