@@ -62,7 +62,7 @@ def lpp(
 ) -> Extraction:
     """Return r locality preserving projections, by ridge regression on the eigenvectors."""
     n, d = X.shape
-    T = spectral_targets(sample_graph(X, graph, n_neighbors, metric), r)
+    T = spectral_targets(sample_graph(X, graph, n_neighbors, metric), r, d)
     mean_square = float(X.stats.sums_of_squares.mean()) or 1.0
     ridge = Ridge(X, centering(n), targets=r)
     return Extraction(X.means, ridge.prepare(np.full(d, reg * mean_square)).solve(T).W)

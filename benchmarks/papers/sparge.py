@@ -193,7 +193,7 @@ def face_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
     X = X[y == repetition] / 255
     M = Matrix.from_array(X)
     A = affinity(knn(M, 5), weights="cosine")
-    T = spectral_targets(sample_graph(M, A, 5, "cosine"), 2)
+    T = spectral_targets(sample_graph(M, A, 5, "cosine"), 2, M.shape[1])
     shared = {"n_features_to_select": max(FACE_SIZES), "graph": A}
 
     def explained(order: np.ndarray) -> dict[str, Any]:

@@ -105,6 +105,7 @@ def test_a_system_that_keeps_the_peak_says_so(monkeypatch, tmp_path):
 class Unreachable:
     """A client whose scheduler does not answer."""
 
+    status = "running"
     scheduler = SimpleNamespace(identity=None, who_has=None)
 
     def run(self, *_, **__):
