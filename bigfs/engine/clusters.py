@@ -201,7 +201,8 @@ def cluster(
         if is_specified:
             _wait_for_worker(client, timeout)
         prepare_client(client)
-        stack.callback(release_client, client)
+        if scheduler is not None and not is_specified:  # the cluster goes on without us
+            stack.callback(release_client, client)
         try:
             with holding_session(client=client):
                 yield client

@@ -185,6 +185,18 @@ def test_workers_of_another_version_are_refused_in_one_line(monkeypatch):
         assert "\n" not in str(engine.ClusterLost)
 
 
+def test_a_cluster_of_others_is_left_as_it_was_and_each_client_is_prepared():
+    def has_plugin(dask_worker):
+        return "bigfs-relief" in dask_worker.plugins
+
+    with threads(1) as own:
+        with engine.cluster(own.cluster.scheduler_address):
+            assert all(own.run(has_plugin).values())
+        assert not any(own.run(has_plugin).values())
+        engine.map_tiles(len, ["a"])
+        assert all(own.run(has_plugin).values())
+
+
 @pytest.mark.parametrize("workers", [-2, -5])
 def test_a_number_of_workers_below_minus_one_is_refused(workers):
     with pytest.raises(ValueError, match="0 for this process alone, or -1 for one per core"):
