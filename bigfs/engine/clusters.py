@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import dask
 from dask.system import CPU_COUNT
-from dask.utils import parse_bytes
+from dask.utils import key_split, parse_bytes
 
 from bigfs.engine.budget import IDLE, SERIAL, SHARES, TILE_TASK, holding_session
 from bigfs.engine.specification import (
@@ -474,7 +474,7 @@ def translate_cluster_errors() -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
-        step = str(error.task).rsplit("-", 5)[0].strip("('\"")
+        step = str(key_split(error.task)).strip("_")
         raise ClusterLost(
             f"the step {step} killed every worker that ran it, most likely because "
             f"it exceeded their memory limit: "
