@@ -13,7 +13,9 @@ from bigfs.constraints import Constraints
 from bigfs.cutting_plane.columns import Residual
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.cutting_plane.tiled_columns import TiledColumns
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import BoolArray, FloatArray, IntArray
+
+TIE = 1e-10  # relative difference of two scores that is rounding
 
 
 def largest_scores(
@@ -49,9 +51,22 @@ def largest_scores(
     for k, size in enumerate(sizes):
         features = np.concatenate([tile[k][0] for tile in tiles])
         s = np.concatenate([tile[k][1] for tile in tiles])
-        best = np.lexsort((features, -s, ~np.isin(features, constraints.kept)))[:size]
+        best = best_first(s, features, np.isin(features, constraints.kept))[:size]
         result.append((features[best], s[best]))
     return result
+
+
+def best_first(s: FloatArray, features: IntArray, is_kept: BoolArray) -> IntArray:
+    """Return the positions of the kept features and then the others, by decreasing score.
+
+    Scores that differ by rounding are ties and go by index. A product rounds a column by its place
+    in a block, so equal columns would be told apart by the tiles otherwise.
+    """
+    order = np.lexsort((-s, ~is_kept))
+    falls = s[order[:-1]] - s[order[1:]] > TIE * s[order[:-1]]
+    steps = falls | (is_kept[order[:-1]] != is_kept[order[1:]])
+    ties = np.concatenate([[0], np.cumsum(steps)]) if len(s) else np.zeros(0)
+    return order[np.lexsort((features[order], ties))]
 
 
 def _largest_of_tile(
@@ -118,7 +133,7 @@ def _product(first: int, last: int, rows: IntArray, values: FloatArray, v: Float
 def _largest(
     scores: FloatArray, start: int, sizes: list[int], constraints: Constraints
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Return the m largest of each column of `scores`, equal ones by lower index.
+    """Return the m largest of each column of `scores`, as `best_first` orders them.
 
     The kept features count as the largest ones, and the absent ones are left out.
     """
@@ -126,10 +141,13 @@ def _largest(
     own = constraints.within(features)
     result = []
     for s, m in zip(scores.T, sizes, strict=True):
-        rank = s.copy()
+        rank, is_kept = s.copy(), np.zeros(len(s), dtype=bool)
+        is_kept[own.kept] = True
         rank[own.kept], rank[own.absent] = np.inf, -np.inf
         least = np.partition(rank, len(rank) - m)[len(rank) - m] if m < len(rank) else -np.inf
+        if np.isfinite(least):
+            least *= 1 - 2 * TIE  # scores are not negative
         candidates = np.flatnonzero((rank >= least) & (rank > -np.inf))
-        best = candidates[np.argsort(-rank[candidates], kind="stable")][:m]
+        best = candidates[best_first(s[candidates], features[candidates], is_kept[candidates])[:m]]
         result.append((features[best], s[best]))
     return result

@@ -12,7 +12,7 @@ from bigfs.cutting_plane import columns, relaxation
 from bigfs.cutting_plane.columns import GatheredColumns, Residual
 from bigfs.cutting_plane.loop import certify, cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.cutting_plane.scores import largest_scores
+from bigfs.cutting_plane.scores import best_first, largest_scores
 from bigfs.embedding.responses import lda, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
@@ -408,3 +408,27 @@ def test_the_status_of_every_embedding_is_in_the_stats(text):
         assert stats["embedding_residual"] < 0.1
     stats = SparGE(embedding="sda").fit(X, TARGETS["sda"](y)).result_.stats
     assert stats["degenerate"] is False
+
+
+@pytest.mark.parametrize("seed", [9, 10, 11, 16])
+def test_the_choice_among_equal_columns_does_not_depend_on_the_tiles(seed):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(30, 80)), int(rng.integers(20, 60))
+    y = np.arange(n) % 3
+    X = rng.normal(size=(n, d))
+    X[:, :5] += rng.normal(size=(3, 5))[y]
+    X = np.hstack([X, X[:, rng.permutation(d)]])[:, rng.permutation(2 * d)]
+    expected = SparGE(n_features_to_select=7).fit(X, y).selected_
+    for height, width in ((7, 5), (13, 17), (n, 33), (n, 1)):
+        matrix = Matrix.from_array(X, tile_rows=height, tile_columns=width)
+        found = SparGE(n_features_to_select=7).fit(matrix, y).selected_
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_scores_that_differ_by_rounding_go_by_index():
+    s = np.array([3.0, 1.0, 3.0 * (1 + 1e-14), 2.0, 3.0 * (1 + 1e-6), 1.0 + 1e-15])
+    kept = np.arange(6) == 1
+    assert best_first(s, np.arange(6), kept).tolist() == [1, 4, 0, 2, 3, 5]
+    assert best_first(s[::-1], np.arange(6)[::-1], kept[::-1]).tolist() == [4, 1, 5, 3, 2, 0]
+    zero = np.zeros(3)
+    assert best_first(zero, np.array([4, 2, 9]), zero > 0).tolist() == [1, 0, 2]
