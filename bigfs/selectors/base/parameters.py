@@ -408,7 +408,8 @@ coef_ : ndarray of shape (n_union, n_components)
 union_ : ndarray of shape (n_union,)
     Indices of the features in any set.
 sets_ : sequence of ndarray of shape (n_selected,)
-    The sets of m features in the order of the cuts, each best first.
+    The sets of m features that have a weight, in the order of the cuts and of the steps inside
+    them, each best first.
 eta_ : ndarray of shape (n_sets,)
     Weights of the sets, on the simplex.
 n_iter_ : int
