@@ -75,7 +75,6 @@ def test_every_fit_runs_with_one_thread(name, monkeypatch):
 ASKERS = {
     "graph/row_blocks.py": "distances have the same bits in any blocks",
     "graph/approximate/sample.py": "a row is ranked by one task, whichever",
-    "linalg/ridge/plan.py": "a solver that does not fit is refused; the choice plans for 1 GB",
     "linalg/ridge/direct.py": "parts are added in the order of the tiles",
     "matrix/kernels.py": "a sum has the same bits with others in its pass or alone",
     "matrix/gathering.py": "a small matrix keeps its tiles where it is read at once",
