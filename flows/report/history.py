@@ -63,8 +63,8 @@ def _records_of(name: Path) -> list[dict[str, Any]]:
             run = Run.open(folder)
             names = [row["name"] for row in run.read_table("selected.csv")]
         except RunError as error:
-            about = {"run": str(name), "folder": str(folder), "made": folder.name}
-            records.append(NOTHING | about | {"error": str(error)})
+            damaged = {"run": str(name), "folder": str(folder), "made": folder.name}
+            records.append(NOTHING | damaged | {"error": str(error)})
             continue
         about, now, then = run.metadata, set(names), set(before or [])
         metric, score = _score(about, len(names))
