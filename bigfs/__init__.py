@@ -26,6 +26,7 @@ _MODULES = {
     "SelectorCV": "selectors.selector_cv",
     "audit": "selectors.sparge.audit",
     "progress": "engine.display",
+    "run": "flows.main_job",  # above this package, so it is named as text
     "stability": "selectors.stability",
     **{name: f"selectors.{module}" for name, module in _SELECTORS.items()},
 }

@@ -62,7 +62,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"staging", "plan"},
         {"steps"},
         {"run"},
-        {"comparison"},
+        {"comparison", "main_job"},
         {"prefect_flows"},
         {"cli"},
     ],
