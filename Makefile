@@ -50,7 +50,7 @@ oldest: .venv-oldest/.installed
 # every `"NAME[EXTRA]>=VERSION` of pyproject.toml as NAME==VERSION, but for the build's own
 lower-bounds:
 	@grep -v '^requires' pyproject.toml | grep -oE '"[A-Za-z0-9-]+(\[[a-z0-9,]+\])?>=[0-9.]+' \
-	| sed -E 's/^"//; s/\[.*\]//; s/>=/==/'
+	| sed -E 's/^"//; s/\[.*\]//; s/>=/==/' | awk '!seen[$$0]++'
 
 check: .venv/.installed
 	$(BIN)/ruff check .

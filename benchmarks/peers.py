@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import typer
 from bigfs.flows.comparison.compare import compare, run_method
+from bigfs.flows.comparison.files import read_comparison
 from bigfs.flows.comparison.report import picture
 from bigfs.flows.comparison.request import Comparison
-from bigfs.flows.comparison.standings import cost_rows, failure_lines, read_comparison, score_rows
+from bigfs.flows.comparison.standings import cost_rows, failure_lines, score_rows
 from bigfs.flows.comparison.time_limit import TooLate
 from bigfs.flows.options import Engine
 from scipy.stats import rankdata, sem
@@ -124,7 +125,7 @@ def run(
             store=str(work / f"{name}.zarr"),
             engine=data.engine,
             timeout=seconds,
-            folds=data.folds,
+            scoring={"cv": data.folds},
         )
         load = os.getloadavg()[0]
         compare(request, call_in_processor_time)

@@ -52,7 +52,7 @@ def arrive(start, stop):
 
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
-from bigfs.flows.options import Engine, Scoring
+from bigfs.flows.options import Engine, RunScoring
 from bigfs.storage.runs.runs import Run
 
 nights = {}
@@ -60,7 +60,7 @@ nights = {}
 
 def night(number):
     """Stage what is there, choose, measure, and write the report."""
-    scoring = Scoring(against="anova", test_size=0.3)
+    scoring = RunScoring(against=["anova"], test_size=0.3)
     serial = Engine(workers=0)  # 600 documents need no cluster
     job = Job(source="posts", features=60, scoring=scoring, engine=serial)
     if runs.is_done(job):

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from bigfs.flows.options import Engine, Scoring, Staging
+from bigfs.flows.options import Engine, RunScoring, Staging, known_methods
 from bigfs.flows.reuse import content_key, digest, source_name
+from bigfs.flows.use.files import require_local
 from bigfs.storage.errors import redacted
 from pydantic import (
     AfterValidator,
@@ -25,7 +26,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from bigfs.selectors.registry import canonical_name, decided_by
+from bigfs.selectors.registry import decided_by
 
 DAY = 24 * 3600.0
 KEY_DIGITS = 8  # of a key in the name of a directory
@@ -38,7 +39,7 @@ def _or_default(default: Any) -> BeforeValidator:
 
 Method = Annotated[
     str,
-    AfterValidator(canonical_name),
+    AfterValidator(lambda name: known_methods([name])[0]),
     Field(
         description="a method that `bigfs methods` lists, or a synonym; auto tries those that "
         "suit the target, in folds of the training samples"
@@ -84,7 +85,9 @@ class Request(BaseModel):
         Field(description="path or URL of the staged corpus (default: .bigfs/NAME-KEY.zarr)"),
     ] = None
     out: Annotated[
-        str | None, Field(description="directory of the results (default: runs/NAME-KEY)")
+        str | None,
+        AfterValidator(lambda out: out if out is None else require_local(out)),
+        Field(description="directory of the results (default: runs/NAME-KEY)"),
     ] = None
     settings: Annotated[
         Staging, _or_default(Staging), Field(description="how the source is staged")
@@ -166,8 +169,8 @@ class Job(Request):
         Field(description="parameters of the method, by their names in scikit-learn style"),
     ] = {}
     scoring: Annotated[
-        Scoring, _or_default(Scoring), Field(description="how the selection is scored")
-    ] = Scoring()
+        RunScoring, _or_default(RunScoring), Field(description="how the selection is scored")
+    ] = RunScoring()
 
     @property
     def first_metric(self) -> str | None:

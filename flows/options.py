@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from bigfs.flows.messages import inform
+from bigfs.flows.use.files import require_local
 from bigfs.storage.messages import read_parts
 from pydantic import (
     AfterValidator,
@@ -20,7 +21,7 @@ from pydantic import (
     field_validator,
 )
 
-from bigfs.advice import closest
+from bigfs.advice import closest, install_command
 from bigfs.engine.clusters import (
     cluster,
     prepare_workers,
@@ -28,7 +29,7 @@ from bigfs.engine.clusters import (
     require_size,
 )
 from bigfs.engine.specification import configured_scheduler, is_specification
-from bigfs.selectors.registry import canonical_name
+from bigfs.selectors.registry import METHODS, canonical_name
 
 
 def count_or_share(value: int | float | str) -> int | float:
@@ -157,80 +158,55 @@ class Staging(BaseModel):
         return self.model_dump(exclude={"label"} if self.label is None else None)
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+def known_metrics(names: list[str]) -> list[str]:
+    """Return names of metrics, each of which must be one."""
+    from bigfs.evaluation.metrics import METRICS  # loads scikit-learn, as the methods do
+
+    known = dict.fromkeys(name for names in METRICS.values() for name in names)
+    return _known(names, list(known), "metric")
 
 
-def _metrics(text: str | None) -> str | None:
-    if text is not None:
-        from bigfs.evaluation.metrics import METRICS  # loads scikit-learn, as the methods do
-
-        known = dict.fromkeys(name for names in METRICS.values() for name in names)
-        _require_known(_words(text), list(known), "metric")
-    return text
+def known_methods(names: list[str]) -> list[str]:
+    """Return names of methods without their synonyms, each of which must be one."""
+    return _known(list(dict.fromkeys(map(canonical_name, names))), list(METHODS), "method")
 
 
-def _methods(text: str | None) -> str | None:
-    if text is not None:
-        from bigfs.selectors.registry import METHODS
-
-        names = [canonical_name(word) for word in _words(text)]
-        _require_known(names, list(METHODS), "method")
-        if {"anova", "fisher"} <= set(names):
-            raise ValueError("anova and fisher rank features alike: compare with one of them")
-    return text
-
-
-def _require_known(names: list[str], known: list[str], what: str) -> None:
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        name = unknown[0] if unknown else ""
-        meant = closest(name, known)
-        raise ValueError(
-            f"unknown {what} {name!r}{meant or f'; the {what}s are ' + ', '.join(known)}"
-        )
+def _known(names: list[str], known: list[str], what: str) -> list[str]:
+    if not names:
+        raise ValueError(f"must name one {what} or more")
+    for name in names:
+        if name not in known:
+            rest = f"; the {what}s are {', '.join(known)}"
+            raise ValueError(f"unknown {what} {name!r}{closest(name, known) or rest}")
+    return names
 
 
-def _counts(text: str | None) -> str | None:
-    words = [] if text is None else _words(text)
-    if text is not None and (not words or not all(w.isdigit() and int(w) > 0 for w in words)):
-        raise ValueError(
-            f"sizes must be whole numbers of at least 1, separated by commas, such as 20,50,100; "
-            f"got {text!r}"
-        )
-    return text
+def _require_two(names: list[str]) -> list[str]:
+    if {"anova", "fisher"} <= set(names):
+        raise ValueError("anova and fisher rank features alike: compare with one of them")
+    return names
+
+
+Sizes = Annotated[
+    list[Annotated[int, Field(ge=1)]],
+    Field(min_length=1),
+    AfterValidator(lambda sizes: sorted(set(sizes))),
+]
+Methods = Annotated[list[str], AfterValidator(known_methods)]
 
 
 class Scoring(BaseModel):
-    """Options for scoring the selection."""
+    """Options for scoring choices of features."""
 
     model_config = ConfigDict(extra="forbid")
 
-    metric: Annotated[
-        str | None,
+    metrics: Annotated[
+        Annotated[list[str], AfterValidator(known_metrics)] | None,
         Field(
-            description="metrics, separated by commas, the first of which is drawn (default: "
-            "accuracy; micro_f1,macro_f1 for several labels per sample; r2 for real targets)"
+            description="metrics, the first of which is drawn and decides (default: accuracy; "
+            "micro_f1 and macro_f1 for several labels per sample; r2 for real targets)"
         ),
-        AfterValidator(_metrics),
     ] = None
-    sizes: Annotated[
-        str | None,
-        Field(
-            description="numbers of features on the curve, separated by commas (default: 10, 20, "
-            "50 and 100 % of the features selected)"
-        ),
-        AfterValidator(_counts),
-    ] = None
-    against: Annotated[
-        str | None,
-        Field(
-            description="methods to compare with, separated by commas (default: anova and, "
-            "without negative features, chi2; f-regression for real targets)"
-        ),
-        AfterValidator(_methods),
-    ] = None
-
     cv: Annotated[
         int | None,
         Field(
@@ -250,32 +226,44 @@ class Scoring(BaseModel):
     test_size: Annotated[
         float | None,
         Field(
+            gt=0,
+            lt=1,
             description="score on this share of the samples, with the features selected again "
-            "without them (for corpora without test samples)"
+            "without them (for corpora without test samples)",
         ),
     ] = None
 
     @field_validator("test_size")
     @classmethod
-    def _require_share(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is not None and not 0 < value < 1:
-            raise ValueError(f"--test-size must be a share between 0 and 1; got {value:g}")
+    def _require_one_split(cls, value: float | None, info: ValidationInfo) -> float | None:
         if value is not None and info.data.get("cv") is not None:
-            raise ValueError("--cv and --test-size exclude one another: give one of them")
+            raise ValueError("cv and test_size exclude one another: give one of them")
         return value
 
     def choices(self) -> dict[str, Any]:
         """Return what differs from the default, as `bigfs.flows.steps.score` takes it."""
-        against = self.against and map(canonical_name, _words(self.against))
-        given = {
-            "metrics": self.metric and _words(self.metric),
-            "sizes": self.sizes and sorted({int(word) for word in _words(self.sizes)}),
-            "baselines": against and list(dict.fromkeys(against)),
-            "folds": self.cv,
-            "test_size": self.test_size,
-            "judge": self.judge if self.judge != "svm" else None,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        names = {"cv": "folds", "against": "baselines"}
+        given = self.model_dump(exclude_defaults=True)
+        return {names.get(name, name): value for name, value in given.items()}
+
+
+class RunScoring(Scoring):
+    """Options for scoring the selection of a run, on a curve beside other methods."""
+
+    sizes: Annotated[
+        Sizes | None,
+        Field(
+            description="numbers of features on the curve (default: 10, 20, 50 and 100 % of the "
+            "features selected)"
+        ),
+    ] = None
+    against: Annotated[
+        Annotated[Methods, AfterValidator(_require_two)] | None,
+        Field(
+            description="methods to compare with (default: anova and, without negative features, "
+            "chi2; f-regression for real targets)"
+        ),
+    ] = None
 
 
 def _size(memory_limit: str) -> str:
@@ -285,23 +273,31 @@ def _size(memory_limit: str) -> str:
 
 def _with_scheduler(tls: str | None, info: ValidationInfo) -> str | None:
     if tls is not None and (info.data.get("scheduler") or configured_scheduler()) is None:
-        raise ValueError("--tls is for a cluster that runs: give its --scheduler tls://… too")
+        raise ValueError("tls is for a cluster that runs: give its scheduler (tls://…) too")
     return tls
 
 
 def _specification(path: str | None, info: ValidationInfo) -> str | None:
     if path is not None and not is_specification(path):
-        raise ValueError(f"--cluster must be the path of a .yaml file; got {path}")
+        raise ValueError(f"must be the path of a .yaml file; got {path}")
     if path is not None and info.data.get("scheduler") is not None:
-        raise ValueError("--scheduler and --cluster exclude one another: give one of them")
+        raise ValueError("scheduler and cluster exclude one another: give one of them")
     return path
 
 
+def _shown(dashboard: bool) -> bool:
+    if dashboard and find_spec("bokeh") is None:
+        raise ValueError(f"the dashboard is drawn by bokeh: {install_command('flows')}")
+    return dashboard
+
+
 def _drawable(file: str | None, info: ValidationInfo) -> str | None:
+    if file is not None:
+        require_local(file)
     if file is not None and info.data.get("workers") == 0:
-        raise ValueError("--performance-report is about workers: give --workers 1 or more")
+        raise ValueError("a performance report is about workers: give 1 worker or more")
     if file is not None and find_spec("bokeh") is None:
-        raise ValueError("--performance-report is drawn by bokeh: pip install bokeh")
+        raise ValueError(f"a performance report is drawn by bokeh: {install_command('flows')}")
     return file
 
 
@@ -344,6 +340,7 @@ class Engine(BaseModel):
     ] = "1GB"
     dashboard: Annotated[
         bool,
+        AfterValidator(_shown),
         Field(
             description="serve Dask's dashboard for the local processes, "
             "open to all users of this machine"

@@ -18,7 +18,7 @@ from bigfs.flows import steps
 from bigfs.flows.comparison import compare as comparison
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.job import DAY, Job, Request
-from bigfs.flows.options import Engine, Scoring
+from bigfs.flows.options import Engine, RunScoring
 from bigfs.flows.report import artifacts
 from bigfs.storage.errors import BusyError, may_pass, redacted
 from bigfs.storage.runs.runs import lock_run
@@ -211,13 +211,13 @@ def evaluate(
     run: Annotated[str, Field(description="directory of the run")],
     engine: Engine | None = None,
     timeout: Annotated[float, Field(gt=0, description="time limit, in seconds")] = DAY,
-    scoring: Scoring | None = None,
+    scoring: RunScoring | None = None,
 ) -> str:
     """Evaluate a run again and rewrite its report, as `bigfs evaluate` does.
 
     Returns the run's directory.
     """
-    engine, choices = engine or Engine(), (scoring or Scoring()).choices()
+    engine, choices = engine or Engine(), (scoring or RunScoring()).choices()
     with lock_run(run), on_cluster(engine):
         evaluate_again = TASKS[steps.evaluate_again].with_options(timeout_seconds=timeout)
         found = evaluate_again(run, choices)
@@ -260,9 +260,9 @@ def _run(job: Job, *, scored: bool = True) -> Any:
 
 def _compare(request: Comparison) -> Any:
     with _skip_if_busy():
-        folder, failures = comparison.compare(request, as_task, cluster=on_cluster)
+        folder = comparison.compare(request, as_task, cluster=on_cluster)
         artifacts.show_comparison((Path(folder) / "compare.md").read_text(encoding="utf-8"))
-        comparison.require_result(failures, request)
+        comparison.require_result(folder)
         return folder
     return SKIPPED
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bigfs.flows.cli.extras import PACKAGES as PACKAGES_OF_FLOWS
+from bigfs.flows.cli.extras import PACKAGES as PACKAGES_OF
 from bigfs.storage.format import manifest
 from bigfs.storage.runs import runs
 from packaging.requirements import Requirement
@@ -116,17 +116,17 @@ for command in {commands!r}:
 
 @pytest.mark.slow
 def test_estimators_stores_and_commands_on_data_need_no_prefect(tmp_path):
-    """Without the extra `flows`, the other commands say in one line what to install."""
+    """Without the extra `report`, the other commands say in one line what to install."""
     commands = ["stage synthetic:newswire?rows=40 line.zarr --workers 0 --json", "methods"]
     refused = {
         "run": "line.zarr --out run",
-        "compare": "line.zarr run --methods anova --sizes 5",
+        "compare": "line.zarr --out run --methods anova --sizes 5",
         "serve": "line.zarr",
         "select": "line.zarr --out run",
         "evaluate": "run",
     }
     commands += [f"{name} {rest}" for name, rest in refused.items()]
-    code = WITHOUT_FLOWS.format(packages=PACKAGES_OF_FLOWS, commands=commands)
+    code = WITHOUT_FLOWS.format(packages=sum(PACKAGES_OF.values(), ()), commands=commands)
     answer = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
@@ -138,10 +138,10 @@ def test_estimators_stores_and_commands_on_data_need_no_prefect(tmp_path):
     lines = answer.stdout.splitlines()
     assert lines[:2] == ["[0 1]", "40"]
     assert lines[-len(refused) - 1 :] == ["0", *"1" * len(refused)]
-    missing = ", ".join(PACKAGES_OF_FLOWS)
+    missing = ", ".join(PACKAGES_OF["report"])
     assert answer.stderr.splitlines() == [
-        f"bigfs: bigfs {name} needs the extra flows, of which {missing} is not installed: "
-        + install_command("flows")
+        f"bigfs: bigfs {name} needs the extra report, of which {missing} is not installed: "
+        + install_command("report")
         for name in refused
     ]
     assert names_in(tmp_path) == ["line.zarr", "python.zarr"]
@@ -149,9 +149,14 @@ def test_estimators_stores_and_commands_on_data_need_no_prefect(tmp_path):
 
 def test_extra_of_the_flows_names_what_is_asked_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = [re.split(r"[\[<>=]", line)[0] for line in project["optional-dependencies"]["flows"]]
-    assert sorted(names) == sorted(PACKAGES_OF_FLOWS)
-    assert not set(names) & {re.split(r"[\[<>=]", line)[0] for line in project["dependencies"]}
+    extras = project["optional-dependencies"]
+    names = {
+        extra: {re.split(r"[\[<>=]", line)[0] for line in extras[extra]} for extra in PACKAGES_OF
+    }
+    assert names["report"] == set(PACKAGES_OF["report"])
+    assert names["flows"] == names["report"] | {*PACKAGES_OF["flows"], "bokeh"}
+    assert set(extras["report"]) <= set(extras["flows"])  # with the same bounds
+    assert not names["flows"] & {re.split(r"[\[<>=]", line)[0] for line in project["dependencies"]}
     makefile = (ROOT / "Makefile").read_text()
     assert re.search(r'"\.\[(\w+,)*flows(,\w+)*\]"', makefile)
 
@@ -159,7 +164,7 @@ def test_extra_of_the_flows_names_what_is_asked_for():
 def test_oldest_libraries_are_the_lower_bounds_and_the_pins_keep_them():
     """`make oldest` tries a lower bound of every package that a user may install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = ("flows", "jgsc", "hdf5", "s3", "export", "ml")
+    extras = ("report", "flows", "jgsc", "hdf5", "s3", "export", "ml")
     groups = [project["dependencies"], *(project["optional-dependencies"][name] for name in extras)]
     requirements = [Requirement(line) for lines in groups for line in lines]
     bounds = {

@@ -329,5 +329,11 @@ def decided_by(method: str, parameters: Mapping[str, Any], metric: str | None) -
 
 
 def canonical_name(method: str) -> str:
-    """Return the name of a method by which `METHODS` lists it."""
-    return SYNONYMS.get(method, method)
+    """Return the name of a method by which `METHODS` lists it. The name of a class is a synonym."""
+    if method in METHODS:
+        return method
+    classes: dict[str, str] = {}
+    for known, entry in METHODS.items():
+        classes.setdefault(entry.estimator.partition(":")[2].lower(), known)
+    name = method.lower().replace("_", "-")
+    return name if name in METHODS else SYNONYMS.get(name) or classes.get(name, method)

@@ -9,14 +9,16 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 from bigfs.flows.cli import comparisons, corpus, runs, servers, signals
-from bigfs.flows.cli.options import expand_model_options
+from bigfs.flows.cli.options import UsageError, expand_model_options
 from bigfs.flows.cli.output import state
-from bigfs.flows.job import plain_message
+from bigfs.flows.job import Request, plain_message
 from bigfs.flows.messages import Waits, notes, say
+from bigfs.storage.errors import BusyError
 from pydantic import ValidationError
 from rich.markup import escape
 from typer.exceptions import TyperException
@@ -27,41 +29,45 @@ from bigfs.engine.display import json_line
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",
-    epilog="bigfs COMMAND --help shows the options of a command, with examples.",
+    epilog="bigfs COMMAND --help shows the options of a command, with examples. A variable such as "
+    "BIGFS_WORKERS=4 stands for the option of its name, here --workers 4.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+STORED = (runs.select, runs.stability)  # they take staged corpora only
 INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
+
+BUSY = 75  # of a command that does not wait for another one, as sysexits.h has it
 
 # the commands by their groups in the help, with examples
 COMMANDS: dict[str, dict[Callable[..., None], str]] = {
     "Choose features": {
         runs.run: """
-            bigfs run 20newsgroups --features 100
-            bigfs run 'wine.csv?columns=*&label=kind' --features 3 --scale standard
-            bigfs run 'cells.h5ad?label=cell_type' --features auto --into cells.h5ad
+            bigfs run 20newsgroups -n 100
+            bigfs run 'wine.csv?columns=*&label=kind' -n 3 --scale standard
+            bigfs run 'cells.h5ad?label=cell_type' -n auto --into cells.h5ad
             """,
         comparisons.compare: """
-            bigfs compare 20newsgroups out --methods sparge-lda,anova,chi2 --sizes 50,100,500
-            bigfs compare a.zarr out --methods mrmr --sizes 9 --grid 'mrmr.relevance=["f"]'
+            bigfs compare 20newsgroups
+            bigfs compare a.zarr --methods mrmr,anova --sizes 9 --grid 'mrmr.relevance=["f"]'
             """,
         comparisons.audit: """
-            bigfs audit news.zarr --list experts.txt --list runs/news-anova-100
-            bigfs audit cells.zarr --list 'cells.h5ad?column=highly_variable' --set gamma=0.5
+            bigfs audit news.zarr experts.txt runs/news-anova-100
+            bigfs audit cells.zarr 'cells.h5ad?column=highly_variable' --set gamma=0.5
             """,
         runs.select: """
-            bigfs select news.zarr --out chosen --features 100
-            bigfs select cells.zarr --out chosen --method anova --into cells.h5ad
+            bigfs select news.zarr -n 100
+            bigfs select cells.zarr -m anova --out chosen --into cells.h5ad
             """,
         runs.evaluate: """
             bigfs evaluate runs/news-sparge-lda-100 --against anova,chi2,l1-svm
             bigfs evaluate runs/news-sparge-lda-100 --cv 10 --sizes 20,50,100
             """,
         runs.stability: """
-            bigfs stability news.zarr often.csv --method anova --features 100
-            bigfs stability news.zarr often.csv --features 100 --subsamples 20
+            bigfs stability news.zarr often.csv -m anova -n 100
+            bigfs stability news.zarr - -n 100 --subsamples 20
             """,
     },
     "Use a choice": {
@@ -71,7 +77,7 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
             """,
         runs.predict: """
             bigfs predict runs/news-sparge-lda-100 new/ predictions.csv
-            bigfs predict runs/wine-anova-3 new.csv predictions.csv --scores
+            bigfs predict runs/wine-anova-3 new.csv - --scores
             bigfs predict runs/news-sparge-lda-100 news.zarr guesses.parquet --part test
             """,
         runs.transform: """
@@ -97,8 +103,8 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
             bigfs append new.svm rows.zarr --split test
             """,
         runs.graph: """
-            bigfs graph news.zarr --k 10
-            bigfs graph cells.zarr --k 15 --metric euclidean --knn approx
+            bigfs graph news.zarr -k 10
+            bigfs graph cells.zarr -k 15 --metric euclidean --algorithm approx
             """,
         corpus.info: """
             bigfs info news.zarr
@@ -120,12 +126,12 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
             """,
         corpus.datasets: """
             bigfs datasets
-            bigfs run synthetic:phrases --features 30
+            bigfs run synthetic:phrases -n 30
             """,
     },
     "Servers": {
         servers.serve: """
-            bigfs serve corpus --features 100 --cron '0 3 * * *'
+            bigfs serve corpus -n 100 --cron '0 3 * * *'
             bigfs serve corpus --cron '*/30 * * * *' --timezone Europe/Rome
             """,
         servers.certificates: """
@@ -156,11 +162,7 @@ def common(
             is_eager=True,
         ),
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", metavar="", help="show the full traceback of an error")
-    ] = False,
 ) -> None:
-    state["debug"] = debug
     if context.invoked_subcommand is None:
         print(context.get_help(), end="")
 
@@ -172,9 +174,20 @@ def _register(command: Callable[..., None], group: str, examples: str) -> None:
     app.command(
         help="\n\n".join(paragraphs),
         short_help=paragraphs[0].partition(". ")[0].removesuffix(".") + ".",
-        epilog=escape("\n".join(["Examples:", *lines])),
+        epilog=escape("\n".join([*_staging_note(command), "Examples:", *lines])),
         rich_help_panel=group,
     )(expand_model_options(command))
+
+
+def _staging_note(command: Callable[..., None]) -> list[str]:
+    """Return a line on the options that the help of a command leaves out."""
+    kinds = (
+        getattr(p.annotation, "__origin__", p.annotation)
+        for p in inspect.signature(command, eval_str=True).parameters.values()
+    )
+    takes_source = any(isinstance(kind, type) and issubclass(kind, Request) for kind in kinds)
+    note = "It takes the options of `bigfs stage` too, such as --label, --min-df and --scale."
+    return [note, ""] if takes_source and command not in STORED else []
 
 
 for _group, _commands in COMMANDS.items():
@@ -185,6 +198,9 @@ for _group, _commands in COMMANDS.items():
 def run() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
     warnings.formatwarning = _in_one_line
+    for stream in (sys.stdout, sys.stderr):  # a terminal may lack letters of names and of tables
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     if sys.__stderr__ is not None:  # `kill -USR1` shows what a command waits for
         faulthandler.register(signal.SIGUSR1, file=sys.__stderr__)
     logging.getLogger("bigfs.storage").addHandler(Waits(logging.WARNING))
@@ -217,4 +233,6 @@ def _say(error: Exception) -> int:
     for start, word in (("Value error, ", ""), ("Input should be", "it must be")):
         message = message.replace(start, word)  # Typer passes on pydantic's words
     say(" ".join(message.split()), "error")
-    return 2 if isinstance(error, TyperException) else 1
+    if isinstance(error, BusyError):
+        return BUSY
+    return 2 if isinstance(error, TyperException | UsageError) else 1

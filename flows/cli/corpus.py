@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
-from bigfs.flows.cli.options import (
-    Json,
-    Source,
-    Store,
-)
+from bigfs.flows.cli.options import Json, JsonList, Source, Store, UsageError, split
 from bigfs.flows.cli.output import (
     cluster_and_progress,
-    out_console,
+    print_json,
     print_record,
+    print_rows,
     readable,
+    show,
 )
 from bigfs.flows.job import Request
 from bigfs.flows.options import Engine, Staging
-from rich.table import Column, Table
+from rich.table import Table
 
 
 def stage(
@@ -75,10 +71,10 @@ def append(
     format: Annotated[
         str | None, typer.Option(help="format of the source (default: detected from its content)")
     ] = None,
-    split: Annotated[
-        str,
+    split_: Annotated[
+        Literal["train", "test"],
         typer.Option(
-            help="split (train or test) of new samples that name none, if the store has splits"
+            "--split", help="split of new samples that name none, if the store has splits"
         ),
     ] = "train",
     *,
@@ -90,23 +86,15 @@ def append(
     A folder must hold the new samples only. One that has grown is another source, and all its
     samples would be added.
     """
-    from bigfs.storage.format import manifest
     from bigfs.storage.sources import find
 
     from bigfs import storage
 
-    if not manifest.exists(store) and "://" not in source and manifest.exists(source):
-        print(
-            "bigfs append: give the source first and the store second. The next version "
-            "will not accept the other order",
-            file=sys.stderr,
-        )
-        source, store = store, source
     n_before = storage.open(store).X.shape[0]
     find(source, format=format)
     with cluster_and_progress(engine, as_json):
         uri = storage.append(
-            source, store, format=format, split=split, memory_limit=engine.staging_memory
+            source, store, format=format, split=split_, memory_limit=engine.staging_memory
         )
     n = storage.open(uri).X.shape[0]
     text = (
@@ -117,7 +105,7 @@ def append(
     print_record({"store": uri, "added": n - n_before, "samples": n}, as_json, text)
 
 
-def datasets(as_json: Json = False) -> None:
+def datasets(as_json: JsonList = False) -> None:
     """List the corpora that have a name: public ones and generated ones."""
     from bigfs.storage.downloads.catalog import ENTRIES
     from bigfs.storage.sources.synthetic.generators import TextSpec
@@ -127,20 +115,16 @@ def datasets(as_json: Json = False) -> None:
     for name, spec in CORPORA.items():
         d = spec.d if isinstance(spec, TextSpec) else spec.shape[0] * spec.shape[1]
         corpora.append((PREFIX + name, spec.n, d, len(spec.classes), "generated"))
+    columns = ("name", "samples", "features", "classes", "title")
     if as_json:
-        columns = ("name", "samples", "features", "classes", "title")
-        print(
-            json.dumps(
-                [dict(zip(columns, row, strict=True)) for row in corpora], ensure_ascii=False
-            )
-        )
+        print_json([dict(zip(columns, row, strict=True)) for row in corpora])
         return
-    table = Table("name", "samples", "features", "classes", "description", box=None, pad_edge=False)
+    table = Table(*columns, box=None, pad_edge=False)
     for name, n, d, classes, title in corpora:
         table.add_row(name, f"{n:,}", f"{d:,}" if d else "text", f"{classes:,}", title)
     for column in table.columns[1:4]:
         column.justify = "right"
-    out_console.print(table)
+    show(table)
 
 
 def info(store: Store, as_json: Json = False) -> None:
@@ -149,14 +133,9 @@ def info(store: Store, as_json: Json = False) -> None:
 
     facts = storage.info(store)
     if as_json:
-        from bigfs.storage.runs.metadata import strict_json
-
-        print(strict_json(facts))
+        print_json(facts)
         return
-    table = Table(Column(), Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
-    for name, value in facts.items():
-        table.add_row(name, readable(value))
-    out_console.print(table)
+    print_rows([[name, readable(value)] for name, value in facts.items()], n_texts=2, head=False)
 
 
 def check(
@@ -182,9 +161,12 @@ def check(
 
 def prune(
     folder: Annotated[str, typer.Argument(help="folder of the stores")] = ".bigfs",
-    runs: Annotated[
+    also: Annotated[
         list[str] | None,
-        typer.Option(help="another folder with runs, whose stores are kept (repeatable)"),
+        typer.Option(
+            metavar="FOLDER",
+            help="another folder with runs, whose stores are kept (divided by commas or repeated)",
+        ),
     ] = None,
     older_than: Annotated[
         str | None,
@@ -211,7 +193,7 @@ def prune(
     from bigfs.engine import format_bytes
 
     age = None if older_than is None else seconds_of(older_than)
-    found = storage.leftovers(folder, runs=runs or (), older_than=age)
+    found = storage.leftovers(folder, runs=split(also) or (), older_than=age)
     size = storage.delete_leftovers(found) if yes else sum(leftover.bytes for leftover in found)
     here = Path.cwd()
     lines = [
@@ -229,7 +211,7 @@ def seconds_of(age: str) -> float:
     """Read an age such as 30d, 12h or 2w."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", age)
     if found is None:
-        raise ValueError(
+        raise UsageError(
             f"--older-than must be a number of hours, days or weeks: 12h, 30d or 4w; got {age!r}"
         )
     return float(found[1]) * {"h": 3600, "d": 86400, "w": 7 * 86400}[found[2]]

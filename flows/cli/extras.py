@@ -1,4 +1,4 @@
-"""What `pip install bigfs` leaves out: the packages of the extra `flows`."""
+"""What `pip install bigfs` leaves out: the packages of the extras `report` and `flows`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from importlib.util import find_spec
 
 from bigfs.advice import install_command
 
-# what runs, their reports and the server import
-PACKAGES = ("prefect", "jinja2", "matplotlib")
+PACKAGES = {"report": ("jinja2", "matplotlib"), "flows": ("prefect",)}
 
 
-def require_flows(command: str) -> None:
+def require_extra(extra: str, command: str) -> None:
     """Refuse a command whose packages are not installed, before any work."""
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+    if missing := [name for name in PACKAGES[extra] if find_spec(name) is None]:
         raise ValueError(
-            f"{command} needs the extra flows, of which {', '.join(missing)} is not installed: "
-            + install_command("flows")
+            f"{command} needs the extra {extra}, of which {', '.join(missing)} is not installed: "
+            + install_command(extra)
         )

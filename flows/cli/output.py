@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from bigfs.flows.messages import notes, shown
 from bigfs.flows.options import Engine
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Column, Table
 
 from bigfs.engine.display import progress
 
-out_console = Console(markup=False, emoji=False)  # paths, names and labels are printed as they are
-
+WIDE = 1_000_000  # columns of what is no terminal, where nothing is wrapped
 
 state: dict[str, bool] = {"debug": False, "quiet": False}
+
+
+def show(item: RenderableType) -> None:
+    """Print a table or a text: as wide as the terminal, or without any wrapping and blanks at the
+    ends of lines where a program or a file takes it.
+    """
+    if sys.stdout.isatty():
+        # paths, names and labels are printed as they are
+        Console(markup=False, emoji=False, highlight=False).print(item)
+        return
+    text = StringIO()
+    Console(file=text, width=WIDE, markup=False, emoji=False, highlight=False).print(item)
+    print(*(line.rstrip() for line in text.getvalue().splitlines()), sep="\n")
 
 
 def readable(value: Any) -> str:
@@ -54,26 +68,32 @@ def cluster_and_progress(engine: Engine, as_json: bool) -> Iterator[None]:
         yield
 
 
+def print_json(record: Any) -> None:
+    from bigfs.storage.runs.metadata import strict_json
+
+    print(strict_json(record))
+
+
 def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
-    if as_json:
-        from bigfs.storage.runs.metadata import strict_json
-
-        print(strict_json(record))
-    else:
-        out_console.print(text, highlight=False, soft_wrap=True)
+    print_json(record) if as_json else print_lines(text.splitlines())
 
 
-def print_rows(rows: list[list[str]], n_texts: int = 1) -> None:
+def print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(shown(line))
+
+
+def print_rows(rows: Sequence[Sequence[str]], n_texts: int = 1, *, head: bool = True) -> None:
     """Print rows of text, the head first. The first columns are texts, the others numbers."""
-    head, *body = rows
+    names, body = (rows[0], rows[1:]) if head else ([""] * len(rows[0]), rows)
     columns = [
         Column(name, no_wrap=i != 1, overflow="fold", justify="left" if i < n_texts else "right")
-        for i, name in enumerate(head)
+        for i, name in enumerate(names)
     ]
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(*columns, box=None, pad_edge=False, show_header=head)
     for cells in body:
         table.add_row(*map(shown, cells))
-    out_console.print(table)
+    show(table)
 
 
 def print_run(path: str, as_json: bool) -> None:
@@ -84,41 +104,24 @@ def print_run(path: str, as_json: bool) -> None:
         score_table,
         status_text,
     )
-    from bigfs.storage.runs.metadata import strict_json
     from bigfs.storage.runs.runs import Run
 
-    run = Run.open(path)
+    about = Run.open(path).metadata
     if as_json:
-        print(strict_json({"run": path, **run.metadata}))
+        print_json({"run": path, **about})
         return
-    scores = score_table(run.metadata)
+    method, scores = about["parameters"]["method"], score_table(about)
     if scores is not None:
-        table = Table(
-            f"{metric_names(run.metadata)} with",
-            *(Column(f"{k:,}", no_wrap=True) for k in scores["counts"]),
-            box=None,
-            pad_edge=False,
-        )
-        for name, values in scores["rows"]:
-            table.add_row(name, *values)
-        out_console.print(table)
+        head = [f"{metric_names(about)} with", *(f"{k:,}" for k in scores["counts"])]
+        rows = [[name, *values] for name, values in scores["rows"]]
+        print_rows([head, *rows], n_texts=len(head))
         if scores["all"]:
-            out_console.print(
-                f"all {scores['all'][0]:,} features  {scores['all'][1]}", highlight=False
-            )
-    if "evaluation" in run.metadata:
-        out_console.print(run.metadata["evaluation"], highlight=False, markup=False, soft_wrap=True)
-    if (choice := run.metadata.get("choice")) is not None:
-        if rows := choice_rows(choice):
-            print_rows(rows)
-        out_console.print(
-            f"{run.metadata['parameters']['method']}: {choice_text(choice)}",
-            highlight=False,
-            soft_wrap=True,
-        )
-    out_console.print(
-        f"{run.metadata['parameters']['method']}: {status_text(run.metadata)}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    out_console.print(f"report: {Path(path) / 'report.html'}", highlight=False, soft_wrap=True)
+            print(f"all {scores['all'][0]:,} features  {scores['all'][1]}")
+    if "evaluation" in about:
+        print(about["evaluation"])
+    if (choice := about.get("choice")) is not None:
+        if chosen := choice_rows(choice):
+            print_rows(chosen)
+        print(f"{method}: {choice_text(choice)}")
+    print(f"{method}: {status_text(about)}")
+    print(f"report: {Path(path) / 'report.html'}")

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
-from bigfs.flows.cli.extras import require_flows
+from bigfs.flows.cli.extras import require_extra
 from bigfs.flows.cli.options import (
     REQUIRED,
     Fields,
     Json,
     Store,
+    UsageError,
     WithPrefect,
 )
 from bigfs.flows.cli.output import (
     cluster_and_progress,
-    out_console,
+    print_json,
+    print_lines,
     print_record,
     print_rows,
     print_run,
+    show,
     show_progress,
 )
-from bigfs.flows.cli.servers import uses_prefect
+from bigfs.flows.cli.servers import result_of_flow, uses_prefect
 from bigfs.flows.job import Job
 from bigfs.flows.messages import inform
-from bigfs.flows.options import Engine, Scoring
+from bigfs.flows.options import Engine, RunScoring
 from rich.table import Table
 from rich.text import Text
 
 from bigfs import __version__
 
+RunFolder = Annotated[str, typer.Argument(help="a run's directory")]
 Into = Annotated[
     str | None,
     typer.Option(help="AnnData (.h5ad, .zarr) of the corpus; its var gets the selection"),
@@ -58,7 +61,7 @@ def run(
     """
     from bigfs.flows import run as runs
 
-    require_flows("bigfs run")
+    require_extra("report", "bigfs run")
     job = job.with_out()
     from bigfs.storage.runs.runs import require_out
 
@@ -71,22 +74,34 @@ def run(
         return
     job.engine.prepare("bigfs.flows.steps")
     prepared = runs.prepare(job)  # what is refused is an error before any work starts
-
     with show_progress(as_json, "start-up"):
+        if into is not None:
+            _require_into(into, highly_variable, _staged(prepared))
         if uses_prefect(prefect):
-            from bigfs.flows.prefect_flows import bigfs
-
-            bigfs(**dict(job))
+            result_of_flow("bigfs", job)
         else:
             runs.run(prepared)
     _write_into(into, job.folder, highly_variable)
     print_run(job.folder, as_json)
 
 
+def _staged(job: Job) -> Any:
+    """Return the corpus of a job, which is staged unless it is there."""
+    from bigfs.flows import run as runs
+    from bigfs.flows import staging
+
+    from bigfs import storage
+
+    if not runs.is_store(job):
+        with job.engine.start():
+            runs.try_again(staging.stage, job)
+    return storage.open(str(job.store))
+
+
 def _require_into(into: str | None, highly_variable: bool, corpus: Any = None) -> None:
     """Refuse a file that the selection cannot be written into, where that shows before any work."""
     if highly_variable and into is None:
-        raise ValueError("--highly-variable says what --into writes: give --into FILE too")
+        raise UsageError("--highly-variable says what --into writes: give --into FILE too")
     if into is not None:
         from bigfs.storage.write_back import require_anndata, require_features
 
@@ -124,13 +139,16 @@ def select(
         Fields(
             "store out method features parameters fresh engine",
             arguments="store",
-            defaults={"store": REQUIRED, "out": REQUIRED},
+            defaults={"store": REQUIRED},
         ),
     ],
     into: Into = None,
     metric: Annotated[
         str | None,
-        typer.Option(help="metric that --features auto, and methods such as auto, choose by"),
+        typer.Option(
+            metavar="METRIC",
+            help="metric that --features auto, and methods such as auto, choose by",
+        ),
     ] = None,
     highly_variable: HighlyVariable = False,
     as_json: Json = False,
@@ -139,7 +157,7 @@ def select(
 
     A killed run resumes from its last checkpoint.
     """
-    require_flows("bigfs select")
+    require_extra("report", "bigfs select")
     job.engine.prepare("bigfs.flows.steps")
     from bigfs.flows import run as runs
     from bigfs.flows.evaluation import selection
@@ -149,11 +167,14 @@ def select(
     selection.require_parameters(job.method, job.features, job.parameters)
     corpus = storage.open(job.source)
     selection.selector_for(corpus, job.method, job.features, job.parameters)
-    job = job.model_copy(update={"scoring": Scoring(metric=metric)})
+    job = job.with_out()
+    job = job.model_copy(
+        update={"scoring": RunScoring(metrics=None if metric is None else [metric])}
+    )
     prepared = runs.prepare(job)
     decides = selection.get_method(job.method).decides
     if metric is not None and job.features != selection.AUTO and not decides:
-        raise ValueError(
+        raise UsageError(
             "--metric says what --features auto and --method auto choose by: give one of them too"
         )
     _require_into(into, highly_variable, corpus)
@@ -173,14 +194,14 @@ def say_done(job: Job) -> None:
 
 
 def evaluate(
-    run: Annotated[str, typer.Argument(help="a run's directory")],
+    run: RunFolder,
     *,
-    scoring: Scoring,
+    scoring: RunScoring,
     engine: Engine,
     as_json: Json = False,
 ) -> None:
     """Score a run against simple baselines and all features, and rewrite its report."""
-    require_flows("bigfs evaluate")
+    require_extra("report", "bigfs evaluate")
     engine.prepare("bigfs.flows.steps")
     from bigfs.flows import steps
     from bigfs.storage.runs.runs import Run, lock_run
@@ -195,7 +216,7 @@ def evaluate(
 
 
 def transform(
-    run: Annotated[str, typer.Argument(help="a run's directory")],
+    run: RunFolder,
     store: Store,
     out: Annotated[str, typer.Argument(help="path of the .npz, .h5ad or .parquet file to write")],
     as_json: Json = False,
@@ -208,11 +229,13 @@ def transform(
 
 
 def predict(
-    run: Annotated[str, typer.Argument(help="a run's directory")],
+    run: RunFolder,
     data: Annotated[str, typer.Argument(help="a store, or a source that is read in pieces")],
-    out: Annotated[str, typer.Argument(help="path of the CSV or .parquet file to write")],
+    out: Annotated[
+        str, typer.Argument(help="path of the CSV or .parquet file to write, or - for stdout")
+    ],
     part: Annotated[
-        str | None, typer.Option(help="predict only this part of a store: train or test")
+        Literal["train", "test"] | None, typer.Option(help="predict only this part of a store")
     ] = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="format of a source (default: guessed)")
@@ -228,6 +251,7 @@ def predict(
 
     A source of the same kind as that of the run, without ?options, is read as that one was.
     """
+    _require_one_result(out, as_json)
     from bigfs.flows.use.predict import predict as predict_samples
 
     from bigfs.evaluation.metrics import METRIC_NAMES
@@ -243,15 +267,25 @@ def predict(
     text = "".join(f", {METRIC_NAMES[key]} {value:.4f}" for key, value in measured.items())
     if left_out:
         text += f"\nleft out {left_out:,} values whose names the corpus of {run} does not have"
-    print_record(
-        {"predictions": str(file), "rows": rows, "scores": measured, "left_out": left_out},
-        as_json,
-        f"{file}: {rows:,} samples{text}",
-    )
+    record = {"predictions": str(file), "rows": rows, "scores": measured, "left_out": left_out}
+    _report(out, record, as_json, f"{file}: {rows:,} samples{text}")
+
+
+def _require_one_result(out: str, as_json: bool) -> None:
+    if out == "-" and as_json:
+        raise UsageError("the table and --json cannot both go to stdout: leave one of them out")
+
+
+def _report(out: str, record: dict[str, Any], as_json: bool, text: str) -> None:
+    """Print what was written, on stderr where the table itself is on stdout."""
+    if out == "-":
+        inform(text.removeprefix("-: "))
+    else:
+        print_record(record, as_json, text)
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="a run's directory")],
+    run: RunFolder,
     out: Annotated[str, typer.Argument(help="path of the .skops file to write")],
     as_json: Json = False,
 ) -> None:
@@ -271,22 +305,26 @@ def stability(
             defaults={"store": REQUIRED},
         ),
     ],
-    out: Annotated[str, typer.Argument(help="path of the CSV file to write")],
+    out: Annotated[str, typer.Argument(help="path of the CSV file to write, or - for stdout")],
     subsamples: Annotated[int, typer.Option(min=2, help="number of subsamples")] = 50,
     share: Annotated[
         float, typer.Option(help="share of the training samples in each subsample, below 1")
     ] = 0.5,
     as_json: Json = False,
 ) -> None:
-    """Count how often each feature is selected from random subsamples of the training samples."""
+    """Count how often each feature is selected from random subsamples of the training samples.
+
+    --features is a whole number here.
+    """
+    _require_one_result(out, as_json)
     from bigfs.flows.evaluation import selection
     from bigfs.flows.use.stability import measure_stability
 
     selection.require_parameters(job.method, job.features, job.parameters)
     if not isinstance(job.features, int):
-        raise ValueError(f"--features must be a whole number here; got {job.features}")
+        raise UsageError(f"--features must be a whole number here; got {job.features}")
     if not 0 < share < 1:
-        raise ValueError(f"--share must be between 0 and 1; got {share:g}")
+        raise UsageError(f"--share must be between 0 and 1; got {share:g}")
     with cluster_and_progress(job.engine, as_json):
         found = measure_stability(
             job.source,
@@ -298,18 +336,22 @@ def stability(
             share=share,
         )
     always = int((found.frequencies == 1).sum())
-    print_record(
-        {"table": out, "stability": found.index, "always": always, "subsamples": subsamples},
-        as_json,
-        f"{out}: stability {found.index:.3f}, {always:,} features in all {subsamples} subsamples",
-    )
+    record = {"table": out, "stability": found.index, "always": always, "subsamples": subsamples}
+    text = f"stability {found.index:.3f}, {always:,} features in all {subsamples} subsamples"
+    _report(out, record, as_json, f"{out}: {text}")
 
 
 def graph(
     store: Store,
-    k: Annotated[int, typer.Option(min=1, help="number of neighbors per sample")] = 10,
-    metric: Annotated[str, typer.Option(help="distance: cosine or euclidean")] = "cosine",
-    knn: Annotated[str, typer.Option(help="algorithm: exact, approx or auto")] = "auto",
+    k: Annotated[
+        int, typer.Option("-k", "--neighbors", min=1, help="number of neighbors per sample")
+    ] = 10,
+    metric: Annotated[
+        Literal["cosine", "euclidean"], typer.Option(help="distance of two samples")
+    ] = "cosine",
+    algorithm: Annotated[
+        Literal["exact", "approx", "auto"], typer.Option(help="how the neighbors are found")
+    ] = "auto",
     recall: Annotated[
         float,
         typer.Option(
@@ -325,7 +367,7 @@ def graph(
 
     corpus = storage.open(store)
     with cluster_and_progress(engine, as_json):
-        stored = storage.graph(corpus, k, metric=metric, method=knn, recall=recall)
+        stored = storage.graph(corpus, k, metric=metric, method=algorithm, recall=recall)
     print_record(
         {"graph": stored.uri, **stored.info},
         as_json,
@@ -351,8 +393,7 @@ def history(
         print_record({"folder": folder, "runs": records}, True, "")
         return
     print_rows(past.history_rows(records, folder), n_texts=2)
-    for line in past.change_lines(records):
-        out_console.print(line, highlight=False, soft_wrap=True)
+    print_lines(past.change_lines(records))
 
 
 SYMBOLS = (
@@ -365,26 +406,31 @@ SYMBOLS = (
 )
 
 
-def methods(as_json: Json = False) -> None:
+def methods(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print a JSON object by the names of the methods")
+    ] = False,
+) -> None:
     """List the methods by the labels that they need, with what each one costs."""
     from bigfs.selectors.registry import GROUPS, METHODS, groups_of
 
     costs = {name: method.make()._cost for name, method in METHODS.items()}
     groups = {name: groups_of(method) for name, method in METHODS.items()}
     if as_json:
-        listed = {
-            name: {"about": method.about, "for": groups[name], **costs[name]._asdict()}
-            for name, method in METHODS.items()
-        }
-        print(json.dumps(listed, ensure_ascii=False))
+        print_json(
+            {
+                name: {"about": method.about, "for": groups[name], **costs[name]._asdict()}
+                for name, method in METHODS.items()
+            }
+        )
         return
     for group, title in GROUPS.items():
-        out_console.print(f"{title[0].upper()}{title[1:]}", style="bold")
+        show(Text(f"{title[0].upper()}{title[1:]}", "bold"))
         table = Table("method", "description", box=None, pad_edge=False, show_header=False)
         for name, method in METHODS.items():
             if group in groups[name]:
                 cost = f"passes: {costs[name].passes}; memory: {costs[name].memory}"
                 table.add_row(f"  {name}", Text.assemble(method.about, "\n", (cost, "dim")))
-        out_console.print(table)
-        out_console.print()
-    out_console.print(SYMBOLS, highlight=False)
+        show(table)
+        print()
+    show(Text(SYMBOLS))

@@ -14,11 +14,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 from bigfs.flows.cli import signals
-from bigfs.flows.cli.extras import require_flows
-from bigfs.flows.cli.options import Fields, Json
+from bigfs.flows.cli.extras import require_extra
+from bigfs.flows.cli.options import Fields, Json, split
 from bigfs.flows.cli.output import print_record, state
-from bigfs.flows.job import Job
-from bigfs.storage.errors import redacted
+from bigfs.flows.job import Job, Request
+from bigfs.flows.use.files import require_local
+from bigfs.storage.errors import BusyError, redacted
 
 from bigfs.engine import quiet_dask
 
@@ -27,7 +28,9 @@ def certificates(
     folder: Annotated[str, typer.Argument(help="folder to write to (created if missing)")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="name or address of a machine of the cluster (repeatable)"),
+        typer.Option(
+            help="name or address of a machine of the cluster (divided by commas or repeated)"
+        ),
     ] = None,
     days: Annotated[
         int, typer.Option(min=1, help="number of days the certificates are valid")
@@ -37,7 +40,9 @@ def certificates(
     """Make certificates for a Dask cluster. Only their holders can join or use it."""
     from bigfs.flows.tls import environment, make_certificates
 
-    path = make_certificates(folder, [*(host or []), "localhost", "127.0.0.1"], days)
+    path = make_certificates(
+        require_local(folder), [*(split(host) or []), "localhost", "127.0.0.1"], days
+    )
     variables = environment(path)
     lines = [
         f"# certificates in {path}, valid for {days} days. Pass --tls {path} to bigfs, and set "
@@ -71,7 +76,8 @@ def serve(
     from bigfs.flows.evaluation.selection import require_parameters
     from bigfs.flows.reuse import source_name
 
-    require_flows("bigfs serve")
+    require_extra("report", "bigfs serve")
+    require_extra("flows", "bigfs serve")
     require_parameters(job.method, job.features, job.parameters)
     runs.prepare(job)  # a missing source is an error now, and not in the night
     if (address := api_address()) is None:
@@ -142,10 +148,23 @@ def uses_prefect(choice: bool | None) -> bool:
             PREFECT_SERVER_ALLOW_EPHEMERAL_MODE="true",
             PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="120",
         )
-    is_flow = choice or address is not None
+    is_flow = bool(choice) or address is not None
+    if is_flow:
+        require_extra("flows", "--prefect")
     if is_flow and not state["debug"]:
         quiet_dask()  # Prefect routes its lines to the console
     return is_flow
+
+
+def result_of_flow(name: str, request: Request) -> None:
+    """Run a flow by the fields of a request. Raises what it raised, or that it was skipped."""
+    from bigfs.flows import prefect_flows
+
+    state = getattr(prefect_flows, name)(**dict(request), return_state=True)
+    if state.name == "Skipped":
+        raise BusyError(state.message)
+    if not state.is_completed():
+        state.result()  # which raises what the flow raised
 
 
 def api_address() -> str | None:

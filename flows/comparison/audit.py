@@ -10,28 +10,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from bigfs.flows import steps
-from bigfs.flows.comparison.compare import facts_of
+from bigfs.flows.comparison.bench import default_method
+from bigfs.flows.comparison.files import AUDIT, facts_of, require_same, write_record
 from bigfs.flows.comparison.lists import read_lists
-from bigfs.flows.comparison.standings import require_folder
+from bigfs.flows.comparison.request import Audit
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
-from bigfs.flows.job import Method, Request
-from bigfs.flows.options import Scoring
 from bigfs.flows.report.page import STYLE, render, svg_of
 from bigfs.flows.report.provenance import provenance
-from bigfs.flows.reuse import source_name
 from bigfs.flows.run import is_store, store_of, try_again
-from bigfs.storage import atomic
 from bigfs.storage.runs.checkpoints import to_json_types
-from bigfs.storage.runs.metadata import strict_json
-from bigfs.storage.runs.runs import lock_run, write_csv
+from bigfs.storage.runs.runs import lock_run
 from matplotlib.figure import Figure
-from pydantic import AfterValidator, Field
 
 import bigfs
 from bigfs import storage
@@ -41,56 +36,25 @@ from bigfs.evaluation.splits import Split
 from bigfs.plot.axes import ACCENT, FILL
 from bigfs.types import IntArray
 
-FORMAT = "bigfs audit 1"  # the first words of audit.json
 BEST = "SparGE"  # its own choice, in tables and pictures
-# the methods whose objective judges, by the kind of target
-BY_TARGET = {"class": "sparge-lda", "multilabel": "sparge-cca", "real": "sparge-cca"}
-UNSUPERVISED = "sparge-pca"
 # width (in inches), and share of it for the names
 DESKTOP, PHONE = (9.6, 0.24), (4.6, 0.4)
-
-
-def _require_sparge(method: str | None) -> str | None:
-    if method is not None and not method.startswith("sparge-"):
-        raise ValueError(f"an audit is by SparGE's objective: name a sparge- method; got {method}")
-    return method
-
-
-class Audit(Request):
-    """Which lists are audited, and by which objective."""
-
-    order = "source lists out method store settings parameters"
-
-    lists: Annotated[list[str], Field(min_length=1, description="files of lists")]
-    method: Annotated[
-        Method | None,
-        AfterValidator(_require_sparge),
-        Field(description="SparGE's embedding that judges (default: by the kind of the target)"),
-    ] = None
-    parameters: Annotated[
-        dict[str, Any], Field(description="parameters of the method, such as gamma")
-    ] = {}  # noqa: RUF012, pydantic copies it
-    scoring: Annotated[Scoring, Field(description="how the lists are scored")] = Scoring()
-
-    def with_out(self) -> Self:
-        """Return the audit with the directory of its results."""
-        question = {name: getattr(self, name) for name in ("lists", "method", "parameters")}
-        return self.with_default_out(f"{source_name(self.source)}-audit", question)
 
 
 def audit(request: Audit) -> dict[str, Any]:
     """Stage the source, audit the lists and write the files. Returns what audit.json holds."""
     reads_store, request = is_store(request), request.with_out()
-    folder = Path(request.folder)
-    require_folder(folder, "audit.json", FORMAT)
     request = request.model_copy(update={"store": store_of(request)})
+    require_same(request, AUDIT)
     with lock_run(request.folder, waits=request.waits), request.engine.start():
         began = time.perf_counter()
         if not reads_store:
             try_again(steps.stage, request)
         about = examine(request)
         about |= {"out": request.folder, "seconds": time.perf_counter() - began, **provenance()}
-        write_files(folder, about)
+        about = to_json_types(about)
+        texts = {"report.html": lambda: page_of(about)}
+        write_record(Path(request.folder), AUDIT, about, csv_rows(about), texts)
     return about
 
 
@@ -98,21 +62,13 @@ def examine(request: Audit) -> dict[str, Any]:
     """Certify and score the lists."""
     corpus = storage.open(str(request.store))
     train = selection.training_part(corpus)
-    method = request.method or BY_TARGET.get(corpus.spec["target"] or "", UNSUPERVISED)
+    method = request.method or default_method(corpus)
     lists = read_lists(request.lists, train.X.shape[1], train.X.feature_names)
     selector = selection.selector_for(corpus, method, 1, request.parameters)
     choices = request.scoring.choices()
     largest = max(len(index) for index in lists.values())
     evaluation.require_choices(corpus, largest, **choices)
-    plan = evaluation.make_plan(
-        corpus,
-        train,
-        selection.get_method(method),
-        choices.get("folds"),
-        choices.get("metrics", ()),
-        test_size=choices.get("test_size"),
-        judge=request.scoring.judge,
-    )
+    plan = evaluation.make_plan(corpus, train, selection.get_method(method), **choices)
     samples = selection.usable(selector, method, train.X, train.y)
     found = bigfs.audit(*samples, lists, estimator=selector)
     chosen = {m: best.selected_ for m, best in sorted(found.best.items())}
@@ -165,7 +121,8 @@ def examine(request: Audit) -> dict[str, Any]:
         if "objective_gap" in best.result_.stats
     ]
     return {
-        "format": FORMAT,
+        "format": AUDIT.format,
+        "asked": request.corpus,
         "corpus": facts_of(corpus),
         "method": method,
         "parameters": request.parameters,
@@ -224,16 +181,16 @@ def picture(about: Mapping[str, Any], layout: tuple[float, float]) -> str:
         return svg_of(figure)
 
 
-def write_files(folder: Path, about: Mapping[str, Any]) -> None:
-    """Write audit.csv, report.html and audit.json, each whole or not at all."""
-    about = to_json_types(dict(about))
-    with atomic.explain_write_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+def csv_rows(about: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """Return the header and the rows of audit.csv."""
     header = ["list", "n_features", "objective", "most_better", "least_worse", "redundancy"]
     header += about["metrics"]
-    with atomic.write(folder / "audit.csv") as part:
-        write_csv(part, header, [[row.get(name, "") for name in header] for row in about["rows"]])
-    page = render(
+    return header, [[row.get(name, "") for name in header] for row in about["rows"]]
+
+
+def page_of(about: Mapping[str, Any]) -> str:
+    """Return the report of an audit."""
+    return render(
         "audit.html.j2",
         about=about,
         facts=about["corpus"],
@@ -242,7 +199,3 @@ def write_files(folder: Path, about: Mapping[str, Any]) -> None:
         desktop=picture(about, DESKTOP),
         phone=picture(about, PHONE),
     )
-    with atomic.write(folder / "report.html") as part:
-        part.write_text(page, encoding="utf-8")
-    with atomic.write(folder / "audit.json") as part:
-        part.write_text(strict_json(about, indent=True), encoding="utf-8")

@@ -22,6 +22,7 @@ from bigfs.flows.comparison.request import LIST, Comparison
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
 from bigfs.flows.evaluation.choosing import Chosen, Keep, Sets, choose
+from bigfs.flows.evaluation.curves import SHARES
 from bigfs.flows.reuse import content_key, digest
 from bigfs.storage import atomic
 from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
@@ -36,7 +37,18 @@ from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
 from bigfs.selectors.registry import decided_by
 
+LARGEST = 500  # number of features of a comparison that names no sizes
 HALF = 0.5  # share of the training samples in a subsample, as in stability selection
+
+
+# the methods of SparGE by the kind of target
+BY_TARGET = {"class": "sparge-lda", "multilabel": "sparge-cca", "real": "sparge-cca"}
+UNSUPERVISED = "sparge-pca"
+
+
+def default_method(corpus: Any) -> str:
+    """Return SparGE's method for the target of a corpus."""
+    return BY_TARGET.get(corpus.spec["target"] or "", UNSUPERVISED)
 
 
 class Bench:
@@ -44,7 +56,9 @@ class Bench:
 
     def __init__(self, request: Comparison) -> None:
         self.corpus, self.folder = storage.open(str(request.store)), Path(request.folder)
-        self.sizes, self.subsamples = tuple(request.sizes), request.subsamples or 0
+        self.train = selection.training_part(self.corpus)
+        request = self.request = self._with_defaults(request)
+        self.sizes, self.subsamples = tuple(request.sizes or ()), request.subsamples or 0
         self.constraints = request.constraints or {}
         variants = request.variants()
         self.parameters = {name: given for name, given in variants.items() if given}
@@ -62,19 +76,13 @@ class Bench:
             )
         for m in (self.sizes[0], self.sizes[-1]):
             selection.constraints_of(self.corpus.X, self.constraints).require(m, d)
-        of_plan: dict[str, Any] = {
-            "metrics": request.metrics or (),
-            "folds": request.folds,
-            "test_size": request.test_size,
-            "judge": request.judge,
-        }
-        evaluation.require_choices(self.corpus, self.sizes[-1], **of_plan)
-        self.train = selection.training_part(self.corpus)
+        choices = request.scoring.choices()
+        evaluation.require_choices(self.corpus, self.sizes[-1], **choices)
         heaviest = max(
             (selection.get_method(_method_of(name)) for name in variants),
             key=lambda method: evaluation.selection_work(self.train.X, method),
         )
-        plan = evaluation.make_plan(self.corpus, self.train, heaviest, **of_plan)
+        plan = evaluation.make_plan(self.corpus, self.train, heaviest, **choices)
         if not plan.splits:
             raise ValueError(f"nothing can be compared on {request.store}: {plan.measured['why']}")
         self.splits, self.measured = plan.splits, plan.measured
@@ -83,6 +91,18 @@ class Bench:
         self.metrics = tuple(plan.measured["metrics"])
         self.graph_seconds = 0.0  # of all graphs that this bench made or read
         self._neighbors: dict[Any, Neighbors] = {}
+
+    def _with_defaults(self, request: Comparison) -> Comparison:
+        """Return the comparison with its methods and sizes, which follow from the corpus."""
+        method, most = default_method(self.corpus), min(LARGEST, self.corpus.X.shape[1])
+        shares = {max(1, round(share * most)) for share in SHARES}
+        return request.model_copy(
+            update={
+                "methods": request.methods
+                or [method, *evaluation.default_baselines(self.train, method)],
+                "sizes": request.sizes or sorted(shares),
+            }
+        )
 
     def key(self, method: str) -> str:
         """Return the key of a method's result: a hash of all that it follows from."""

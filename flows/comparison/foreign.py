@@ -6,19 +6,20 @@ method is late. So a foreign selector cannot end a comparison, whatever it does.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from bigfs.flows.comparison.request import selector_name
 from bigfs.flows.evaluation.choosing import Chosen
 from bigfs.flows.reuse import digest
 
@@ -37,7 +38,7 @@ class Foreign(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.place.partition(":")[2]
+        return selector_name(self.place)
 
     def identity(self) -> str:
         """Return a hash of the code, as far as its file and its package's version tell."""
@@ -47,14 +48,10 @@ class Foreign(NamedTuple):
             raise ValueError(
                 f"--with takes package.module:Class or file.py:Class; got {self.place!r}"
             )
-        try:
-            found = None if is_file else importlib.util.find_spec(module)
-        except ModuleNotFoundError:
-            found = None
-        if not is_file and found is None:
+        file: str | None = module if is_file else _file_of(module)
+        if file is None:
             raise ValueError(f"--with {self.place}: there is no module {module}")
-        file = module if found is None else found.origin
-        code = Path(file).read_bytes() if file and Path(file).is_file() else b""
+        code = Path(file).read_bytes() if Path(file).is_file() else b""
         packages = packages_distributions().get(module.partition(".")[0], [])
         return digest([self.place, code.hex(), [version(package) for package in packages]])
 
@@ -96,3 +93,19 @@ class Foreign(NamedTuple):
             raise ValueError(last or f"its process ended with status {process.returncode}")
         answer: dict[str, Any] = json.loads((Path(folder) / "answer.json").read_text("utf-8"))
         return answer
+
+
+def _file_of(module: str) -> str | None:
+    """Return the file of a module, or None if there is none. No package is imported for it.
+
+    It is looked for in the current folder first, as the process of the selector does.
+    """
+    place: Sequence[str] | None = [str(Path.cwd()), *sys.path]
+    name, origin = "", None
+    for part in module.split("."):
+        name = f"{name}.{part}".lstrip(".")
+        found = None if place is None else PathFinder.find_spec(name, place)
+        if found is None:
+            return None
+        place, origin = found.submodule_search_locations, found.origin or ""
+    return origin

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bigfs.flows.comparison.request import list_name
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.sources.anndata import AnnData
 
@@ -27,12 +28,6 @@ from bigfs.types import AnyArray, IntArray
 COLUMNS = ("name", "feature", "gene", "term", "index")
 MARKS = ("bigfs_selected", "highly_variable")
 Features = Sequence[str] | IntArray
-
-
-def list_name(given: str) -> str:
-    """Return the name of a list in tables and pictures: its file's, and its column's if given."""
-    file, _, column = given.partition("?column=")
-    return f"{Path(file.rstrip('/')).stem}{f' {column}' if column else ''}"
 
 
 def read_lists(given: Sequence[str], d: int, names: Any) -> dict[str, IntArray]:

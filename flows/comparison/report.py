@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -23,10 +22,10 @@ from bigfs.evaluation.metrics import METRIC_NAMES
 DESKTOP, PHONE = (9.6, 5.2, 0.25), (4.6, 5.6, 0.38)
 
 
-def write_comparison(file: Path, comparison: dict[str, Any]) -> None:
-    """Write the report of a comparison."""
+def page_of(comparison: dict[str, Any]) -> str:
+    """Return the report of a comparison."""
     finished = [row for row in comparison["rows"] if not row["error"]]
-    page = render(
+    return render(
         "comparison.html.j2",
         about=comparison,
         facts=comparison["corpus"],
@@ -42,7 +41,6 @@ def write_comparison(file: Path, comparison: dict[str, Any]) -> None:
         desktop=picture(comparison, DESKTOP) if finished else None,
         phone=picture(comparison, PHONE) if finished else None,
     )
-    file.write_text(page, encoding="utf-8")
 
 
 def picture(comparison: dict[str, Any], layout: tuple[float, float, float] = DESKTOP) -> str:

@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Self
 
-from bigfs.flows.comparison.foreign import Foreign
-from bigfs.flows.comparison.lists import list_name
-from bigfs.flows.evaluation import selection
-from bigfs.flows.job import Request
+from bigfs.flows.job import Method, Request
+from bigfs.flows.options import Methods, Scoring, Sizes
 from bigfs.flows.reuse import source_name
 from pydantic import AfterValidator, Field, model_validator
-from sklearn.model_selection import ParameterGrid
 
-from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.selectors.registry import canonical_name
 
 LIST = "list {}"  # how a comparison calls a list of a file
 Parameters = dict[str, dict[str, Any]]  # of each variant, by its name
+Constraints = dict[str, list[str] | list[int]]
+LISTS = (
+    "a list of features: a file with a name or an index per line, best first, a table, a column of "
+    "AnnData's var (cells.h5ad?column=highly_variable), a selector of scikit-learn in .skops, or a "
+    "run's folder"
+)
 
 
-def _require_methods(methods: list[str]) -> list[str]:
-    for method in methods:
-        selection.get_method(method)
-    return list(dict.fromkeys(map(canonical_name, methods)))
-
-
-def _require_metrics(metrics: list[str] | None) -> list[str] | None:
-    if unknown := [name for name in metrics or [] if name not in METRIC_NAMES]:
-        raise ValueError(
-            f"unknown metric {unknown[0]!r}; the metrics are {', '.join(METRIC_NAMES)}"
-        )
-    return metrics
-
-
-def _require_constraints(constraints: dict[str, Any] | None) -> dict[str, Any] | None:
-    if unknown := sorted(set(constraints or {}) - set(selection.CONSTRAINTS)):
+def _require_constraints(constraints: Constraints | None) -> Constraints | None:
+    if unknown := sorted(set(constraints or {}) - {"keep", "forbid"}):
         raise ValueError(f"constraints are keep and forbid; got {unknown[0]!r}")
     return constraints
+
+
+def _require_sparge(method: str | None) -> str | None:
+    if method is not None and not method.startswith("sparge-"):
+        raise ValueError(f"an audit is by SparGE's objective: name a sparge- method; got {method}")
+    return method
+
+
+def list_name(given: str) -> str:
+    """Return the name of a list in tables and pictures: its file's, and its column's if given.
+
+    A run is called as its folder.
+    """
+    file, _, column = given.partition("?column=")
+    path = Path(file.rstrip("/"))
+    name = path.name if (path / "run.json").exists() else path.stem
+    return f"{name}{f' {column}' if column else ''}"
 
 
 class Comparison(Request):
@@ -51,29 +58,29 @@ class Comparison(Request):
     so. A later call does again only what failed or what has changed.
     """
 
-    order = "source methods sizes out metrics store settings engine overlap fresh"
+    order = "source methods sizes out scoring store settings engine overlap fresh"
 
     methods: Annotated[
-        list[str],
-        Field(min_length=1, description="methods that `bigfs methods` lists"),
-        AfterValidator(_require_methods),
-    ]
-    sizes: Annotated[
-        list[Annotated[int, Field(ge=1)]],
-        Field(min_length=1, description="numbers of features on the curves"),
-        AfterValidator(lambda sizes: sorted(set(sizes))),
-    ]
-    lists: Annotated[
-        list[str] | None,
+        Methods | None,
         Field(
-            description="files of lists to compare with, such as hvg.txt or a run's selected.csv"
+            description="methods that `bigfs methods` lists (default: by the target, such as "
+            "sparge-lda, anova and chi2)"
         ),
     ] = None
+    sizes: Annotated[
+        Sizes | None,
+        Field(
+            description="numbers of features (default: 10, 20, 50 and 100 % of 500, or of the "
+            "features that there are)"
+        ),
+    ] = None
+    scoring: Annotated[Scoring, Field(description="how the choices are scored")] = Scoring()
+    lists: Annotated[list[str] | None, Field(description=LISTS)] = None
     selectors: Annotated[
         list[str] | None,
         Field(
-            description="selectors of other packages to compare with, as package.module:Class or "
-            "file.py:Class, whose code is run"
+            description="a selector of another package to compare with, as package.module:Class or "
+            "file.py:Class; its code is run in a process of its own"
         ),
     ] = None
     grid: Annotated[
@@ -83,47 +90,31 @@ class Comparison(Request):
             '{"sparge-lda": {"gamma": [0.5, 1, 2]}}'
         ),
     ] = None
-    metrics: Annotated[
-        list[str] | None,
-        Field(description="metrics, the first of which ranks the methods (default: by the target)"),
-        AfterValidator(_require_metrics),
-    ] = None
-    folds: Annotated[
-        int | None,
-        Field(
-            ge=2,
-            description="folds to score by, for corpora without test samples (default: 5, or a "
-            "held-out fifth where folds are too much work)",
-        ),
-    ] = None
-    test_size: Annotated[
-        float | None, Field(gt=0, lt=1, description="share of the samples to hold out instead")
-    ] = None
-    judge: Annotated[
-        Literal["svm", "logistic"], Field(description="model that judges classes and labels")
-    ] = "svm"
     subsamples: Annotated[
         int | None,
         Field(
             ge=2,
-            description="random halves of the training samples to choose from again, for the "
-            "stability",
+            description="choose again from this many random halves of the training samples, to "
+            "measure the stability of the choice (default: the folds, if there are any)",
         ),
     ] = None
     constraints: Annotated[
-        dict[str, Any] | None,
+        Constraints | None,
         Field(
             description="features to keep and to forbid in every choice, as lists of names or "
             "indices"
         ),
         AfterValidator(_require_constraints),
     ] = None
+    timeout: Annotated[
+        float,
+        Field(gt=0, description="seconds that one method may take, to choose and to be scored"),
+    ] = 86400.0
 
     @model_validator(mode="after")
-    def _require_one_split(self) -> Self:
-        if self.folds is not None and self.test_size is not None:
-            raise ValueError("folds and test_size exclude one another: give one of them")
-        if unknown := sorted(set(map(canonical_name, self.grid or {})) - set(self.methods)):
+    def _require_methods_of_grid(self) -> Self:
+        unknown = sorted(set(map(canonical_name, self.grid or {})) - set(self.methods or []))
+        if unknown:
             raise ValueError(f"the grid names {unknown[0]}, which is not among the methods: add it")
         return self
 
@@ -132,16 +123,14 @@ class Comparison(Request):
 
         So a comparison with one method more finds the results of the others.
         """
-        names = ("sizes", "metrics", "folds", "test_size", "subsamples", "constraints")
-        question = {name: getattr(self, name) for name in names}
-        if self.judge != "svm":
-            question["judge"] = self.judge
+        question = {name: getattr(self, name) for name in ("sizes", "subsamples", "constraints")}
+        question |= self.scoring.choices()
         return self.with_default_out(f"{source_name(self.source)}-comparison", question)
 
     def names(self) -> list[str]:
         """Return the names of all that is compared: methods, lists and others' selectors."""
         lists = [LIST.format(list_name(one)) for one in self.lists or []]
-        names = [*self.variants(), *lists, *(Foreign(place).name for place in self.selectors or [])]
+        names = [*self.variants(), *lists, *map(selector_name, self.selectors or [])]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"two of the compared are called {twice!r}: rename one")
         return names
@@ -151,12 +140,46 @@ class Comparison(Request):
         grid = {canonical_name(name): values for name, values in (self.grid or {}).items()}
         return {
             _variant(method, parameters): parameters
-            for method in self.methods
-            for parameters in ParameterGrid(grid.get(method, {}))
+            for method in self.methods or []
+            for parameters in _combinations(grid.get(method, {}))
         }
+
+
+def selector_name(place: str) -> str:
+    """Return the name of a foreign selector: that of its class."""
+    return place.partition(":")[2]
+
+
+def _combinations(grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    names = sorted(grid)
+    return [
+        dict(zip(names, values, strict=True)) for values in product(*(grid[name] for name in names))
+    ]
 
 
 def _variant(method: str, parameters: Mapping[str, Any]) -> str:
     """Return the name of a method with these parameters. The method is its first word."""
     values = (f"{name}={json.dumps(value)}" for name, value in parameters.items())
     return " ".join([method, *values])
+
+
+class Audit(Request):
+    """Which lists are audited, and by which objective."""
+
+    order = "source lists out method store settings parameters"
+
+    lists: Annotated[list[str], Field(min_length=1, description=LISTS)]
+    method: Annotated[
+        Method | None,
+        AfterValidator(_require_sparge),
+        Field(description="SparGE's embedding that judges (default: by the kind of the target)"),
+    ] = None
+    parameters: Annotated[
+        dict[str, Any], Field(description="parameters of the method, such as gamma")
+    ] = {}  # noqa: RUF012, pydantic copies it
+    scoring: Annotated[Scoring, Field(description="how the lists are scored")] = Scoring()
+
+    def with_out(self) -> Self:
+        """Return the audit with the directory of its results."""
+        question = {name: getattr(self, name) for name in ("lists", "method", "parameters")}
+        return self.with_default_out(f"{source_name(self.source)}-audit", question)

@@ -8,9 +8,7 @@ the methods are paired sample by sample, and over folds by their scores in each 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +16,6 @@ from bigfs.flows.comparison.bench import Bench
 from bigfs.flows.comparison.outcomes import Outcome
 from bigfs.flows.comparison.request import LIST
 from bigfs.flows.report.summary import choice_text
-from bigfs.storage import locks
-from bigfs.storage.runs.metadata import with_nan
 
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.significance import (
@@ -31,7 +27,6 @@ from bigfs.evaluation.significance import (
 )
 from bigfs.result import ALL
 
-FORMAT = "bigfs comparison 1"  # the first words of compare.json
 ALPHA = 0.05  # below it, the tables say that a method differs from the best
 COUNTED = ("accuracy", "balanced_accuracy")  # shares of right answers
 RESUMED = "went on from an earlier call, so its time and passes are those since then"
@@ -221,6 +216,12 @@ def explanation(standings: dict[str, Any]) -> list[str]:
     ]
 
 
+def lines_of(standings: dict[str, Any]) -> list[str]:
+    """Return what failed, what was chosen, how it was scored, and how to read the tables."""
+    lines = [*failure_lines(standings), *choice_lines(standings), standings["evaluation"]]
+    return [*lines, *(explanation(standings) if standings["best"] else [])]
+
+
 def p_text(p: float) -> str:
     """Return a p-value as text."""
     if np.isnan(p):
@@ -257,9 +258,10 @@ def csv_rows(standings: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
     return header, rows
 
 
-def markdown(standings: dict[str, Any], title: str, evaluation: str) -> str:
+def markdown(standings: dict[str, Any]) -> str:
     """Return compare.md."""
-    lines = [f"# {title}", "", evaluation, ""]
+    title = f"# Feature selection on {standings['corpus']['name']}"
+    lines = [title, "", standings["evaluation"], ""]
     for table in (score_rows(standings), cost_rows(standings)):
         head, *body = table
         lines += [_markdown_row(head), f"| --- |{' --: |' * (len(head) - 1)}"]
@@ -273,25 +275,3 @@ def markdown(standings: dict[str, Any], title: str, evaluation: str) -> str:
 def _markdown_row(cells: Sequence[str]) -> str:
     escaped = (cell.replace("|", r"\|").replace("*", r"\*") for cell in cells)
     return f"| {' | '.join(escaped)} |"
-
-
-def read_comparison(folder: str | Path) -> dict[str, Any]:
-    """Return the content of compare.json in the folder of a comparison."""
-    about = json.loads((Path(folder) / "compare.json").read_text(encoding="utf-8"))
-    for row in about["rows"]:
-        row["points"] = with_nan(row["points"])
-    return dict(about)
-
-
-def require_folder(folder: Path, name: str = "compare.json", words: str = FORMAT) -> None:
-    """Refuse a folder that holds something but no file of ours, by its name and first words."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise locks.name_taken(folder)
-    file = folder / name
-    ours = (folder / "results").is_dir() or (folder / ".work").is_dir()
-    if not ours and file.is_file():
-        ours = words in file.read_text(encoding="utf-8", errors="replace")[:200]
-    if any(folder.iterdir()) and not ours:
-        raise locks.name_taken(folder)

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import sys
+import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bigfs.storage import atomic, locks
+from bigfs.storage.errors import redacted
+from bigfs.storage.runs.runs import write_csv
 
 MARK = b"bigfs"  # a key of the metadata of a Parquet file
 
 
+STDOUT = Path("-")  # in place of a file
+
+
+def require_local(path: str) -> str:
+    """Return a path, which must be on a local disk."""
+    if "://" in path:
+        raise ValueError(f"{redacted(path)} is a URL: give a path on a local disk")
+    return path
+
+
 def with_suffix(file: str | Path, known: Sequence[str], default: str = "") -> Path:
-    """Return the file to write, whose ending says what to write."""
-    file = Path(file)
+    """Return the file to write, whose ending says what to write. It is stdout for CSV."""
+    file = Path(require_local(str(file)))
+    if file == STDOUT and ".csv" in known:
+        return file
     if not file.suffix:
         return Path(f"{file}{default}")
     if file.suffix.lower() not in known:
@@ -28,9 +45,22 @@ def with_suffix(file: str | Path, known: Sequence[str], default: str = "") -> Pa
 
 
 def require_ours(file: Path, is_ours: Callable[[Path], bool]) -> None:
-    """Check that a file is missing, or that the same command wrote it."""
-    if os.path.lexists(file) and not is_ours(file):
+    """Check that a file is missing or empty, or that the same command wrote it."""
+    is_new = file == STDOUT or not os.path.lexists(file)
+    if not (is_new or is_ours(file) or (file.is_file() and not file.stat().st_size)):
         raise locks.name_taken(file)
+
+
+def write_table(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table as CSV, whole or not at all, or to stdout."""
+    if file == STDOUT:
+        with tempfile.TemporaryDirectory() as folder:
+            write_csv(table := Path(folder, "table.csv"), header, rows)
+            with table.open(newline="", encoding="utf-8") as stream:
+                shutil.copyfileobj(stream, sys.stdout)
+        return
+    with atomic.write(file) as part:
+        write_csv(part, header, rows)
 
 
 def is_table(file: Path, header: Sequence[str], *, more: bool = False) -> bool:

@@ -18,6 +18,7 @@ from bigfs.flows.use.files import (
     require_ours,
     with_suffix,
     write_parquet,
+    write_table,
 )
 from bigfs.storage import atomic
 from bigfs.storage.anndata_view import open_in_place
@@ -25,7 +26,7 @@ from bigfs.storage.corpus import Corpus
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest
 from bigfs.storage.runs.models import Model, NameUnits, TextUnits
-from bigfs.storage.runs.runs import Run, write_csv
+from bigfs.storage.runs.runs import Run
 from bigfs.storage.scaling import Scaling, require_counts, scaling_of
 from bigfs.storage.sources import find
 from bigfs.storage.sources.base import (
@@ -427,6 +428,4 @@ def _write(file: Path, names: Any, model: Model, predicted: Any, scores: Any) ->
         write_parquet(file, fields, iter([[samples, values, *columns.values()]]), ABOUT)
         return
     values = [",".join(labels) for labels in values] if is_set else values
-    with atomic.write(file) as part:
-        rows = zip(samples, values, *columns.values(), strict=True)
-        write_csv(part, [*HEADER, *columns], rows)
+    write_table(file, [*HEADER, *columns], zip(samples, values, *columns.values(), strict=True))

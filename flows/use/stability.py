@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 from bigfs.flows.evaluation import selection
-from bigfs.flows.use.files import is_table, require_ours, with_suffix
-from bigfs.storage import atomic
-from bigfs.storage.runs.runs import write_csv
+from bigfs.flows.use.files import is_table, require_ours, with_suffix, write_table
 
 from bigfs import storage
 from bigfs.selectors.stability import Stability, stability
@@ -44,6 +42,5 @@ def measure_stability(
     order = np.argsort(-found.frequencies, kind="stable")[: np.count_nonzero(found.frequencies)]
     ranks, shares = range(1, len(order) + 1), found.frequencies[order].tolist()
     rows = zip(ranks, order.tolist(), corpus.feature_names[order], shares, strict=True)
-    with atomic.write(file) as part:
-        write_csv(part, HEADER, rows)
+    write_table(file, HEADER, rows)
     return found

@@ -36,8 +36,8 @@ ABOUT = "transform"
 
 def transform(run: str | Path, store: str, out: str | Path) -> Path:
     """Write the selected columns of a store, in the order of their rank."""
-    opened, corpus = Run.open(run), storage.open(store)
     file = with_suffix(out, tuple(WRITERS), ".npz")
+    opened, corpus = Run.open(run), storage.open(store)
     is_ours, write = WRITERS[file.suffix.lower()]
     require_ours(file, is_ours)
     index = opened.selected

@@ -16,7 +16,7 @@ import pytest
 from bigfs.flows import run as runs
 from bigfs.flows import steps
 from bigfs.flows.job import Job
-from bigfs.flows.options import Engine, Scoring, Staging
+from bigfs.flows.options import Engine, RunScoring, Staging
 from bigfs.flows.report import artifacts
 from bigfs.flows.report.history import history
 from bigfs.storage import locks
@@ -184,9 +184,9 @@ def test_constraints_modes_and_the_metric_of_auto_are_choices_of_a_flow(prefect,
     run(corpus, **given)
     assert worked == ALL
     by_metric = given | {"features": "auto", "parameters": {}, "fresh": True}
-    run(corpus, **by_metric, scoring=Scoring(metric="macro_f1"))
+    run(corpus, **by_metric, scoring=RunScoring(metrics=["macro_f1"]))
     assert Run.open("runs/r").metadata["parameters"]["metric"] == "macro_f1"
-    run(corpus, **by_metric, scoring=Scoring(metric="accuracy"))
+    run(corpus, **by_metric, scoring=RunScoring(metrics=["accuracy"]))
     assert Run.open("runs/r").metadata["parameters"]["metric"] == "accuracy"
     assert worked == 3 * ALL
 

@@ -152,7 +152,7 @@ def test_every_question_has_a_directory_of_its_own(source, tmp_path):
         {"source": source, "features": 12},
         {"source": source, "method": "anova"},
         {"source": source, "features": "auto"},
-        {"source": source, "features": "auto", "scoring": {"metric": "macro_f1"}},
+        {"source": source, "features": "auto", "scoring": {"metrics": ["macro_f1"]}},
     ]
     names = [Job(**question).with_out().out for question in questions]
     assert len(set(names)) == len(questions)
@@ -160,7 +160,7 @@ def test_every_question_has_a_directory_of_its_own(source, tmp_path):
     spelled = [Job(source=way).with_out().out for way in ("corpus.jsonl", "./corpus.jsonl", source)]
     assert spelled == [names[0]] * 3
     # how it is scored and where the work is done is no other question
-    same = Job(source=source, scoring={"sizes": "3"}, engine=SERIAL, fresh=True)
+    same = Job(source=source, scoring={"sizes": [3]}, engine=SERIAL, fresh=True)
     assert same.with_out().out == names[0]
 
 

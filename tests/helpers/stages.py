@@ -2,7 +2,7 @@
 
 from bigfs.flows import steps
 from bigfs.flows.job import Job, Request
-from bigfs.flows.options import Engine, Scoring
+from bigfs.flows.options import Engine, RunScoring
 from bigfs.flows.plan import Plan
 from bigfs.flows.run import store_of
 
@@ -23,7 +23,9 @@ def build_graph(store, method, parameters=None):
 def select(store, out, *, earlier=(), metric=None, **job):
     """Select features; gives the unfinished run."""
     given = {"source": str(store), "store": str(store), "out": str(out)}
-    return steps.select(Plan.of(Job(scoring=Scoring(metric=metric), **(given | job))), earlier)
+    return steps.select(
+        Plan.of(Job(scoring=RunScoring(metrics=metric and [metric]), **(given | job))), earlier
+    )
 
 
 def evaluate(run, **choices):

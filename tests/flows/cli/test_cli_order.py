@@ -167,17 +167,6 @@ def test_text_options_are_those_of_the_library(bigfs, tmp_path):
         fails(bigfs("stage", "t.jsonl", "x.zarr", *options), message)
 
 
-def test_append_takes_the_old_order_with_a_warning(bigfs, store, tmp_path):
-    write_corpus(tmp_path / "more.svm", seed=4, rows=30)
-    write_corpus(tmp_path / "rest.svm", seed=5, rows=10)
-    status, out, err = bigfs("append", store, "more.svm", *SERIAL)
-    assert (status, err.count("give the source first")) == (0, 1)
-    assert "added 30 samples to" in out
-    status, out, err = bigfs("append", "rest.svm", store, *SERIAL)
-    assert (status, "give the source first" in err) == (0, False)
-    assert storage.open(store).X.shape[0] == 240
-
-
 # --- what is printed ------------------------------------------------------------------------------
 
 
@@ -198,7 +187,7 @@ def test_brackets_in_names_are_printed_as_they_are(bigfs, store, tmp_path, name)
     assert f"{name}.zarr" in "".join(info.split())  # a long path goes on in the next line
     assert f"{name}.zarr is intact" in bigfs("check", f"{name}.zarr", *SERIAL)[1]
     assert f"{name}.zarr" in bigfs("stage", "corpus.svm", f"{name}.zarr", *SERIAL)[1]
-    assert f"{name}.graphs" in bigfs("graph", f"{name}.zarr", "--k", 2, *SERIAL)[1]
+    assert f"{name}.graphs" in bigfs("graph", f"{name}.zarr", "-k", 2, *SERIAL)[1]
     assert bigfs("evaluate", name, *SERIAL)[0] == 0
     assert bigfs("transform", name, f"{name}.zarr", f"{name}.npz")[1].strip() == f"{name}.npz"
     fails(
@@ -231,7 +220,7 @@ def test_a_command_waits_for_another_and_says_so(bigfs, store, tmp_path, monkeyp
     commands = {
         "stage": ("d.zarr", ("stage", "corpus.svm", "d.zarr", *SERIAL)),
         "append": (store, ("append", "more.svm", store, *SERIAL)),
-        "graph": (graph, ("graph", store, "--k", 2, *SERIAL)),
+        "graph": (graph, ("graph", store, "-k", 2, *SERIAL)),
         "select": ("r", (*select, "--fresh")),
         "evaluate": ("r", ("evaluate", "r", *SERIAL)),
     }

@@ -21,11 +21,11 @@ COMMANDS = [
     ("run", "a.zarr", "--out", "again", *ANOVA),
     ("evaluate", "r", "--sizes", "3", *HERE),
     ("stability", "a.zarr", "often.csv", "--subsamples", "2", *ANOVA),
-    ("graph", "a.zarr", "--k", "3", *HERE),
+    ("graph", "a.zarr", "-k", "3", *HERE),
     ("predict", "r", "a.zarr", "guesses.csv", *HERE),
     ("transform", "r", "a.zarr", "chosen.npz"),
-    ("audit", "a.zarr", "--list", "r", "--out", "audited", *HERE),
-    ("compare", "a.zarr", "compared", "--methods", "anova", "--sizes", "3", *HERE),
+    ("audit", "a.zarr", "r", "--out", "audited", *HERE),
+    ("compare", "a.zarr", "--out", "compared", "--methods", "anova", "--sizes", "3", *HERE),
 ]
 
 

@@ -30,7 +30,7 @@ def store(home):
 
 
 def test_the_files_hold_the_certificate_and_the_scores(bigfs, store, home):
-    words = ("--list", "first.txt", "--list", "second.txt", "--workers", 0, "--set", "gamma=0.5")
+    words = ("first.txt", "second.txt", "--workers", 0, "--set", "gamma=0.5")
     status, out, _ = bigfs("audit", store, "--out", "done", *words, "--json")
     assert status == 0
     about = json.loads(out)
@@ -96,9 +96,9 @@ def test_targets_choose_the_objective(home):
 
 
 def test_what_is_refused(bigfs, store, home):
-    words = ("--list", "first.txt", "--workers", 0)
+    words = ("first.txt", "--workers", 0)
     fails(bigfs("audit", store, *words, "--method", "anova"), "SparGE's objective", "anova")
-    fails(bigfs("audit", store, "--list", "no.txt", "--workers", 0), "no.txt does not exist")
+    fails(bigfs("audit", store, "no.txt", "--workers", 0), "no.txt does not exist")
     fails(bigfs("audit", store, *words, "--set", "loss=hinge"), "loss")
     (home / "taken").mkdir()
     (home / "taken" / "mine.txt").write_text("mine")

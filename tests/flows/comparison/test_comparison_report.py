@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from bigfs.flows.comparison.report import PHONE, picture, write_comparison
+from bigfs.flows.comparison.report import PHONE, page_of, picture
 
 from bigfs.result import ALL
 
@@ -54,9 +54,8 @@ def comparison(n_methods, failed=("bad",)):
     }
 
 
-def test_page_holds_every_method_and_loads_nothing(tmp_path):
-    write_comparison(tmp_path / "report.html", comparison(8))
-    page = (tmp_path / "report.html").read_text()
+def test_page_holds_every_method_and_loads_nothing():
+    page = page_of(comparison(8))
     assert page.count("<svg") == 2
     for i in range(8):
         assert page.count(f">method-{i}<") >= 4  # twice in pictures, twice in tables
@@ -68,9 +67,8 @@ def test_page_holds_every_method_and_loads_nothing(tmp_path):
     assert "prefers-color-scheme: dark" in page
 
 
-def test_page_without_a_finished_method_says_why(tmp_path):
-    write_comparison(tmp_path / "report.html", comparison(0))
-    page = (tmp_path / "report.html").read_text()
+def test_page_without_a_finished_method_says_why():
+    page = page_of(comparison(0))
     assert "bad: no &lt;luck&gt;" in page
     assert "<svg" not in page
 

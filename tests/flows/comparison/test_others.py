@@ -102,7 +102,7 @@ def test_anova_in_disguise_gets_anovas_row_to_the_digit(store):
 @pytest.mark.slow
 def test_in_folds_a_selector_sees_the_training_samples_only(home):
     store = stages.stage(str(write_svmlight(home / "c.svm", 60)))["store"]
-    own = bench_of(store, selectors=[KBEST], sizes=[4], folds=2)
+    own = bench_of(store, selectors=[KBEST], sizes=[4], scoring={"cv": 2})
     outcome = own.run("SelectKBest")
     for split, sets in zip(own.splits, outcome.again, strict=True):
         X = split.X_train.columns(slice(None)).astype(float)
@@ -268,7 +268,7 @@ def test_the_command_compares_them_all(bigfs, store, home):
     (home / "mine.txt").write_text("\n".join(map(str, range(8))))
     words = ("--methods", "anova", "--sizes", "3,6", "--workers", 0, "--no-prefect", "--json")
     others = ("--lists", "mine.txt", "--with", KBEST, "--with", "own.py:Killed")
-    status, out, _ = bigfs("compare", store, "out", *words, *others)
+    status, out, _ = bigfs("compare", store, "--out", "out", *words, *others)
     assert status == 0
     rows = {row["method"]: row for row in json.loads(out)["rows"]}
     assert set(rows) == {"anova", "list mine", "SelectKBest", "Killed"}

@@ -95,7 +95,9 @@ def test_a_corpus_without_labels_has_one_candidate(bigfs, tmp_path):
 @pytest.mark.slow
 def test_a_comparison_has_it_as_a_row(bigfs, store):
     sizes = "--methods", "anova,auto,sparge-lda-cv", "--sizes", "2,4", "--cv", 2, *SERIAL
-    status, out, err = bigfs("compare", store, "c", *sizes, "--metric", "balanced_accuracy")
+    status, out, err = bigfs(
+        "compare", store, "--out", "c", *sizes, "--metric", "balanced_accuracy"
+    )
     assert status == 0, err
     with open("c/compare.json") as file:
         rows = {row["method"]: row for row in json.load(file)["rows"]}
@@ -127,11 +129,11 @@ def test_a_metric_for_nothing_is_refused(bigfs, store):
 
 def test_another_metric_is_another_question():
     asked = [
-        Job(source="s", method="auto", scoring={"metric": metric}).question
-        for metric in (None, "auc,accuracy", "accuracy")
+        Job(source="s", method="auto", scoring={"metrics": metrics}).question
+        for metrics in (None, ["auc", "accuracy"], ["accuracy"])
     ]
     assert [one["parameters"] for one in asked] == [{}, {"scoring": "auc"}, {"scoring": "accuracy"}]
-    plain = Job(source="s", method="anova", scoring={"metric": "auc"}).question
+    plain = Job(source="s", method="anova", scoring={"metrics": ["auc"]}).question
     assert plain["parameters"] == {}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from bigfs.flows import reuse
 from bigfs.flows.evaluation import selection
-from bigfs.flows.options import Scoring
+from bigfs.flows.options import RunScoring
 from bigfs.storage.runs.runs import Run
 from pydantic import ValidationError
 
@@ -94,7 +94,7 @@ def test_test_size_holds_out_that_share(stores, tmp_path):
     assert np.bincount(split.y_test).tolist() == [10, 10, 10]
     expected = SelectorCV(ANOVA(), sizes=[8]).fit(split.X_train, split.y_train)
     assert accuracy(run, 8) == expected.score(split.X_test, split.y_test)
-    assert reuse.is_scored(run, Scoring(test_size=0.25).choices())
+    assert reuse.is_scored(run, RunScoring(test_size=0.25).choices())
     assert not reuse.is_scored(run, {})
 
 
@@ -175,10 +175,10 @@ def test_corpora_that_do_not_suit_are_refused(bigfs, stores, tmp_path):
 
 
 def test_scoring_keeps_its_choices():
-    assert Scoring(cv=3).choices() == {"folds": 3}
-    assert Scoring(test_size=0.2).choices() == {"test_size": 0.2}
+    assert RunScoring(cv=3).choices() == {"folds": 3}
+    assert RunScoring(test_size=0.2).choices() == {"test_size": 0.2}
     with pytest.raises(ValidationError, match="exclude one another"):
-        Scoring(cv=3, test_size=0.2)
+        RunScoring(cv=3, test_size=0.2)
 
 
 def test_number_of_a_run_is_not_overruled_by_a_mode():

@@ -80,7 +80,7 @@ METHODS = ("--methods", "anova,variance", "--sizes", "4", *SERIAL)
         (("run", "SOURCE", *RUN, "--cv", 3), 3),
         (("run", "SOURCE", *RUN, "--test-size", 0.25), 1),
         (("run", "SOURCE", "--features", "auto", *AUTO, "--cv", 2), 5 + 2 + 2 * 5),
-        (("compare", "SOURCE", "out", *METHODS, "--cv", 3), 3),
+        (("compare", "SOURCE", "--out", "out", *METHODS, "--cv", 3), 3),
     ],
 )
 def test_no_group_is_in_both_parts_by_any_command(bigfs, path, made, words, n_splits):
@@ -249,7 +249,7 @@ def test_folds_and_compare_hand_weights_over(bigfs, path, monkeypatch):
     assert bigfs("run", source, *RUN, "--cv", 3)[0] == 0
     assert len(given) >= 4  # all samples, and three folds
     given.clear()
-    assert bigfs("compare", source, "out", *METHODS, "--cv", 3)[0] == 0
+    assert bigfs("compare", source, "--out", "out", *METHODS, "--cv", 3)[0] == 0
     assert len(given) == 2 * 4
 
 

@@ -238,7 +238,7 @@ def test_metric_chooses_the_number(stores, tmp_path):
 
 def test_metric_is_part_of_the_identity_of_auto_alone():
     def key(features, metric):
-        job = Job(source="s", features=features, scoring={"metric": metric})
+        job = Job(source="s", features=features, scoring={"metrics": metric and [metric]})
         return job.key({"content": "content"})
 
     assert key("auto", "auc") != key("auto", "accuracy")
@@ -275,7 +275,9 @@ def test_a_logistic_judge_scores_the_run_and_is_its_model(bigfs, stores):
 
 def test_a_comparison_may_have_a_logistic_judge(bigfs, stores):
     words = ("--methods", "anova", "--sizes", "3,6", "--workers", 0, "--no-prefect", "--json")
-    status, out, err = bigfs("compare", stores["plain"], "c", *words, "--judge", "logistic")
+    status, out, err = bigfs(
+        "compare", stores["plain"], "--out", "c", *words, "--judge", "logistic"
+    )
     assert status == 0, err
     about = json.loads(out)
     assert about["metrics"] == ["accuracy", "auc", "neg_log_loss"]

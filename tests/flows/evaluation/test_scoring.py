@@ -7,7 +7,7 @@ import pytest
 from bigfs.flows import reuse, steps
 from bigfs.flows.evaluation.plan import make_plan, require_choices
 from bigfs.flows.evaluation.selection import get_method
-from bigfs.flows.options import Scoring
+from bigfs.flows.options import RunScoring
 from bigfs.storage.runs.runs import Run
 from pydantic import ValidationError
 from sklearn.metrics import balanced_accuracy_score
@@ -49,7 +49,9 @@ def sizes_of(run):
 
 
 def test_metrics_sizes_and_rivals_are_those_asked_for(store, tmp_path):
-    choices = Scoring(metric="balanced_accuracy,auc", sizes="3,5", against="chi2,gini").choices()
+    choices = RunScoring(
+        metrics=["balanced_accuracy", "auc"], sizes=[3, 5], against=["chi2", "gini"]
+    ).choices()
     run = scored(store, tmp_path / "r", **choices)
     points = {(p["method"], p["n_features"]): p for p in run.metadata["curves"]}
     assert set(points) == {
@@ -88,20 +90,22 @@ def test_other_choices_are_another_result(store, tmp_path):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ({"metric": "rmse"}, "unknown metric 'rmse'; the metrics are accuracy, balanced_accuracy"),
-        ({"metric": ""}, "unknown metric ''"),
-        ({"sizes": "10,x"}, "sizes must be whole numbers of at least 1"),
-        ({"sizes": "0"}, "sizes must be whole numbers of at least 1"),
-        ({"against": "lasso"}, "unknown method 'lasso'; the methods are"),
-        ({"against": "f-classif,fisher"}, "anova and fisher rank features alike"),
+        ({"metrics": ["rmse"]}, "unknown metric 'rmse'; the metrics are accuracy"),
+        ({"metrics": []}, "must name one metric or more"),
+        ({"sizes": ["10", "x"]}, "must be a valid integer"),
+        ({"sizes": [0]}, "must be greater than or equal to 1"),
+        ({"against": ["lasso"]}, "unknown method 'lasso'; the methods are"),
+        ({"against": ["f-classif", "fisher"]}, "anova and fisher rank features alike"),
     ],
 )
 def test_bad_choices_are_refused_before_any_work(bigfs, words, text):
-    with pytest.raises(ValidationError, match=text.split(";")[0]):
-        Scoring(**words)
+    with pytest.raises(ValidationError, match=text.split(";")[0].removeprefix("must be")):
+        RunScoring(**words)
     [(name, value)] = words.items()
-    fails(bigfs("run", "nowhere", f"--{name}", value), text)
-    fails(bigfs("evaluate", "nowhere", f"--{name}", value), text)
+    for command in ("run", "evaluate"):
+        answer = bigfs(command, "nowhere", f"--{name}", ",".join(map(str, value)))
+        fails(answer, text)
+        assert answer[0] == 2
 
 
 @pytest.mark.parametrize(

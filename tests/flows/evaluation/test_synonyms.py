@@ -1,5 +1,6 @@
 """A method's other names: on the command line, in a flow's parameters and in Python."""
 
+import pytest
 from bigfs.flows.evaluation.selection import get_method
 from bigfs.flows.job import Job
 from bigfs.storage.runs.runs import Run
@@ -14,6 +15,15 @@ def test_every_synonym_names_a_method():
         assert name not in METHODS
         assert get_method(name) is METHODS[method]
         assert Job(source="x", method=name).method == method
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [("SparGE", "sparge-lda"), ("ANOVA", "anova"), ("SVMRFE", "svm-rfe"), ("MRMR", "mrmr")],
+)
+def test_the_name_of_a_class_is_a_synonym(name, method):
+    assert get_method(name) is METHODS[method]
+    assert Job(source="x", method=name).method == method
 
 
 def test_a_run_bears_the_name_that_the_methods_list(bigfs, tmp_path):
