@@ -152,9 +152,9 @@ class SparGECV(GraphEmbedding, Selector):
     >>> from sklearn.datasets import load_iris
     >>> from bigfs import SparGECV
     >>> X, y = load_iris(return_X_y=True)
-    >>> selector = SparGECV(n_features_to_select=2, gammas=[0.1, 1.0]).fit(X, y)
+    >>> selector = SparGECV(n_features_to_select=2, gammas=[1.0, 3.0]).fit(X, y)
     >>> selector.gamma_
-    1.0
+    3.0
     >>> selector.selected_
     array([2, 1])
     """
