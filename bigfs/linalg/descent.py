@@ -94,9 +94,11 @@ def descend(
     """Return weights whose relative duality gap over these columns is at most `tol`.
 
     They start at W. A column with a zero diagonal in G gets no weight. After `max_sweeps` sweeps
-    over all rows the weights are returned as they are.
+    over all rows the weights are returned as they are. There may be no columns.
     """
     W = W.copy()
+    if len(W) == 0:
+        return W
     R = B - G @ W
     for _ in range(max_sweeps):
         _sweep(G, R, W, lam, False)

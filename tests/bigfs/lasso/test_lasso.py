@@ -12,7 +12,7 @@ from bigfs import L1SVM, Matrix, MultiTaskLasso
 from bigfs.cutting_plane.hinge import best_slack
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.linalg.descent import descend
-from bigfs.result import NotConverged
+from bigfs.result import NotConverged, Status
 from tests.helpers.fitting import fit_and_resume, fit_few_steps
 
 
@@ -80,6 +80,18 @@ def test_l1_svm_is_optimal(noisy, C, n_classes):
         active = W[:, k] != 0
         np.testing.assert_allclose(slope[active], -np.sign(W[active, k]), atol=1e-3)
     assert pytest.approx(C) == selector.C_
+
+
+def test_a_penalty_that_empties_the_model_ranks_by_correlation(noisy):
+    X, y = noisy
+    selector = MultiTaskLasso(alpha=10).fit(X, y)
+    assert not selector.coef_.any()
+    assert selector.result_.status is Status.CONVERGED
+    correlations = np.linalg.norm(X.T @ (np.eye(3)[y] - np.eye(3)[y].mean(axis=0)), axis=1)
+    correlations[8] = 0  # it is constant
+    informed = np.setdiff1d(np.arange(90), [7, 8])
+    expected = informed[np.argsort(-correlations[informed])][:45]
+    np.testing.assert_array_equal(selector.selected_, expected)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
