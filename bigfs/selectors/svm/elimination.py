@@ -209,6 +209,11 @@ def eliminate_by_svm(
     columns = ActiveColumns(X)
     problem = RFEProblem(columns, codes, n_classes, sizes, first_svm, removed_last)
     start = problem.start(features)  # a loop of its own, with checkpoints
+    if len(features) > 1 and not start.W.any():
+        raise ValueError(
+            f"{name} tells no feature from another, because every weight is zero: give a larger C "
+            f"than {svm['C']:g}, or a smaller tol than {svm['tol']:g}"
+        )
     problem.svm["name"] = name
     return iterate(
         problem.step,
