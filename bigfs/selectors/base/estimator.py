@@ -328,18 +328,24 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         """Return how many features a fit chooses: m, or all where fewer take part."""
         return min(super()._count(d, available), d - len(self._constraints.absent))
 
-    def _rank_uninformed_last(self) -> None:
-        """Give the features of which the method says nothing the least score, or refuse scores that
-        say nothing at all. These features are the constant ones, and those whose score is NaN."""
-        said = np.delete(np.arange(len(self.scores_)), self._constraints.absent)
-        said = said[~np.isnan(self.scores_[said])]
-        scores = self.scores_[said]
+    def _require_information(self, scores: FloatArray) -> FloatArray:
+        """Return the scores of the features that take part, without NaN. Refuse scores that say
+        nothing at all."""
+        said = np.delete(np.arange(len(scores)), self._constraints.absent)
+        said = said[~np.isnan(scores[said])]
+        scores = scores[said]
         if not len(said) or (len(said) > 1 and (not scores.any() or np.isinf(scores).all())):
             size = "zero" if len(said) and not scores.any() else "infinite or undefined"
             raise ValueError(
                 f"{type(self).__name__} tells no feature from another, because every score is "
                 f"{size}: give more labeled samples than classes, or another penalty"
             )
+        return scores
+
+    def _rank_uninformed_last(self) -> None:
+        """Give the features of which the method says nothing the least score. These are the
+        constant ones, and those whose score is NaN."""
+        scores = self._require_information(self.scores_)
         unsaid = np.isnan(self.scores_)
         unsaid[self._constraints.constant] = True
         if unsaid.any():

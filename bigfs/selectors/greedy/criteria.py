@@ -150,6 +150,7 @@ class MRMR(GreedySelector):
         if self.relevance == "f":
             anova = ANOVA()
             anova._fit(X, y)
+            self._require_information(anova.scores_)
             relevance, part = np.minimum(anova.scores_, LARGEST), labeled_part(X, y)[0]
             return Problem(relevance, Correlations(y.codes), part.deviations > 0)
         return information_problem(X, y, count_bins(self._allowed(X), self.n_bins), False)
@@ -214,6 +215,7 @@ class RRPC(GreedySelector):
     def _prepare(self, X: Matrix, y: Labels) -> Problem:
         fisher = Fisher()  # SSB / SSW
         fisher._fit(X, y)
+        self._require_information(fisher.scores_)
         with np.errstate(divide="ignore"):
             eta = 1 / np.sqrt(1 + 1 / fisher.scores_)
         everyone = np.zeros(X.shape[0], dtype=np.int64)

@@ -294,3 +294,11 @@ def test_redundancy_decides_among_features_that_explain_the_target_wholly(rng, t
     assert np.isfinite(selector.criterion_).all()
     if target == "classes":
         np.testing.assert_array_equal(selector.selected_, [0, 3, 1])
+
+
+@pytest.mark.parametrize("selector", [RRPC(), MRMR(relevance="f")])
+def test_one_label_per_class_tells_no_feature_from_another(rng, selector):
+    X, y = rng.normal(size=(60, 20)), np.full(60, -1)
+    y[:3] = [0, 1, 2]
+    with pytest.raises(ValueError, match=r"tells no feature from another, .* infinite"):
+        selector.fit(X, y)
