@@ -241,9 +241,10 @@ def class_totals(
         elif stored.minima.min(initial=0) < 0:
             raise ValueError(NEGATIVE)
     if stored is not None:
-        squares = stored.sums_of_squares[:, classes]
+        numbers = classes.astype(np.int64)  # they may be whole floats or truth values
+        squares = stored.sums_of_squares[:, numbers]
         squares = squares if by_class else squares.sum(axis=1, keepdims=True)
-        sums = np.column_stack([stored.sums[:, classes], squares])
+        sums = np.column_stack([stored.sums[:, numbers], squares])
     c, sizes = len(classes), Y.sizes
     if non_negative:  # χ² needs no squares
         sums = column_sums(X, Y, non_negative=True) if sums is None else sums

@@ -4,9 +4,10 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.feature_selection import chi2, f_classif
 
-from bigfs import ANOVA, LSDF, Chi2, Fisher, FRegression, Matrix, TScore
+from bigfs import ANOVA, LSDF, Chi2, Fisher, FRegression, Matrix, TScore, storage
 from bigfs.matrix import ClassStats, class_sums
 from bigfs.result import Status
 from bigfs.selectors.scores import classes
@@ -25,6 +26,16 @@ def test_anova_and_chi2_equal_scikit_learn(text, tiles):
         Chi2().fit(matrix, y).scores_, chi2(X.astype(float), y)[0], rtol=1e-5
     )
     assert matrix.passes == 2
+
+
+@pytest.mark.parametrize("as_labels", [lambda y: y.astype(float), lambda y: y > 0])
+@pytest.mark.parametrize("selector", [ANOVA(), Fisher(), Chi2()])
+def test_the_sums_of_a_store_serve_labels_of_any_dtype(text, tmp_path, selector, as_labels):
+    X, y = text[0], np.minimum(text[1], 1)
+    matrix = storage.open(storage.stage(X, tmp_path / "a.zarr", y=y)).X
+    expected = clone(selector).fit(X, y).scores_
+    selector = clone(selector).fit(matrix, as_labels(y))
+    np.testing.assert_allclose(selector.scores_, expected, rtol=1e-9)
 
 
 def test_rows_alone_give_the_same(text):
