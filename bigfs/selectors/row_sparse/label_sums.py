@@ -127,7 +127,7 @@ def _complete(F: FloatArray, codes: IntArray, Y: FloatArray, sums: FloatArray) -
                     if f[k] - largest > tau:
                         count += 1
                         total += f[k] - largest
-                if count == size:
+                if count in (0, size):  # none is above if f has a NaN
                     break
                 tau, size = (total - 1.0) / count, count
             for k in range(c):

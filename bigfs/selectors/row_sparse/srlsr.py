@@ -68,6 +68,7 @@ RETURN_SHARE = 1e-3  # of θ's mass: what the features that return to the workin
 # that is small enough.
 REDUCTION = 0.1
 LEAST_TOL = 1e-6
+LARGEST = 140  # exponent of 10 of γ d^(2/p), beyond which the squares of weights underflow
 LABELS_SHARE = 0.25  # of the memory limit: what the labels of all samples may take in the end
 
 
@@ -390,6 +391,7 @@ class SRLSR(RowSparseSelector):
         until_nearer = {"tol": LEAST_TOL, "reduction": REDUCTION} if self.solver_tol is None else {}
         kind = AcceleratedSRLSR if self.accelerate else SRLSRProblem
         c = len(self.classes_)
+        self._require_range(X.shape[1] - len(self._constraints.absent))
         near = X.near_zero()
         problem = kind(near, codes, c, self.p, self.gamma, **self._options(**until_nearer))
         start = problem.start(self._checked_start(X.shape[1]))
@@ -409,11 +411,25 @@ class SRLSR(RowSparseSelector):
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def _require_range(self, d: int) -> None:
+        """Refuse a p and a γ with which γ d^(2/p) is beyond double precision for d features."""
+        exponent = 2 * np.log10(d) / self.p  # of d^(2/p)
+        if exponent > LARGEST:
+            least = 2 * np.log10(d) / LARGEST
+            raise ValueError(
+                f"p must be at least {least:.4f} for the penalty of {d} features; got {self.p:g}"
+            )
+        if exponent + np.log10(self.gamma) > LARGEST:
+            raise ValueError(
+                f"gamma must be at most 1e{int(LARGEST - exponent):+} for {d} features and "
+                f"p={self.p:g}; got {self.gamma:g}"
+            )
+
     def _checked_start(self, d: int) -> FloatArray | None:
         if self.start is None:
             return None
         start = np.asarray(self.start, dtype=np.float64)
-        if start.shape != (d,) or not np.all(start > 0):
+        if start.shape != (d,) or not np.all((start > 0) & np.isfinite(start)):
             raise ValueError(
                 f"start must hold {d} positive numbers, one per feature; got shape {start.shape}"
             )

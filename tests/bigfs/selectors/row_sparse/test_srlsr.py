@@ -3,6 +3,7 @@ against bounds.
 """
 
 import tracemalloc
+from functools import partial
 
 import dask.array as da
 import numpy as np
@@ -549,6 +550,26 @@ def test_bad_input_is_named():
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("accelerate", [True, False])
+def test_what_double_precision_does_not_hold_is_refused(accelerate):
+    X, y = data(60, 22)  # two columns are constant
+    cls = partial(SRLSR, accelerate=accelerate)
+    with pytest.raises(ValueError, match=r"p must be at least 0\.0186.* of 20 features; got 0\.01"):
+        cls(p=0.01).fit(X, y)
+    assert cls(p=0.02).fit(X, y).result_.status is Status.CONVERGED
+    with pytest.raises(ValueError, match=r"gamma must be at most 1e\+136.*; got 1e\+300"):
+        cls(gamma=1e300).fit(X, y)
+    with pytest.raises(ValueError, match="start must hold 22 positive numbers"):
+        cls(start=[np.inf, *np.ones(21)]).fit(X, y)
+
+
+@pytest.mark.parametrize("labeled", [True, False])
+def test_what_is_not_finite_does_not_crash_the_projection(labeled):
+    X, codes = np.ones((4, 2)), np.full(4, 0 if labeled else -1)
+    sums = sum_samples(Matrix.from_array(X), codes, np.full((2, 3), np.nan), np.zeros(3))
+    assert np.isnan(sums.V_norm2)
+
+
 def test_on_a_cluster_of_processes_the_bits_are_the_same():
     X, y = data(60, 15, labeled=5)
     here = Matrix.from_array(X, tile_rows=7, tile_columns=4)
