@@ -238,6 +238,7 @@ def as_batch(batch: pa.RecordBatch, first: int, where: str) -> Batch:
 class CsvFile(Table):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed."""
 
+    version = 2  # 1 read some labels otherwise
     suffixes = tuple(SUFFIXES)
     labels_are_typed = False
     delimiter: str = ""  # one character, by default that of the suffix (.csv, .tsv) or a comma

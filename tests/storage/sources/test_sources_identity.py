@@ -164,3 +164,12 @@ def test_another_version_of_a_reader_has_another_key(tmp_path, monkeypatch):
     monkeypatch.setattr(sources.svmlight.source.Svmlight, "version", 99)
     with pytest.raises(StoreError, match="changed since or was staged with other settings"):
         storage.stage(tmp_path / "a.svm", uri)
+
+
+def test_csv_whose_labels_were_read_otherwise_is_staged_anew(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("x,label\n1,a\n2,b\n")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sources.tables.tables.CsvFile, "version", 1)
+        uri = storage.stage(tmp_path / "a.csv", tmp_path / "a.zarr", columns="x")
+    with pytest.raises(StoreError, match="changed since or was staged with other settings"):
+        storage.stage(tmp_path / "a.csv", uri, columns="x")
