@@ -90,7 +90,8 @@ def _judging(
         return
     _require_decisions(split, judge)
     local, (split, sets) = split.X_train.local, _holding(split, sets)
-    with engine.started_tiles(_judge, sets, split, judge, local=local, label=label) as judged:
+    shared = engine.Shared(split), judge  # its targets have a row per sample
+    with engine.started_tiles(_judge, sets, *shared, local=local, label=label) as judged:
         yield judged
 
 
