@@ -1,11 +1,13 @@
 """Sums over tiles: few parts at a time, in the same tree, with the same dtype."""
 
+import contextlib
 import gc
 import weakref
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 
 from bigfs import Matrix, engine
 from bigfs.engine.executor import TREE_ARITY
@@ -90,3 +92,33 @@ def test_a_sum_on_a_cluster_shows_its_progress_and_has_the_serial_bits():
 
 def first_row(tile):
     return tile.load()[0]
+
+
+begun = []
+
+
+def add_row(block, start, stop, total):
+    if total is None:
+        begun.append(start)
+    return block[0] if total is None else total + block[0]
+
+
+@pytest.mark.parametrize("most", [1, 4, 7])
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_no_more_running_totals_are_begun_than_asked_for(most, on_cluster):
+    """A group ended after 16 tiles: 100 tiles began 7 totals of at most 4."""
+    begun.clear()
+    with contextlib.ExitStack() as stack:
+        if on_cluster:
+            own = stack.enter_context(
+                LocalCluster(
+                    n_workers=2,
+                    threads_per_worker=1,
+                    processes=False,
+                    dashboard_address="127.0.0.1:0",
+                )
+            )
+            stack.enter_context(Client(own))
+        total = rows().sum(add_row, 0, max_parts=most)
+    np.testing.assert_allclose(total, VALUES.sum(axis=0), rtol=1e-12)
+    assert sorted(begun) == list(range(0, COUNT, -(-COUNT // most)))

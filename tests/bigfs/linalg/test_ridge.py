@@ -1,8 +1,10 @@
 """The three solvers against the dense formula (XᵀMX + diag u)⁻¹ XᵀT, and against one another."""
 
+import os
 import sys
 import tracemalloc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import psutil
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from bigfs import engine
 from bigfs.engine.budget import Shares
+from bigfs.linalg import sparse_gram
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import (
     SOLVERS,
@@ -460,6 +463,23 @@ def test_the_gram_matrix_of_entries_in_any_order_is_the_dense_one(
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
+def test_the_gram_matrix_has_no_more_threads_than_the_process_has_cores(monkeypatch):
+    """In a container of 2 cores on a host of 64 it had 64, each of which wrote out all rows."""
+    asked = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, threads):
+            asked.append(threads)
+            super().__init__(threads)
+
+    monkeypatch.setattr(sparse_gram, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)  # of the host
+    Z = data(40, 15)[0].tocsc()
+    found = sparse_gram.sparse_gram(Z, Z)
+    np.testing.assert_allclose(found, (Z.T @ Z).toarray(), rtol=1e-12)
+    assert asked == [engine.CPU_COUNT] != [64]
+
+
 @pytest.mark.parametrize("u", [7, 8], ids=["odd", "even"])
 @pytest.mark.parametrize("dropped", [0, 2])
 def test_the_packed_factor_solves_an_odd_and_an_even_number_of_features(rng, u, dropped):
@@ -629,6 +649,24 @@ def test_the_plan_does_not_depend_on_the_machine(n, d, monkeypatch):
                 with engine.limit_memory(limit):
                     plans.append(Ridge(stored, centering(n), targets=3).plan)
     assert all(plan == plans[0] for plan in plans)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "fastest", "layout"), [(20, 400, "woodbury", "rows"), (400, 20, "primal", "columns")]
+)
+def test_a_solver_without_its_layout_is_never_chosen(n, d, fastest, layout):
+    """It was chosen by its time, and ended with "stage it with the layout by columns"."""
+    S, T, u = data(n, d)
+    both = Matrix.from_array(S, tile_rows=n // 2, tile_columns=d // 2)
+    tiles = {"rows": both.row_tiles, "columns": both.column_tiles}
+    assert Ridge(Matrix(S.shape, **tiles, stats=both.stats), targets=3).plan.solver == fastest
+    X = Matrix(S.shape, **{layout: tiles[layout]}, stats=both.stats)
+    ridge = Ridge(X, targets=3, tol=1e-10)
+    assert ridge.plan.solver != fastest
+    expected = dense_ridge(S, np.eye(n), u, T)
+    np.testing.assert_allclose(ridge.prepare(u).solve(T).W, expected, atol=1e-7)
+    with pytest.raises(ValueError, match=f"has only the layout by {layout}"):
+        Ridge(X, targets=3, solver=fastest).prepare(u)
 
 
 def test_the_kernel_holds_three_matrices_of_samples_at_most():

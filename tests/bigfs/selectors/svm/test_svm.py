@@ -107,6 +107,18 @@ def test_few_samples_go_by_their_kernel(few, C, n_classes, tile_columns):
     assert matrix.passes == 3  # statistics, kernel and weights
 
 
+@pytest.mark.filterwarnings("ignore::scipy.linalg.LinAlgWarning")
+@pytest.mark.parametrize("method", [L2SVM, SVMRFE])
+def test_columns_far_from_zero_are_a_kernel_without_digits_in_one_line(rng, method):
+    """The penalty of the intercept, which scikit-learn has too, leaves no room to move them."""
+    X, y = rng.normal(size=(60, 100)), np.arange(60) % 3
+    X[:, :2] += 1e9
+    with pytest.raises(ValueError, match="scale X to values near 1") as caught:
+        method(n_features_to_select=5).fit(X, y)
+    assert "\n" not in str(caught.value)
+    assert not isinstance(caught.value, np.linalg.LinAlgError)
+
+
 def test_both_ways_tell_the_same_gap_and_gradient(few):
     X, y = few
     matrix, mask = Matrix.from_array(sp.csr_array(X)), np.arange(60) % 5 > 0
