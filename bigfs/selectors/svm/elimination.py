@@ -211,8 +211,8 @@ def eliminate_by_svm(
     start = problem.start(features)  # a loop of its own, with checkpoints
     if len(features) > 1 and not start.W.any():
         raise ValueError(
-            f"{name} tells no feature from another, because every weight is zero: give a larger C "
-            f"than {svm['C']:g}, or a smaller tol than {svm['tol']:g}"
+            f"{name} tells no feature from another, because every weight is zero at "
+            f"C={svm['C']:g}: weaken the penalty"
         )
     problem.svm["name"] = name
     return iterate(

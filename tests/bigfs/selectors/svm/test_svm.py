@@ -299,7 +299,7 @@ def test_no_feature_is_eliminated_by_its_index_alone(rng):
     X, y = rng.normal(size=(60, 20)), np.arange(60) % 3
     X[:, 4] += y
     X /= np.linalg.norm(X, axis=1)[:, None]
-    message = r"SVMRFE tells no feature from another, .* zero: give a larger C than 1e-06"
+    message = r"SVMRFE tells no feature from another, .* zero at C=1e-06: weaken"
     with pytest.raises(ValueError, match=message):
         SVMRFE(C=1e-6).fit(X, y)
     assert SVMRFE(C=1e-6).fit(X[:, 4:5], y).selected_.tolist() == [0]  # there is nothing to tell
