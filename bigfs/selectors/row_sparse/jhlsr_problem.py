@@ -3,7 +3,12 @@
 The certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS, is the violation of stationarity: the
 larger of that of S, and of what the linear model in w promises as a share of the objective:
 
-    Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖² + ε)‖ / λ Σ‖s_j‖,      (⟨∇_w, w⟩ − min ∇_w) / objective
+    Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖² + ε)‖ / λ Σ‖s_j‖
+    Σ_k (w_k max(g_k, 0) + (w_k + b_k/100) max(−g_k, 0)) / objective,      g = ∇_w − ⟨∇_w, w⟩
+
+The second lets each weight shrink to zero, or double and grow by a hundredth of b_k, the least
+degree of its samples, at most 1. The gradient tells no more, because the smoothness is not convex
+in w. It is zero where w stays or, with incidence degrees, is the minimum.
 
 With an intercept, P = XS + 1bᵀ takes the place of XS. The best b for S and w leaves a problem of S
 with M − M11ᵀM/1ᵀM1 in the place of M = AᵀA + μL_H(w), and T − M1(1ᵀT)/1ᵀM1 in that of T = AᵀΦ. With
@@ -167,7 +172,9 @@ class JHLSRProblem(RowSparseProblem):
         loss = sum(self.loss(columns, P_s) for columns, P_s in P)
         penalty = self.lam * smooth_norms.sum()
         w, smoothness, promise = self.weight_step(P, state.w, float(loss + penalty))
-        objective = float(loss + self.mu * smoothness + penalty + self.gamma * w @ w)
+        objective = float(loss + self.mu * smoothness + penalty)
+        if self.learn_w:  # else γ‖w‖² is a constant, beside which the other terms may vanish
+            objective += self.gamma * float(w @ w)
         M = self.sample_operator(w)
         if not P.whole:
             engine.trim_memory()  # what the steps of w have left

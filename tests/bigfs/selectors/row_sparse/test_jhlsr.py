@@ -138,7 +138,7 @@ def dense_jhlsr(X, y, H, mu, lam, gamma, rounds, learn=True, degrees="incidence"
         L = dense_laplacian(H, w, degrees)
         smooth = np.sqrt((S[:d] ** 2).sum(axis=1) + EPSILON)
         loss = np.sum((A @ X @ S - Phi) ** 2) + mu * np.trace(S.T @ X.T @ L @ X @ S)
-        objective.append(loss + lam * smooth.sum() + gamma * w @ w)
+        objective.append(loss + lam * smooth.sum() + learn * gamma * w @ w)
         u = lam / (2 * smooth)
     return S, w, objective
 
