@@ -1,4 +1,4 @@
-"""Properties of a selection: the classes of its features, their variance and their redundancy."""
+"""Properties of a selection: the classes of its features and their redundancy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows
 from bigfs.linalg.rounding import far_from_zero, unless_rounding
-from bigfs.matrix import Centered, Matrix
+from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import ClassWeights, near_sums
 from bigfs.matrix.kernels import begin_sum, n_sums, strips
 from bigfs.types import FloatArray, IntArray
@@ -53,23 +53,6 @@ def class_strength(scores: FloatArray, profile: FloatArray) -> FloatArray:
     is_finite = np.isfinite(scores)
     largest = scores[is_finite].max(initial=1.0)
     return np.where(is_finite, scores, largest)[:, None] * np.maximum(profile, 0)
-
-
-def explained_variance(X: Any, index: IntArray) -> float:
-    """Return 1 − ‖Xc − Xc[:, index] W‖² / ‖Xc‖², W the regression of X on the chosen features."""
-    X = X if isinstance(X, Matrix) else Matrix.from_array(X)
-    total = float(X.deviations.sum())
-    if total <= 0:
-        return 1.0
-    (n, d), m = X.shape, len(index)
-    engine.require_memory(
-        8 * (5 * n * m + 5 * m * m + d * m),  # Z, its SVD with what LAPACK takes, and UᵀX
-        f"the variance that {len(index)} features explain",
-    )
-    Z = X.columns(index).toarray().astype(np.float64) - X.means[index]
-    U, s, _ = np.linalg.svd(Z, full_matrices=False)
-    U = U[:, s > 1e-10 * s.max(initial=0)]
-    return float(np.sum((Centered(X).rmatmul(U)) ** 2)) / total
 
 
 def redundancy_rate(X: Any, index: IntArray | None = None) -> float:

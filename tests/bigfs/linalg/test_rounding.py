@@ -27,7 +27,6 @@ from bigfs import (
 from bigfs.evaluation.quality import (
     absolute_correlations,
     class_profile,
-    explained_variance,
     redundancy_rate,
 )
 from bigfs.linalg.rounding import near_zero, variance_or_zero
@@ -155,7 +154,6 @@ def test_the_properties_of_a_selection_do_not_depend_on_the_mean(far):
     assert redundancy_rate(X) == pytest.approx(redundancy_rate(near), rel=1e-9)
     assert redundancy_rate(sp.csr_array(X)) == pytest.approx(redundancy_rate(near), rel=1e-9)
     index = np.array([0, 2])
-    assert explained_variance(X, index) == pytest.approx(explained_variance(near, index), rel=1e-6)
     profiles = (class_profile(Matrix.from_array(Z), y, index, 3) for Z in (near, X))
     np.testing.assert_allclose(*profiles, rtol=1e-9)
     tiled = Matrix.from_array(sp.csr_array(X), tile_rows=7)

@@ -17,52 +17,16 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, SparGE
-from bigfs.evaluation.quality import explained_variance
 from bigfs.graph import affinity, knn
-from tests.helpers.tracing import LEAST_SEEN, projected_and_peak
 
 # --- explained variance, the measure --------------------------------------------------------------
 
 
-def least_squares_share(X, index):
-    """The definition, by another way: regress every feature on the chosen ones, with an
-    intercept.
-    """
+def explained_variance(X, index):
+    """Regress every feature on the chosen ones, with an intercept."""
     Z = np.column_stack([X[:, index], np.ones(len(X))])
     left = X - Z @ np.linalg.lstsq(Z, X, rcond=None)[0]
     return 1 - np.sum(left**2) / np.sum((X - X.mean(axis=0)) ** 2)
-
-
-def test_explained_variance_is_that_of_the_regression(rng):
-    X = rng.normal(size=(40, 6)) @ rng.normal(size=(6, 12)) + 3.0
-    for index in ([0], [3, 7, 11], [5, 4, 3, 2, 1, 0]):
-        expected = least_squares_share(X, index)
-        assert explained_variance(X, np.array(index)) == pytest.approx(expected, rel=1e-9)
-        assert explained_variance(sp.csr_array(X), np.array(index)) == pytest.approx(
-            expected, rel=1e-9
-        )
-        assert explained_variance(
-            Matrix.from_array(X, tile_columns=5), np.array(index)
-        ) == pytest.approx(expected, rel=1e-9)
-    assert explained_variance(X, np.arange(6)) == pytest.approx(1, rel=1e-9)  # rank 6
-    assert explained_variance(X, np.array([2, 2])) == pytest.approx(
-        explained_variance(X, np.array([2])), rel=1e-9
-    )
-
-
-@pytest.mark.parametrize("shape", [(20_000, 40), (600, 600)], ids=["tall", "square"])
-def test_explained_variance_takes_what_is_projected(rng, monkeypatch, shape):
-    X, index = Matrix.from_array(rng.normal(size=shape)), np.arange(shape[1])
-    projected, peak = projected_and_peak(monkeypatch, lambda: explained_variance(X, index))
-    assert 0.8 * LEAST_SEEN * projected < peak < projected
-
-
-def test_explained_variance_of_nothing(rng):
-    X = rng.normal(size=(10, 3))
-    X[:, 1] = 5.0
-    assert explained_variance(X, np.array([], dtype=np.int64)) == 0
-    assert explained_variance(X, np.array([1])) == 0
-    assert explained_variance(np.ones((10, 3)), np.array([0])) == 1
 
 
 # --- PCA ------------------------------------------------------------------------------------------
