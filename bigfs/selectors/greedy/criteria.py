@@ -238,8 +238,8 @@ class JMI(_JointInformation):
     """Choose features one by one, each of the largest joint mutual information with the others.
 
     Joint mutual information [1]_ asks how much a feature and each of those chosen before say about
-    the class together. Unlike `MRMR` it sees features that help only together. Unlabeled samples of
-    a store are left out.
+    the class together. Unlike `MRMR` it sees features that help only together. Unlabeled samples
+    are left out.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ class SMR(Selector):
 
     The weights of each class are an M × N matrix of rank k, and one penalty over all classes
     chooses the pixels [1]_. The samples may be any M × N matrices. The method is supervised.
-    Unlabeled samples of a store are left out. A forbidden pixel is blank in every image.
+    Unlabeled samples are left out. A forbidden pixel is blank in every image.
 
     Parameters
     ----------

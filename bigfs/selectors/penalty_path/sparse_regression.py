@@ -242,7 +242,7 @@ class DLSR(SparseRegression):
     """Rank features by a row-sparse regression whose class targets are dragged apart.
 
     It is discriminative least squares regression for feature selection [1]_. Unlabeled samples
-    store are left out.
+    are left out.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ class SPFS(SparseRegression):
     """Choose features that preserve the similarity of the samples, by a row-sparse regression.
 
     The similarity [1]_ is that of the classes, or a Gaussian kernel where y is None. Unlabeled
-    samples of a store are left out.
+    samples are left out.
 
     Parameters
     ----------

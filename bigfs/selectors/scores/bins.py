@@ -93,7 +93,7 @@ class Gini(Selector):
     """Score each feature by the decrease of Gini impurity at its best threshold.
 
     A sample goes left if its value is at most the threshold, and right if it is greater. Unlabeled
-    samples of a store are left out.
+    samples are left out.
 
     Parameters
     ----------

@@ -211,7 +211,7 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
     """Score each non-negative feature by its χ² statistic with the class.
 
     The scores are those of `sklearn.feature_selection.chi2`. Negative values are refused. Unlabeled
-    samples of a store are left out.
+    samples are left out.
 
     Parameters
     ----------

@@ -219,7 +219,7 @@ class LLFS(Selector):
 
     Local-learning-based feature selection [1]_ weighs the features so that most samples are nearer
     to their nearest sample of the same class than to that of the others. Unlabeled samples
-    store are left out.
+    are left out.
 
     Parameters
     ----------

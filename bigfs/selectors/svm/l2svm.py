@@ -55,7 +55,9 @@ class L2SVM(Selector):
     The gradient bounds the distance to the optimum exactly: the duality gap is half of its squared
     norm. A step [1]_ reads X once, and twice per iteration of its conjugate gradients. All classes
     share the passes. Where there are fewer samples than features, and few of them, the machines are
-    trained by the kernel of the samples [2]_, and X is read twice in all.
+    trained by the kernel of the samples [2]_, and X is read twice in all. A Dask array, and a store
+    with the layout by rows alone, have no kernel. So the scores of one X in two such forms agree to
+    the tolerance, and not to the last digit.
 
     References
     ----------
