@@ -133,6 +133,10 @@ class TraceRatio(GraphSelector):
         return self.form == "fisher"
 
     @property
+    def _scores_alone(self) -> bool:  # type: ignore[override]
+        return self.form == "fisher"  # a graph would see the constant features
+
+    @property
     def _ignores_y(self) -> bool:  # type: ignore[override]
         return self.form == "laplacian"
 

@@ -156,9 +156,9 @@ def test_the_same_table_in_all_containers_gives_equal_stores(tmp_path):
     assert len(contents) == 30
     assert len(set(contents.values())) == 1, contents
     corpus = storage.open(store)
-    assert list(corpus.feature_names) == ["a", "b", "is_c", "color=green", "color=red"]
+    assert list(corpus.feature_names) == ["a", "b", "color=green", "color=red", "is_c"]
     want = frame_of(40)[["a", "b", "is_c"]].astype(np.float32)
-    np.testing.assert_array_equal(corpus.X.rows(np.arange(40)).toarray()[:, :3], want)
+    np.testing.assert_array_equal(corpus.X.rows(np.arange(40)).toarray()[:, [0, 1, 4]], want)
 
 
 @pytest.mark.parametrize("limit", [1 << 25, 100])
