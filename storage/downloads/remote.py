@@ -22,6 +22,7 @@ from bigfs.storage import atomic
 from bigfs.storage.errors import SourceError, is_full, redacted
 
 RANGE = 8 << 20  # bytes of a file that are asked for at a time
+OF_WINDOWS = ("desktop.ini", "thumbs.db")  # which it writes into folders
 WEB = ("http://", "https://")
 # protocols of servers. Others read files of this machine, which have paths, or URLs inside theirs
 SERVERS = {"http", "https", "ftp", "sftp", "ssh", "smb", "webhdfs", "hdfs", "memory"}
@@ -194,8 +195,9 @@ def _listed(info: dict[str, Any]) -> Listed:
 
 
 def is_unseen(name: str) -> bool:
-    """Return whether a part of a relative name begins with _ or a dot."""
-    return any(part[:1] in (".", "_") for part in name.split("/") if part not in ("", ".", ".."))
+    """Return whether a part of a relative name begins with _ or a dot, or is a file of Windows."""
+    parts = [part for part in name.split("/") if part not in ("", ".", "..")]
+    return any(part[:1] in (".", "_") or part.lower() in OF_WINDOWS for part in parts)
 
 
 def identity_of(url: str, suffixes: Sequence[str]) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from bigfs.storage.sources.arrays import Npy, Npz
 from bigfs.storage.sources.base import MatrixSource, Source, parse_options, shorten
 from bigfs.storage.sources.files import (
     CORPORA,
+    POINTER,
     data_suffixes,
     head,
     is_pattern,
@@ -84,9 +86,11 @@ ADVICE = {
     ".xlsx": "save the sheet as CSV",
     ".xls": "save the sheet as CSV",
     ".ods": "save the sheet as CSV",
-    ".arff": "export it to Parquet, as by pandas.DataFrame(scipy.io.arff.loadarff(FILE)[0])"
-    ".to_parquet('rows.parquet')",
+    ".arff": "export it to CSV, or to svmlight if it is sparse, as by the CSVSaver and the "
+    "LibSVMSaver of Weka",
 }
+JSON_ARRAY = re.compile(rb"\s*\[\s*[\[{]")  # of records or of rows
+HALF = re.compile(r"(train|test)(?=[-_.])")  # the name of a file that holds a half of a table
 # the tables that a folder may hold
 TABLES: tuple[Any, ...] = (Parquet, Arrow, Csv, JsonLines, VowpalWabbit)
 # options that say what the records of a format hold: numbers
@@ -212,6 +216,8 @@ def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
     required = [p.name for p in parameters if p.default is p.empty]
     if unknown := sorted(set(options) - set(known)):
         meant = closest(unknown[0], [*known, *BY_OPTION])
+        if takers := BY_OPTION.get(unknown[0]):
+            meant = f": it is for {', '.join(k.format for k in takers if k in FORMATS.values())}"
         raise SourceError(
             f"{kind.format} has no option {', '.join(unknown)}"
             + (meant or f"; it has {', '.join(known) or 'none'}")
@@ -275,6 +281,15 @@ def _guess(path: Path, format: str | None) -> type[Source]:
             f"place of its first three"
         )
     start = head(path)
+    if path.name.removesuffix(".gz") == "matrix.mtx":  # beside which its names may lie
+        require_no_other_format(str(path.parent), os.listdir(path.parent))
+    if start.startswith(POINTER):
+        raise SourceError(f"{path} {looks_like(start)}")
+    if JSON_ARRAY.match(start):
+        raise SourceError(
+            f"{path} is one JSON array, and JSON Lines has one object per line: turn it into "
+            f"lines, as by jq -c '.[]' {path.name} > rows.jsonl"
+        )
     for kind in FORMATS.values():
         if kind.sniff(path, start):
             if kind is Text and zipfile.is_zipfile(path):
@@ -283,10 +298,10 @@ def _guess(path: Path, format: str | None) -> type[Source]:
             return kind
     if looks := looks_like(start):
         raise SourceError(f"{path} {looks}")
-    if start.lstrip()[:1] == b"[":
+    if start.lstrip()[:1] == b"{":
         raise SourceError(
-            f"{path} is one JSON array, and JSON Lines has one object per line: turn it into "
-            f"lines, as by jq -c '.[]' {path.name} > rows.jsonl"
+            f"{path} is one JSON object over several lines, and JSON Lines has one object per "
+            f"line: write one line for each sample, as by jq -c"
         )
     raise SourceError(
         f"the format of {path} cannot be detected: name it with format=, one of {_names()}"
@@ -307,6 +322,10 @@ def _guess_folder(path: Path, format: str | None) -> type[Source]:
         )
     if format is not None:
         return FORMATS[format]
+    if any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
+        raise SourceError(
+            f"{path} is Zarr, and no AnnData: save its matrix as .npy or .npz, or as AnnData"
+        )
     suffixes = data_suffixes(names)
     tables = {s: kind for kind in TABLES for s in kind.suffixes if s in suffixes}
     others = [suffix for suffix in suffixes if suffix not in tables]
@@ -322,6 +341,12 @@ def _guess_folder(path: Path, format: str | None) -> type[Source]:
         raise SourceError(
             f"{path} holds files of several kinds ({counts}): give a pattern such as "
             f"'{path}/**/*{next(iter(tables))}', or format=text if all are documents"
+        )
+    halves = {half[1]: name for name in names if (half := HALF.match(os.path.basename(name)))}
+    if len(halves) > 1:
+        raise SourceError(
+            f"{path} holds {halves['train']} and {halves['test']}, and a table has its splits in "
+            f"a column: move them into folders split=train and split=test, or give one by its path"
         )
     [kind] = set(tables.values())
     if kind is JsonLines:

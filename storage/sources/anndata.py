@@ -28,7 +28,7 @@ from bigfs.storage.format.checked import CheckedStore
 from bigfs.storage.format.manifest import store_at
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, Rows
-from bigfs.storage.sources.hdf5 import HDF5, open_hdf5
+from bigfs.storage.sources.hdf5 import HDF5, open_hdf5, other_hdf5
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     ScratchMatrix,
@@ -321,11 +321,17 @@ class AnnData(MatrixSource):
         """Return the matrix as it lies, its encoding and its shape."""
         where = "X" if self.layer is None else f"layers/{self.layer}"
         where = "raw/X" if self.raw else where
+        layers = (", ".join(file["layers"]) if "layers" in file else "") or "none"
         if where not in file:
-            layers = ", ".join(file["layers"]) if "layers" in file else ""
-            raise SourceError(f"{self.path} has no {where}; its layers are: {layers or 'none'}")
+            if other := other_hdf5(file):
+                raise SourceError(f"{self.path} is {other}")
+            raise SourceError(f"{self.path} has no {where}; its layers are: {layers}")
         X = file[where]
         kind = X.attrs.get("encoding-type", "array" if hasattr(X, "dtype") else None)
+        if kind == "null":
+            raise SourceError(
+                f"{self.path}: {where} is empty: name a layer with layer=. They are: {layers}"
+            )
         if kind not in ("csr_matrix", "csc_matrix", "array"):
             raise SourceError(
                 f"{self.path}: {where} has the encoding {kind!r}: only csr_matrix, "

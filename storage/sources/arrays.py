@@ -196,7 +196,8 @@ class Npz(SavedMatrix):
             return path.suffix == ".npz"  # a truncated one
         with source_errors(f"{path} is a broken zip archive"), zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
-        return "X.npy" in names or {"format.npy", "shape.npy"} <= names
+        # what np.savez wrote under other names is refused by them
+        return "X.npy" in names or {"format.npy", "shape.npy"} <= names or path.suffix == ".npz"
 
     def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
         folder.mkdir(parents=True, exist_ok=True)

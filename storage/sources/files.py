@@ -117,8 +117,10 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+POINTER = b"version https://git-lfs."
 # what other files begin with, and what to do with them
 FOREIGN = {
+    POINTER: "a pointer of Git LFS to a file that was not fetched: fetch it, as by git lfs pull",
     b"PAR1": "Parquet: give format=parquet",
     b"ARROW1": "Arrow: give format=arrow",
     b"\x93NUMPY": "a NumPy array: stage one such file, and append the others",
@@ -405,6 +407,11 @@ def require_no_other_format(folder: str, names: Sequence[str]) -> None:
         raise SourceError(
             f"{folder} is a Delta table, whose log says which files count: give it as an object, "
             f"bigfs.storage.stage(deltalake.DeltaTable({folder!r}).to_pyarrow_table())"
+        )
+    if os.path.isdir(os.path.join(folder, ".hoodie")):
+        raise SourceError(
+            f"{folder} is a Hudi table, whose timeline says which files count: export its rows to "
+            f"Parquet by Spark"
         )
     if any(name.startswith("metadata/") and name.endswith(".metadata.json") for name in names):
         raise SourceError(

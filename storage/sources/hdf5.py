@@ -39,6 +39,24 @@ def open_hdf5(path: str) -> Iterator[Any]:
         yield file
 
 
+def other_hdf5(file: Any) -> str | None:
+    """Return what an open file is by its groups, with what to do, if it is no AnnData."""
+    kind = str(file.attrs.get("encoding-type"))
+    if kind == "anndata" or {"obs", "var"} & set(file):
+        return None
+    read, write = "turn it into AnnData, as by", "write_h5ad('cells.h5ad')"
+    if kind == "MuData":
+        return f"MuData: write one of its modalities, as by mudata.read(FILE)['rna'].{write}"
+    if any("barcodes" in group for group in map(file.get, file) if hasattr(group, "keys")):
+        return f"the HDF5 of Cell Ranger (10x): {read} scanpy.read_10x_h5(FILE).{write}"
+    if {"matrix", "row_attrs", "col_attrs"} <= set(file):
+        return f"Loom: {read} scanpy.read_loom(FILE).{write}"
+    if "PYTABLES_FORMAT_VERSION" in file.attrs:
+        return "HDF5 of pandas: turn it into Parquet, as by pandas.read_hdf(FILE).to_parquet(NEW)"
+    names = ", ".join(map(ascii, file)) or "nothing"
+    return f"HDF5 that holds {names[:200]}, and no AnnData: save its matrix as .npy or .npz"
+
+
 def need_h5py(path: str) -> Any:
     """Import h5py, or say how to install it."""
     try:

@@ -36,7 +36,7 @@ class MatrixMarket(SavedMatrix):
 
     def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, None]:
         layout, field, symmetry, shape, nnz, start = self._header()
-        if field not in ("real", "integer", "pattern") or symmetry != "general":
+        if field not in ("real", "integer", "unsigned-integer", "pattern") or symmetry != "general":
             raise SourceError(
                 f"{self.path} holds a {field} {symmetry} matrix: it must be "
                 f"real, integer or pattern, and general"

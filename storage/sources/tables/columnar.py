@@ -391,7 +391,13 @@ class _Messages:
         limit = engine.memory_limit()
         if 2 * size > limit:
             require_memory(2 * size, f"{self.path}: a record batch cannot be cut and", limit)
-        return bytes(self.file.read(size))
+        raw = bytes(self.file.read(size))
+        if size > 0 and not raw:  # Arrow takes this for the end, and asks for nothing behind a mark
+            raise SourceError(
+                f"{self.path} ends without the mark that ends a stream: it was cut, or is still "
+                f"being written. Close its writer, or copy it again"
+            )
+        return raw
 
     def close(self) -> None:
         self.file.close()

@@ -62,7 +62,7 @@ def test_truncated_zstandard_is_refused(tmp_path):
         ("a.csv", b"", "is empty", {}),
         ("a.duckdb", b"x" * 20, "cannot be read as it is: export a table of it to Parquet", {}),
         ("a.xlsx", b"PK\x03\x04rest", "cannot be read as it is: save the sheet as CSV", {}),
-        ("a.arff", b"@relation r", "cannot be read as it is: export it to Parquet, as by", {}),
+        ("a.arff", b"@relation r", "cannot be read as it is: export it to CSV", {}),
         ("a.txt", b"some words\n", "is one text, and a corpus has many", {"format": "text"}),
     ],
 )

@@ -8,9 +8,11 @@ import io
 import json
 import lzma
 import os
+import pickle
 import tarfile
 import zipfile
 
+import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -19,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
+import zarr
 from bigfs.storage.errors import SourceError
 
 from bigfs import storage
@@ -142,6 +145,79 @@ def datasets(folder):
     return folder
 
 
+def arrow_stream(folder, cut=None):
+    table = pa.table({"a": FRAME["a"], "label": FRAME["label"]})
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, table.schema) as stream:
+        for start in (0, 3):
+            stream.write_table(table.slice(start, 3))
+    return put(folder / "t.arrows", out.getvalue()[:cut])
+
+
+def hdf5(name, **content):
+    """An HDF5 file of arrays, groups (None) and attributes (texts)."""
+
+    def write(folder):
+        with h5py.File(folder / name, "w") as file:
+            for key, value in content.items():
+                if isinstance(value, str):
+                    file.attrs[key.replace("_", "-") if "encoding" in key else key] = value
+                elif value is None:
+                    file.create_group(key.replace("__", "/"))
+                else:
+                    file[key.replace("__", "/")] = value
+        return folder / name
+
+    return write
+
+
+def h5ad(X="X", labels=(18, 30, 44, 89)):
+    """AnnData whose matrix lies in X or in a layer, with numbers as labels."""
+
+    def write(folder):
+        with h5py.File(folder / "t.h5ad", "w") as file:
+            file.attrs["encoding-type"] = "anndata"
+            if X != "X":
+                file.create_dataset("X", data=h5py.Empty("f")).attrs["encoding-type"] = "null"
+            file[X] = np.arange(12.0).reshape(4, 3)
+            file[X].attrs["encoding-type"] = "array"
+            for frame, n in (("obs", 4), ("var", 3)):
+                names = np.array([f"n{i}" for i in range(n)], dtype=h5py.string_dtype())
+                file.create_group(frame).attrs["_index"] = "_index"
+                file[frame].create_dataset("_index", data=names)
+            file["obs"]["label"] = np.array(labels)
+        return folder / "t.h5ad"
+
+    return write
+
+
+def arrays(**parts):
+    out = io.BytesIO()
+    np.savez(out, **parts)
+    return out.getvalue()
+
+
+def labeled(words, raw):
+    return lambda folder: f"{put(folder / 't.npy', raw)}?labels={put(folder / 'y.txt', words)}"
+
+
+def columns(**fields):
+    out = io.BytesIO()
+    pq.write_table(pa.table(fields), out)
+    return out.getvalue()
+
+
+def npy(array):
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def zarr_array(folder):
+    zarr.save_array(str(folder / "a.zarr"), np.ones((3, 2)))
+    return folder / "a.zarr"
+
+
 def shared(*writes):
     """The last of several things that are written into one folder."""
 
@@ -170,6 +246,16 @@ SIX = (6, ["x", "y"], [0, 1, 0, 1, 0, 1])
 HALVED = (6, ["x", "y"], [0, 0, 1, 1, 0, 1], ("train", "test"))  # by label, then by split
 ROWS = "1 1:1 2:2\n2 2:1\n"
 TWO_ROWS = (2, ["1", "2"], [0, 1])
+REAL = (4, [], [18.0, 30.0, 44.0, 89.0])
+XY = (2, ["x", "y"], [0, 1])
+VECTORS = pa.array(
+    [{"type": 0, "size": 9, "indices": [i, 5], "values": [2.0, 1.0]} for i in range(2)]
+)
+PAIRS = pa.array([[{"index": i, "value": 2.0}] for i in range(2)])
+LISTS = pa.FixedSizeListArray.from_arrays(np.arange(8, dtype="f4"), 4)
+TOPICS = "id\tlabel\ttext\n1\tE11 ECAT\tword\n2\tECAT\tthing\n3\tE11\tword\n"
+SETS = (3, ["E11", "ECAT"], [[1, 1], [0, 1], [1, 0]])
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 12\n"
 
 # what is written, the options, and what is read
 READ = {
@@ -416,6 +502,101 @@ READ = {
     ),
     "svmlight without labels": (both("1:1 2:2\n2:1\n", "t.svm"), {"labels": "none"}, (2, [], None)),
     "a saved matrix": (both(npz(), "t.npz"), {}, (3, [], None)),
+    # what public reports tell of
+    "files of Windows among documents": (
+        shared(doc("desktop.ini", "[Shell]"), doc("cat/Thumbs.db", bytes(9)), documents),
+        {},
+        TWO,
+    ),
+    "a flat folder of documents": (
+        lambda f: files(f, **{"1.txt": "hello milk", "2.txt": "buy milk"}),
+        {},
+        (2, [], None),
+    ),
+    "one JSON document per file": (
+        lambda f: files(
+            f,
+            **{"a.json": '{"text":"purr","label":"x"}', "b.json": '{"text":"bark","label":"y"}'},
+        ),
+        {},
+        XY,
+    ),
+    "an Arrow stream": (arrow_stream, TABLE, SIX),
+    "zstd that begins with a skippable frame": (
+        both(
+            b"\x50\x2a\x4d\x18\x04\0\0\0skip"
+            + pa.compress(csv().encode(), codec="zstd", asbytes=True),
+            "t.csv.zst",
+        ),
+        TABLE,
+        SIX,
+    ),
+    "the index of pandas in CSV": (both(FRAME.to_csv()), TABLE, SIX),
+    "CSV with line ends of Windows": (both(csv(lineterminator="\r\n")), TABLE, SIX),
+    "CSV without a line end": (both(csv().rstrip("\n")), TABLE, SIX),
+    "CSV in Latin-1": (
+        both("text,label\ncaf\xe9,x\nbar,y\n".encode("latin-1")),
+        {"encoding": "latin-1"},
+        XY,
+    ),
+    "prices in CSV": (
+        both("a,price\n1,18\n5,30\n3,44\n0,89\n"),
+        {"label": "price", "target": "real", **TABLE},
+        REAL,
+    ),
+    "stars of texts": (
+        both("text,stars\nword,18\nthing,30\nword,44\nthing,89\n"),
+        {"label": "stars", "target": "real"},
+        REAL,
+    ),
+    "days of texts in JSON Lines": (
+        both("".join(f'{{"text":"w{v} word","days":{v}}}\n' for v in (18, 30, 44, 89)), "t.jsonl"),
+        {"label": "days", "target": "real"},
+        REAL,
+    ),
+    "ages in AnnData": (h5ad(), {"target": "real"}, REAL),
+    "counts in a layer of AnnData": (
+        h5ad("layers/counts"),
+        {"layer": "counts", "target": "real"},
+        REAL,
+    ),
+    "days beside arrays": (
+        both(arrays(X=np.eye(4), y=np.array([18, 30, 44, 89])), "t.npz"),
+        {"target": "real"},
+        REAL,
+    ),
+    "topics of LibMultiLabel": (both(TOPICS, "t.tsv"), {"label_separator": " "}, SETS),
+    "topics without a header": (
+        both(TOPICS.partition("\n")[2], "t.tsv"),
+        {"header": False, "label": "1", "text": "2", "label_separator": " "},
+        SETS,
+    ),
+    "svmlight of several labels": (
+        both("1,2 5:1\n1 3:1\n", "t.svm"),
+        {},
+        (2, ["1", "2"], [[1, 1], [1, 0]]),
+    ),
+    "labels with a mark": (
+        labeled(b"\xef\xbb\xbf1\n2\n1\n2\n", npy(np.arange(8.0).reshape(4, 2))),
+        {},
+        (4, ["1", "2"], [0, 1, 0, 1]),
+    ),
+    "labels with a blank line": (
+        labeled("1\n2\n1\n2\n\n", npy(np.arange(8.0).reshape(4, 2))),
+        {},
+        (4, ["1", "2"], [0, 1, 0, 1]),
+    ),
+    "unsigned counts of SciPy": (
+        both("%%MatrixMarket matrix coordinate unsigned-integer general\n2 2 1\n1 2 3\n", "t.mtx"),
+        {},
+        (2, [], None),
+    ),
+    "a pattern of Matrix Market": (
+        both("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", "t.mtx"),
+        {},
+        (2, [], None),
+    ),
+    "truth values": (both("a,label\ntrue,x\nfalse,y\n"), TABLE, XY),
 }
 
 # what is written, the options, and what the refusal says
@@ -626,6 +807,170 @@ REFUSED = {
         TABLE,
         "holds tables .*unpack it",
     ),
+    # what public reports tell of
+    "a matrix beside names of genes": (
+        lambda f: genes(f) / "matrix.mtx.gz",
+        {},
+        r"folder of Cell Ranger.*scanpy\.read_10x_mtx",
+    ),
+    "HDF5 of Cell Ranger 3": (
+        hdf5("t.h5", matrix__barcodes=np.arange(3), matrix__data=np.arange(3)),
+        {},
+        r"t\.h5 is the HDF5 of Cell Ranger \(10x\): .*scanpy\.read_10x_h5",
+    ),
+    "HDF5 of Cell Ranger 2": (
+        hdf5("t.h5", hg19__barcodes=np.arange(3), hg19__data=np.arange(3)),
+        {},
+        "is the HDF5 of Cell Ranger",
+    ),
+    "Loom": (
+        hdf5("t.loom", matrix=np.eye(3), row_attrs=None, col_attrs=None),
+        {},
+        r"t\.loom is Loom: .*scanpy\.read_loom",
+    ),
+    "MuData": (
+        hdf5("t.h5mu", encoding_type="MuData", mod__rna__X=np.eye(3)),
+        {},
+        r"is MuData: .*mudata\.read",
+    ),
+    "HDF5 of pandas": (
+        hdf5("t.h5", PYTABLES_FORMAT_VERSION="2.1", df__block0_values=np.eye(3)),
+        {},
+        r"is HDF5 of pandas: .*pandas\.read_hdf",
+    ),
+    "HDF5 of arrays": (
+        hdf5("t.h5", data=np.eye(3)),
+        {},
+        "is HDF5 that holds 'data', and no AnnData: save its matrix",
+    ),
+    "AnnData whose X is empty": (
+        h5ad("layers/counts"),
+        {},
+        "X is empty: name a layer with layer=. They are: counts",
+    ),
+    "an array of Zarr": (zarr_array, {}, "is Zarr, and no AnnData"),
+    "an Arrow stream without its end": (
+        lambda f: arrow_stream(f, -8),
+        TABLE,
+        "ends without the mark that ends a stream: it was cut",
+    ),
+    "a pointer of Git LFS": (both(POINTER), TABLE, "pointer of Git LFS .*git lfs pull"),
+    "pointers of Git LFS as documents": (
+        lambda f: files(f, cat__1=POINTER, dog__1=POINTER),
+        {},
+        "pointer of Git LFS .*git lfs pull",
+    ),
+    "a Hudi table": (
+        lambda f: files(f, **{"_dot_hoodie__a": "", "a.parquet": parquet()}),
+        TABLE,
+        "Hudi table",
+    ),
+    "two halves of a table": (
+        lambda f: files(f, **{"train.csv": csv(), "test.csv": csv()}),
+        TABLE,
+        r"holds train\.csv and test\.csv.*split=train and split=test",
+    ),
+    "halves of Hugging Face": (
+        lambda f: files(
+            f,
+            **{
+                "data__train-00000-of-00001.parquet": parquet(),
+                "data__test-00000-of-00001.parquet": parquet(),
+            },
+        ),
+        TABLE,
+        "split=train and split=test",
+    ),
+    "a JSON array without blanks, in gzip": (
+        both(gzip.compress(b'[{"text":"a"},{"text":"b"}]'), "t.json.gz"),
+        {},
+        "one JSON array.*jq -c",
+    ),
+    "a JSON object over lines": (both('{\n "data": []\n}', "t.json"), {}, "over several lines"),
+    "JSON Lines of numbers": (
+        both('{"a":1.0,"label":"x"}\n', "t.jsonl"),
+        TABLE,
+        "jsonl has no option columns: it is for csv, parquet, arrow",
+    ),
+    "sparse ARFF": (both("@relation w\n", "t.arff"), {}, "LibSVMSaver of Weka"),
+    "arrays with names of their own": (
+        both(arrays(features=np.eye(3)), "t.npz"),
+        {},
+        "holds 'features.npy': it must hold a sparse matrix of save_npz, or arrays X and y",
+    ),
+    "an array of objects": (both(npy(np.array([{}])), "t.npy"), {}, "cannot be read as npy"),
+    "an array of complex numbers": (both(npy(np.eye(2) * 1j), "t.npy"), {}, "must be real numbers"),
+    "an array with NaN": (both(npy(np.array([[1, np.nan]])), "t.npy"), {}, "column 1 .* is nan"),
+    "a pickle": (both(pickle.dumps(np.eye(3), protocol=4), "t.pkl"), {}, "looks like a pickle"),
+    "an indptr that overflowed": (
+        both(
+            arrays(
+                **{"format": b"csr", "shape": (3, 3), "data": np.ones(3), "indices": np.arange(3)},
+                indptr=np.array([0, 1, 2, -5], "i4"),
+            ),
+            "t.npz",
+        ),
+        {},
+        "its indptr does not match its 3 stored values",
+    ),
+    "a large word in a matrix": (
+        both(
+            arrays(
+                format=np.zeros((), "S1000000"), shape=(1, 1), data=[1], indices=[0], indptr=[0]
+            ),
+            "t.npz",
+        ),
+        {},
+        r"its format\.npy has .*holds a word or two numbers",
+    ),
+    "vectors of Spark": (
+        both(columns(label=["x", "y"], features=VECTORS), "t.parquet"),
+        {"features": "features"},
+        "'features' holds struct.*must hold maps",
+    ),
+    "pairs of BigQuery": (
+        both(columns(label=["x", "y"], features=PAIRS), "t.parquet"),
+        {"features": "features"},
+        "'features' holds list<.*must hold maps",
+    ),
+    "embeddings in a column": (
+        both(columns(label=["x", "y"], embedding=LISTS), "t.parquet"),
+        TABLE,
+        "'embedding' holds fixed_size_list.*must hold one number per sample",
+    ),
+    "triplets of a database": (
+        both(
+            columns(id=[0, 0, 1], feature_code=["f", "g", "f"], value=[1.0, 2.0, 3.0]), "t.parquet"
+        ),
+        {},
+        "has no column 'text'",
+    ),
+    "rows with names of R": (
+        both("a,b,label\nr1,1,2,x\nr2,3,4,y\n"),
+        TABLE,
+        "Expected 3 columns, got 4",
+    ),
+    "a row that is short": (both("a,b,label\n1,2,x\n9,y\n"), TABLE, "Expected 3 columns, got 2"),
+    "a name twice": (both("a,a,label\n1,2,x\n"), TABLE, "two columns called 'a'"),
+    "a missing value": (both("a,label\nNA,x\n3,y\n"), TABLE, "'a' is missing: give missing="),
+    "a table of texts": (
+        both("a,city,label\n1,Rome,x\n"),
+        TABLE,
+        "leave it out by columns=.*,!city",
+    ),
+    "CSV in Latin-1 that says nothing": (
+        both("text,label\ncaf\xe9,x\n".encode("latin-1")),
+        {},
+        "is not UTF-8: give its encoding=",
+    ),
+    "CSV of a header alone": (both("a,b,label\n"), TABLE, "holds no rows"),
+    "a split that is missing": (
+        both("a,label,split\n1,x,train\n2,y,test\n3,x,\n"),
+        TABLE,
+        r"row 2 \(from 0\): the split is missing here",
+    ),
+    "rows of libffm": (both("1 0:3:1 1:4:0.5\n", "t.ffm"), {}, "a value must be a finite number"),
+    "NaN in JSON Lines": (both('{"features":{"x":NaN}}\n', "t.jsonl"), {}, "NaN is not a number"),
     "an option twice": (
         asked(csv(), "columns=a&columns=b"),
         {},
@@ -649,7 +994,8 @@ def test_a_shape_is_read_right(tmp_path, name):
     corpus = storage.open(uri)
     assert corpus.X.shape[0] == n
     assert list(corpus.class_names) == classes
-    assert corpus.y.tolist() == (y or [-1] * n)
+    found = corpus.y.toarray() if sp.issparse(corpus.y) else corpus.y
+    assert found.tolist() == (y or [-1] * n)
     assert not splits or tuple(corpus.splits) == splits[0]
     assert corpus.X.row_tiles[0].load().nnz > 0
 
