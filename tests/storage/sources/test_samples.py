@@ -5,6 +5,7 @@ import re
 import tracemalloc
 from types import SimpleNamespace
 
+import dask.array as da
 import h5py
 import numpy as np
 import pandas as pd
@@ -338,6 +339,9 @@ def test_a_masked_value_is_refused(tmp_path):
     X = np.ma.MaskedArray([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 0], [1, 0]])
     with pytest.raises(SourceError, match=r"row 1, column 0 \(from 0\) is masked"):
         storage.stage(X, tmp_path / "a.zarr")
+    blocks = da.from_array(X, chunks=(1, 2), asarray=False)
+    with pytest.raises(SourceError, match=r"row 1, column 0 \(from 0\) is masked"):
+        storage.stage(blocks, tmp_path / "a.zarr")
     X = np.ma.MaskedArray(X.data, mask=False)
     assert storage.open(storage.stage(X, tmp_path / "a.zarr")).X.shape == (2, 2)
 

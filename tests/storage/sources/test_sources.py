@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 
 import h5py
 import numpy as np
@@ -141,8 +142,10 @@ def test_unknown_content_and_options(tmp_path):
     path.write_text('{"text": "x"}\n')
     with pytest.raises(SourceError, match="jsonl has no option labl: did you mean label"):
         sources.find(path, labl="y")
-    with pytest.raises(SourceError, match=r"unknown format 'word'; the formats are"):
+    with pytest.raises(SourceError, match=r"unknown format 'word'; the formats are") as caught:
         sources.find(path, format="word")
+    assert "csv, text, svmlight" in str(caught.value)  # and none that options choose
+    assert not re.search("lists|maps|features", str(caught.value))
     with pytest.raises(SourceError, match="does not exist"):
         sources.find(tmp_path / "nothing.csv")
 

@@ -13,7 +13,8 @@ import pytest
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import files, find
 from bigfs.storage.sources.scratch_matrix import cut_sparse
-from bigfs.storage.sources.tables import columnar, tables
+from bigfs.storage.sources.svmlight import source
+from bigfs.storage.sources.tables import columnar, jsonl, tables
 
 from bigfs import storage
 from bigfs.engine import NotEnoughMemory, limit_memory
@@ -264,3 +265,78 @@ def test_a_link_is_followed_once(tmp_path):
     (tmp_path / "s" / "b").symlink_to(tmp_path / "s" / "a")
     (tmp_path / "s" / "a" / "up").symlink_to(tmp_path / "s")
     assert len(files.walk(tmp_path / "s")) == 1
+
+
+# --- work -----------------------------------------------------------------------------------------
+
+
+class Counted(str):
+    """A name that counts how often it is compared and hashed."""
+
+    work = 0
+
+    def __eq__(self, other):
+        Counted.work += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self):
+        Counted.work += 1
+        return str.__hash__(self)
+
+
+def work_of(function, *given):
+    Counted.work = 0
+    with pytest.raises((SourceError, ValueError), match=r"two columns|comes twice"):
+        function(*given)
+    return Counted.work
+
+
+@pytest.mark.parametrize("kind", ["columns", "fields"])
+def test_a_name_that_comes_twice_is_found_in_linear_work(kind, tmp_path):
+    (tmp_path / "t.csv").write_text("text\n")
+    table = find(tmp_path / "t.csv")
+    work = []
+    for count in (500, 2000):
+        names = [Counted(f"c{j}") for j in range(count)] + [Counted(f"c{count - 1}")]
+        if kind == "columns":
+            work.append(work_of(table.columns_to_read, names))
+        else:
+            work.append(work_of(jsonl._without_repeats, [(name, 0) for name in names]))
+    assert work[1] < 5 * work[0]
+
+
+def test_a_line_of_blanks_is_looked_at_once(monkeypatch):
+    class Looked:
+        letters = 0
+
+        def fullmatch(self, token):
+            Looked.letters += len(token)
+            return pattern.fullmatch(token)
+
+    pattern = source.ENTRY
+    monkeypatch.setattr(source, "ENTRY", Looked())
+    for line in (b" " * 5000 + b"x", b"x " * 2500, b"x" * 5000, b"1 " + b"2:" * 2500):
+        Looked.letters = 0
+        source.Svmlight.sniff(None, line)
+        assert Looked.letters <= 2 * len(line)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("min_df", -3),
+        ("min_df", 0),
+        ("min_df", 2.0),
+        ("max_df", -1),
+        ("tile_rows", 0),
+        ("tile_rows", -1),
+        ("hashing", 0),
+        ("hashing", -5),
+        ("hashing", "8"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_before_the_source_is_looked_at(tmp_path, setting, value):
+    with pytest.raises(SourceError, match=f"^{setting} must be a whole number") as caught:
+        storage.stage(tmp_path / "nothing", tmp_path / "a.zarr", **{setting: value})
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
