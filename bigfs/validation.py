@@ -37,6 +37,28 @@ UNREAD = {
 }
 
 
+class UnequalScales(UserWarning):
+    """Warning that the units of the features decide the choice.
+
+    The standard deviation of a feature is over ten times the median one, and the method follows the
+    features of large deviation. Features of 0 and 1 do not count, nor do those that are zero in
+    half of the samples or more. A fit says so once.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sklearn.datasets import load_wine
+    >>> from bigfs import SparGE
+    >>> from bigfs.validation import UnequalScales
+    >>> X, y = load_wine(return_X_y=True)
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     selector = SparGE(n_features_to_select=3).fit(X, y)
+    >>> said[0].category is UnequalScales
+    True
+    """
+
+
 def require_readable(X: Any) -> None:
     """Refuse what would be loaded whole, or can't be read at all, with what to give instead."""
     if isinstance(X, np.ndarray) or sp.issparse(X) or hasattr(type(X), "iloc"):

@@ -25,7 +25,7 @@ from bigfs.flows.use import predict
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.runs.runs import Run, RunError
 
-from bigfs import storage
+from bigfs import engine, storage
 from bigfs.evaluation.curves import Point
 from bigfs.evaluation.quality import class_profile, class_t
 from bigfs.evaluation.splits import labeled_rows
@@ -125,7 +125,7 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
                 selector.set_params(graph=train.obsp(given))
             X, y = selection.usable(selector, method, train.X, train.y)
             options = selection.fit_options(selector, X, train.y, selection.samples_of(train))
-            with observed(checkpoint=checkpoint):
+            with observed(checkpoint=checkpoint), engine.leave_unsaid("scales"):
                 selector.fit(X, y, **options)
             if m in selection.SIGNIFICANCE:
                 m = figures["n_features"] = len(selector.selected_)

@@ -68,6 +68,7 @@ class Session:
     # bytes that this process holds beside a step. 0 where the limit is that of the steps alone
     baseline: int | None = None
     planned: int = PLANNED  # bytes of the process by which a way is chosen
+    said: set[str] | None = None  # what was said already and is not said again
 
 
 _session: ContextVar[Session | None] = ContextVar("session", default=None)
@@ -122,6 +123,20 @@ def current_session() -> Session:
         if len({block.thread for block in around}) == 1:
             return around[-1].session
     return Session()
+
+
+def first_time(what: str) -> bool:
+    """Return whether this is not said yet in the session, outside of which nothing is kept."""
+    said = current_session().said
+    is_first = said is None or what not in said
+    if said is not None:
+        said.add(what)
+    return is_first
+
+
+def leave_unsaid(what: str) -> contextlib.AbstractContextManager[None]:
+    """Let `first_time` say no inside a block, whose caller says it."""
+    return holding_session(said={what, *(current_session().said or ())})
 
 
 def limit_memory(limit: int) -> contextlib.AbstractContextManager[None]:

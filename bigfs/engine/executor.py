@@ -692,7 +692,9 @@ def session() -> Iterator[None]:
     if baseline is None:
         baseline = own_memory() if current is None else IDLE
     who = SERIAL if current is None else current
-    with holding_session(client=who, baseline=baseline), one_blas_thread():
+    said = current_session().said
+    said = set() if said is None else said
+    with holding_session(client=who, baseline=baseline, said=said), one_blas_thread():
         yield
 
 

@@ -11,7 +11,7 @@ from bigfs.matrix import tiles
 from bigfs.matrix.view import Shift
 from bigfs.types import AnyArray, FloatArray, IntArray
 
-FAR_SCALE = 100.0  # times the scale of the median feature: worth a hint
+FAR_SCALE = 10.0  # times the deviation of the median column: its unit decides
 SHOWN = 5  # names in a hint
 
 
@@ -97,20 +97,33 @@ def shifted_sums(X: Any, shift: FloatArray) -> FloatArray:
     return np.asarray(X.sum(tiles.shifted_sums, 0, shift))
 
 
+def scale_ratios(stats: Stats, deviations: FloatArray, n: int) -> FloatArray:
+    """Return the standard deviation of each measured column over the median one, 0 for the others.
+
+    A column is measured if most samples have a value there, and some value is neither 0 nor 1. The
+    rest are words, counts of rare things and categories, which have no unit to choose.
+    """
+    is_zero_or_one = (stats.sums == stats.nnz) & (stats.sums_of_squares == stats.nnz)
+    measured = np.flatnonzero((2 * stats.nnz > n) & ~is_zero_or_one & (deviations > 0))
+    ratios = np.zeros(len(deviations))
+    if len(measured):
+        scales = np.sqrt(deviations[measured])
+        ratios[measured] = scales / np.sort(scales)[(len(scales) - 1) // 2]
+    return ratios
+
+
 def scale_hint(X: Any) -> str | None:
     """Return a sentence on the columns whose scale is far above the others', None without any."""
-    names, scales = X.feature_names, np.sqrt(X.deviations / np.maximum(X.stats.nnz, 1))
-    varies = scales > 0
-    middle = float(np.median(scales[varies])) if varies.any() else 0.0
-    far = np.flatnonzero(scales > FAR_SCALE * middle)
+    ratios, names = scale_ratios(X.stats, X.deviations, X.shape[0]), X.feature_names
+    far = np.flatnonzero(ratios > FAR_SCALE)
     if not len(far):
         return None
-    far = far[np.argsort(-scales[far], kind="stable")]
+    far = far[np.argsort(-ratios[far], kind="stable")]
     shown = far[:SHOWN]
     labels = [f"x{j}" for j in shown] if names is None else [str(name) for name in names[shown]]
-    more = f" and {len(far) - SHOWN} more" if len(far) > SHOWN else ""
+    more = f" and {len(far) - SHOWN:,} more" if len(far) > SHOWN else ""
     return (
-        f"the scale of {', '.join(labels)}{more} is up to {scales[far[0]] / middle:,.0f} times "
-        "that of the median feature, so they decide the choice: standardize the features "
-        "(StandardScaler, or --scale standard)"
+        f"columns differ in scale: the deviation of {', '.join(labels)}{more} is up to "
+        f"{ratios[far[0]]:,.0f} times the median one, and most methods follow the largest: "
+        "standardize the columns (StandardScaler, or --scale standard)"
     )

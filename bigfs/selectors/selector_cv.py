@@ -256,6 +256,7 @@ class SelectorCV(Selector):
         decision = map_rows(self.model_.decision, matrix, index)
         return mean_of(sums(decision[known], codes[known], self.model_.classes))
 
+    @engine.session()
     def cross_val_score(
         self, X: Any, y: Any, *, cv: int = 5, groups: Any = None, times: Any = None
     ) -> FloatArray:

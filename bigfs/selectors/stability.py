@@ -47,6 +47,7 @@ class Stability:
     },
     prefer_skip_nested_validation=False,
 )
+@engine.session()
 def stability(
     selector: Selector,
     X: Any,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from bigfs.flows.evaluation import selection
 from bigfs.storage.runs.checkpoints import Checkpoint
 
+from bigfs import engine
 from bigfs.evaluation.metrics import require_metrics
 from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, Split, stratified_folds, target_kind
@@ -41,7 +42,7 @@ def choose_best(
     selector = selection.selector_for(corpus, method, features, parameters)
     X, y = selection.usable(selector, method, split.X_train, split.y_train)
     options = selection.fit_options(selector, X, split.y_train, split.samples)
-    with observed(checkpoint=checkpoint):
+    with observed(checkpoint=checkpoint), engine.leave_unsaid("scales"):
         selector.fit(X, y, **options)
     return selection.ranking(selector, method, features)
 
@@ -105,7 +106,8 @@ def choose(
     `options` are those of `fit`.
     """
     before, has_path = X.passes, hasattr(selector, "fit_path")
-    with warnings.catch_warnings(), observed(checkpoint=keep(0)):
+    said = engine.leave_unsaid("scales")
+    with warnings.catch_warnings(), observed(checkpoint=keep(0)), said:
         # the status of each run says so
         warnings.simplefilter("ignore", NotConverged)
         fitted = fit_sizes(selector, X, y, sizes, **options)

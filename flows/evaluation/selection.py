@@ -13,8 +13,7 @@ from bigfs.advice import closest
 from bigfs.constraints import Constraints, resolve
 from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.splits import Samples, labeled_rows, target_kind, testable_rows, varies
-from bigfs.linalg.rounding import variance_or_zero
-from bigfs.matrix import Matrix
+from bigfs.matrix import Matrix, statistics
 from bigfs.selectors.base import estimator
 from bigfs.selectors.registry import METHODS, SYNONYMS, canonical_name
 from bigfs.selectors.scores.pvalues import SignificanceSelector
@@ -24,8 +23,6 @@ SIGNIFICANCE: Final = ("percentile", "fpr", "fdr", "fwe")  # modes that choose t
 Features = int | Literal["auto", "percentile", "fpr", "fdr", "fwe"]
 TABLES = ("csv-features", "parquet-features")  # formats whose columns may have units of their own
 TABLES_OF_TEXT = ("csv", "jsonl", "parquet")  # formats whose columns have roles
-FAR = 100  # times the median standard deviation, from which on a column is called far larger
-MOST_NAMED = 5  # columns that the hint names
 CONSTRAINTS = ("keep", "forbid")  # parameters that hold for the rivals of a method as well
 
 
@@ -237,22 +234,7 @@ def scale_hint(corpus: Any, train: Any) -> str | None:
     source = corpus.spec.get("source") or {}
     if source.get("format") not in TABLES or scaling_of(corpus) is not None:
         return None
-    n, stats = train.X.shape[0], train.X.stats
-    variances = stats.sums_of_squares / n - (stats.sums / n) ** 2
-    deviations = np.sqrt(variance_or_zero(variances, stats.sums / n, n))
-    if not deviations.any():
-        return None
-    typical = float(np.median(deviations[deviations > 0]))
-    order = np.argsort(-deviations, kind="stable")
-    large = order[: np.count_nonzero(deviations >= FAR * typical)]
-    if not len(large):
-        return None
-    names = ", ".join(str(name) for name in corpus.feature_names[large[:MOST_NAMED]])
-    more = f" and {len(large) - MOST_NAMED:,} more" if len(large) > MOST_NAMED else ""
-    return (
-        f"columns differ in scale: {names}{more} vary {FAR} times as much as the others or more, "
-        f"and most methods follow the largest: --scale standard puts all on one scale"
-    )
+    return statistics.scale_hint(train.X)
 
 
 def in_place_hint(corpus: Any, selector: Any, method: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -30,6 +31,7 @@ from bigfs.result import Result, Status
 from bigfs.selectors.base.labels import Labels, labels_of, require_no_missing
 from bigfs.selectors.base.parameters import fill_in
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+from bigfs.validation import UnequalScales
 
 MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
@@ -69,7 +71,7 @@ class MatrixInput:
     _cost: Cost  # a method has it, or a property where its parameters decide
     _nested = True  # the best k of m chosen features are the choice of k
     _ignores_y = False  # y is not even looked at
-    _needs_one_scale = False  # features of a large unit weigh more
+    _needs_one_scale = False  # the choice depends on the units of the features
     _scores_alone = False  # a constant feature has the least score, and changes no other one
     _takes_real = False  # y holds classes or real numbers, as `target` says
     # numbers of features that "auto" tries; more where a larger number is no more work
@@ -290,6 +292,8 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         self._required_count(matrix.shape[1])
         before = matrix.passes
         self._leave_out_constants(matrix)
+        if self._needs_one_scale and (hint := scale_hint(matrix)) and engine.first_time("scales"):
+            warnings.warn(hint, UnequalScales, stacklevel=4)
         self._fit(matrix, y, **extra)
         if not hasattr(self, "result_"):
             self.result_ = Result(self.scores_, Status.EXACT)
@@ -297,8 +301,6 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         if (planned := engine.given_plan()) is not None:
             self.result_.stats["planned_memory"] = planned
         self._describe_target(y)
-        if self._needs_one_scale and matrix.local and (hint := scale_hint(copy(matrix))):
-            self.result_.stats["hint"] = hint
         return self._choose()
 
     def _forget(self) -> None:

@@ -207,6 +207,7 @@ class SMR(Selector):
     keep: Any = None
     forbid: Any = None
 
+    _needs_one_scale = True
     _cost = Cost("1, or 2 per round", "n d, d², or 3 c (k max(M, N))²")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "sample_shape": ["array-like", None],

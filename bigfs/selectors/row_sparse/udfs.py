@@ -248,6 +248,7 @@ class UDFS(RowSparseSelector):
     tol: float = 1e-2
     max_iter: int = 200
 
+    _needs_one_scale = True
     _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "gamma": POSITIVE,

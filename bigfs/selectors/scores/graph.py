@@ -38,6 +38,8 @@ STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
 class GraphSelector(Selector):
     """Base of the methods on a kNN graph, which is computed or given."""
 
+    _needs_one_scale = True
+
     n_neighbors: int = 5
     metric: Metric = "cosine"
     graph: Any = None

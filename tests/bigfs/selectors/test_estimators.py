@@ -63,7 +63,10 @@ from bigfs import (
 )
 from bigfs.matrix.statistics import scale_hint
 from bigfs.result import NotConverged
+from bigfs.selectors.base.estimator import Selector
 from bigfs.selectors.base.labels import labels_of
+from bigfs.selectors.registry import METHODS
+from bigfs.validation import UnequalScales
 from tests.helpers.daily import daily
 
 VARIANTS = (
@@ -525,11 +528,39 @@ def test_columns_of_a_far_larger_scale_are_named(rng):
     X[:, 3] *= 1e4
     X[:, 5] *= 500
     y = np.arange(60) % 2
-    selector = SparGE(n_features_to_select=3).fit(X, y)
-    hint = selector.result_.stats["hint"]
-    assert "the scale of x3, x5 is up to" in hint
-    assert "--scale standard" in hint
-    assert "hint" not in ANOVA(n_features_to_select=3).fit(X, y).result_.stats
+    for selector in (SparGE(), SelectorCV(SparGE(), sizes=[2, 4], cv=3), SparGECV(cv=3)):
+        with pytest.warns(UnequalScales, match="the deviation of x3, x5 is up to .* times") as said:
+            selector.fit(X, y)
+        assert len(said) == 1
+        assert "StandardScaler, or --scale standard" in str(said[0].message)
+        assert said[0].filename == __file__ or isinstance(selector, SelectorCV)
+    ANOVA(n_features_to_select=3).fit(X, y)
+
+
+def test_columns_without_a_unit_do_not_count(rng):
+    X = rng.standard_normal((60, 6))
+    flags = (rng.random((60, 9)) < 0.7).astype(float)
+    rare = 1e4 * rng.random((60, 3)) * (rng.random((60, 3)) < 0.3)
+    assert scale_hint(Matrix.from_array(np.hstack([1e3 * X, flags, rare]))) is None
+    assert scale_hint(Matrix.from_array(np.hstack([1e3 * flags[:, :1], X, rare]))) is not None
+    assert scale_hint(Matrix.from_array(np.hstack([X[:, :1], 1e3 * X[:, 1:2]]))) is not None
+
+
+# VarianceThreshold and χ² ask for the sizes themselves, and hvg for counts
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"variance", "chi2", "hvg", "t-score"}))
+def test_a_method_that_does_not_warn_chooses_the_same_in_other_units(name):
+    selector = METHODS[name].make()
+    if not isinstance(selector, Selector) or selector._needs_one_scale:
+        return
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    X = 0.5 + rng.random((120, 12))
+    X[:, :4] += 0.8 * rng.random((3, 4))[y]
+    selector.set_params(n_features_to_select=4)
+    np.testing.assert_array_equal(
+        clone(selector).fit(X, y).get_support(),
+        clone(selector).fit(X * 10.0 ** rng.integers(-3, 4, 12), y).get_support(),
+    )
 
 
 def test_a_target_of_another_kind_is_answered_with_who_takes_it():

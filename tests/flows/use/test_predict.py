@@ -342,7 +342,8 @@ def wine(tmp_path):
     """A table of numbers with its label, a run on it, and the rows of a later table."""
     data = load_wine(as_frame=True)
     kinds = [f"k{code}" for code in data.target]
-    frame = data.data.assign(kind=kinds, proline=data.data["proline"] / 100)
+    frame = data.data.assign(kind=kinds)
+    frame[["proline", "magnesium"]] /= [100, 10]
     frame.to_csv(tmp_path / "wine.csv", index=False)
     return frame
 

@@ -225,7 +225,7 @@ def test_columns_far_larger_than_the_others_are_named(frame, tmp_path):
     path, columns = write(frame, tmp_path / "t.csv"), "gene_*,age,income"
     words = {"columns": columns, "label": "group"}
     store = storage.stage(path, tmp_path / "a.zarr", **words)
-    with pytest.warns(UserWarning, match=r"scale: income vary 100 times .* --scale standard puts"):
+    with pytest.warns(UserWarning, match=r"of income, age is up to .* --scale standard"):
         run = stages.select(store, tmp_path / "r", method="anova", features=2)
     assert ["income" in hint for hint in run.metadata["hints"]] == [True]
     scaled = storage.stage(path, tmp_path / "b.zarr", scale="standard", **words)

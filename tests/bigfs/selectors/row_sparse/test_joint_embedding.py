@@ -42,6 +42,7 @@ def dense_weights(X, H, Y, W, penalty):
     return solved
 
 
+@pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScales")
 @pytest.mark.parametrize("kind", [JELSR, NDFS])
 def test_a_run_whose_systems_are_not_solved_has_not_converged(rng, kind):
     """Where CG stops early W hardly moves, and is still far from stationary."""
