@@ -330,19 +330,25 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         """Return how many features a fit chooses: m, or all where fewer take part."""
         return min(super()._count(d, available), d - len(self._constraints.absent))
 
+    def _informative_scores(self, scores: FloatArray) -> FloatArray:
+        """Return the scores of the features that take part, without NaN. There are none where they
+        say nothing at all."""
+        scores = np.delete(scores, self._constraints.absent)
+        scores = scores[~np.isnan(scores)]
+        tells = len(scores) == 1 or (scores.any() and not np.isinf(scores).all())
+        return scores if tells else scores[:0]
+
     def _require_information(self, scores: FloatArray) -> FloatArray:
-        """Return the scores of the features that take part, without NaN. Refuse scores that say
-        nothing at all."""
-        said = np.delete(np.arange(len(scores)), self._constraints.absent)
-        said = said[~np.isnan(scores[said])]
-        scores = scores[said]
-        if not len(said) or (len(said) > 1 and (not scores.any() or np.isinf(scores).all())):
-            size = "zero" if len(said) and not scores.any() else "infinite or undefined"
+        """Return the scores of `_informative_scores`. Refuse those that say nothing at all."""
+        informative = self._informative_scores(scores)
+        if not len(informative):
+            is_zero = not np.delete(scores, self._constraints.absent).any()
+            size = "zero" if is_zero and len(scores) else "infinite or undefined"
             raise ValueError(
                 f"{type(self).__name__} tells no feature from another, because every score is "
                 f"{size}: give more labeled samples than classes, or another penalty"
             )
-        return scores
+        return informative
 
     def _rank_uninformed_last(self) -> None:
         """Give the features of which the method says nothing the least score. These are the

@@ -163,16 +163,20 @@ class WeightedSelector(Selector):
             matrix, *_weighed(matrix, y, ones if sample_weight is None else sample_weight)
         )
         self._totals = totals if earlier is None else earlier.plus(totals)
-        if not self._has_scores(self._totals):
+        has_scores = self._has_scores(self._totals)
+        if has_scores:
+            self._score_totals(self._totals)
+            has_scores = len(self._informative_scores(self.scores_)) > 0
+        if not has_scores:
             for name in FITTED:  # of an earlier fit
                 self.__dict__.pop(name, None)
             return self
-        self._score_totals(self._totals)
         self.result_ = Result(self.scores_, Status.EXACT)
         return self._choose()
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether features are chosen. `partial_fit` may still wait for a second class."""
+        """Return whether features are chosen. `partial_fit` may still wait for a second class, or
+        for samples that tell one feature from another."""
         return hasattr(self, "support_")
 
     def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:
