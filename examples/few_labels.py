@@ -58,8 +58,9 @@ for seed in range(10):
     draws["SparGE-SDA"].append(
         curve(bigfs.SparGE(embedding="sda", n_features_to_select=30).fit(X, y), y)
     )
+    known = y >= 0  # for a supervised method, -1 beside arrays is a class
     draws["Fisher score"].append(
-        curve(bigfs.Fisher(n_features_to_select=30).fit(X, y), y)
+        curve(bigfs.Fisher(n_features_to_select=30).fit(X[known], y[known]), y)
     )
 
 # %%

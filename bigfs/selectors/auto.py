@@ -6,6 +6,7 @@ known to be better on most data. They are few: of many candidates the folds choo
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
 from numbers import Integral
@@ -197,7 +198,8 @@ class AutoSelector(Selector):
         X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
             Samples, as in the `fit` of the other selectors.
         y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Classes, of which −1 is unlabeled, real targets, an indicator of label sets, or None.
+            Classes, real targets, an indicator of label sets, or None. −1 among classes is
+            unlabeled, unless y holds −1 and 1 and nothing else.
         groups : array-like of shape (n_samples,), default=None
             Group of each sample, such as a donor, a user or a site. No group is in both parts of a
             fold.
@@ -406,9 +408,21 @@ class AutoSelector(Selector):
             choice["tried"] = "; ".join(map(str, tried))
         return choice | super()._facts()
 
-    def _check_y(self, y: Any) -> Any:
+    def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
+        """Return the input, and warn where −1 of an array may be a class that is lost."""
+        matrix, target = super()._as_matrix(X, y)
+        is_given = not isinstance(X, Matrix) and not isinstance(y, Labels)
+        if is_given and isinstance(target, Labels) and not target.all_labeled:
+            warnings.warn(
+                f"{int(np.sum(~target.is_labeled)):,} of {matrix.shape[0]:,} samples have the "
+                "label -1 and are taken as unlabeled: if -1 is a class, give it another name",
+                stacklevel=2,
+            )
+        return matrix, target
+
+    def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
         """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
-        return any_target(y, self.target)
+        return any_target(y, self.target, has_unlabeled)
 
 
 # --- the target -----------------------------------------------------------------------------------

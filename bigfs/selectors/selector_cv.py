@@ -152,8 +152,9 @@ class SelectorCV(Selector):
         X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
             Samples, as in the `fit` of the selector.
         y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Classes, real targets, or an indicator of label sets, as in the `fit` of the selector.
-            It is required. An unsupervised selector does not see it.
+            Classes, real targets, or an indicator of label sets, as in the `fit` of the selector,
+            which also decides whether −1 is a class. It is required. An unsupervised selector does
+            not see it.
         groups : array-like of shape (n_samples,), default=None
             Group of each sample, such as a donor, a user or a site. Every fold tests whole groups,
             and the class shares of the folds are as near to those of all samples as may be.
@@ -247,7 +248,7 @@ class SelectorCV(Selector):
             X does not have the features seen during `fit`, or y is not of the kind of its targets.
         """
         matrix, index = self._samples(X), np.flatnonzero(self.support_)
-        codes = self._codes(y)
+        codes = self._codes(y, self._has_unlabeled(X))
         sums = {"auc": sum_auc, "neg_log_loss": sum_log_loss}.get(self._metric)
         if sums is None:
             predicted = map_rows(self.model_.predict, matrix, index)
@@ -334,25 +335,31 @@ class SelectorCV(Selector):
             )
         return [int(m) for m in sizes]
 
-    def _check_y(self, y: Any) -> Any:
+    @property
+    def _semi_supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
+        return self.selector is not None and self.selector._semi_supervised
+
+    def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
         """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
         selector = self._template()
-        found = any_target(y, getattr(selector, "target", "auto"))
+        found = any_target(y, getattr(selector, "target", "auto"), has_unlabeled)
         if isinstance(found, Labels) and selector._supervised:  # whole numbers may be real for it
-            checked = selector._check_y(y)
+            checked = selector._check_y(y, has_unlabeled)
             if isinstance(checked, Labels) or np.ndim(checked) == 1:
                 return checked
         return found
 
-    def _codes(self, y: Any) -> Any:
+    def _codes(self, y: Any, has_unlabeled: bool) -> Any:
         """Return targets in the codes of the model. Classes that it does not know come after."""
         is_known = isinstance(y, Labels)
-        target = y if is_known else self._check_y(y if sp.issparse(y) else np.asarray(y))
+        if not is_known:
+            y = self._check_y(y if sp.issparse(y) else np.asarray(y), has_unlabeled)
+        target = y
         if isinstance(target, Labels) is (self.classes_ is None):
             raise ValueError("y must be of the kind of the targets that fit has seen")
         if not isinstance(target, Labels) or self.classes_ is None:
             return target
-        if not is_known:
+        if not is_known and has_unlabeled:
             is_class = bool(is_minus_one(np.asarray(self.classes_)).any())
             target = with_minus_one(target, is_class)  # as it was in `fit`
         unknown = np.setdiff1d(target.classes, self.classes_)

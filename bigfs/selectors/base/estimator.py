@@ -67,7 +67,7 @@ class MatrixInput:
     """
 
     _supervised = True  # y is required
-    _semi_supervised = False  # unlabeled samples take part
+    _semi_supervised = False  # unlabeled samples take part: −1 in y marks them
     _cost: Cost  # a method has it, or a property where its parameters decide
     _nested = True  # the best k of m chosen features are the choice of k
     _ignores_y = False  # y is not even looked at
@@ -116,8 +116,9 @@ class MatrixInput:
         y = None if self._ignores_y else y
         y = engine.compute(y) if engine.is_lazy(y) else y
         is_labels = isinstance(y, Labels)  # of a part of samples whose classes are known
+        has_unlabeled = self._has_unlabeled(X)
         if not is_labels:
-            require_no_missing(y)
+            require_no_missing(y, has_unlabeled)
         X = readable(X)
         if isinstance(X, Matrix) or engine.is_lazy(X):
             matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
@@ -132,13 +133,13 @@ class MatrixInput:
                 )
             if y is not None and not is_labels:
                 y = y if sp.issparse(y) else check_array(np.asarray(y), ensure_2d=False, dtype=None)
-                y = self._check_y(y)
+                y = self._check_y(y, has_unlabeled)
         elif y is None or is_labels:
             X = validate_data(self, X, **ARRAY_CHECKS)
             matrix = self._from_array(X)
         else:
             X, y = validate_data(self, X, y, multi_output=True, **ARRAY_CHECKS)
-            matrix, y = self._from_array(X), self._check_y(y)
+            matrix, y = self._from_array(X), self._check_y(y, has_unlabeled)
         self._lazy_names = matrix.feature_names
         self._constraints = resolve(self.keep, self.forbid, matrix.shape[1], self._lazy_names)
         if y is None and self._supervised:
@@ -150,6 +151,10 @@ class MatrixInput:
                 f"X has {matrix.shape[0]} samples but y has {y.shape[0]}: give one label per sample"
             )
         return matrix, y
+
+    def _has_unlabeled(self, X: Any) -> bool:
+        """Return whether −1 in y is unlabeled: it is among the class numbers of a `Matrix`."""
+        return self._semi_supervised or isinstance(X, Matrix)
 
     def _allowed(self, X: Matrix) -> Matrix:
         """Return X without the absent features, for graphs, kernels and distances."""
@@ -207,7 +212,7 @@ class MatrixInput:
         """Return a checked array as a `Matrix` with the names seen during `fit`."""
         return Matrix.from_array(X, feature_names=getattr(self, "feature_names_in_", None))
 
-    def _check_y(self, y: Any) -> Any:
+    def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
         """Return the class labels, one per sample. A method for other targets overrides this."""
         if y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(
@@ -219,7 +224,7 @@ class MatrixInput:
         # Whole numbers of few values are classes. scikit-learn would sort a copy to find that out,
         # and it warns where the values are many.
         if y.dtype.kind in "iu" and int(y.max()) - int(y.min()) < len(y) // 2:
-            return labels_of(y)
+            return labels_of(y, has_unlabeled)
         try:
             check_classification_targets(y)
         except ValueError as error:
@@ -229,7 +234,7 @@ class MatrixInput:
                 f"{error} Real values are for FRegression, MRMR(relevance='f') and "
                 f"SparGE(embedding='cca')."
             ) from None
-        return labels_of(y)
+        return labels_of(y, has_unlabeled)
 
 
 class Selector(MatrixInput, SelectorMixin, BaseEstimator):
@@ -264,10 +269,11 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
             AnnData object. The matrix of a store is `bigfs.storage.open(uri).X`. X is never
             changed.
         y : array-like of shape (n_samples,), default=None
-            Class labels, as numbers or strings. −1 (or "-1") is unlabeled, unless y holds −1 and 1
-            and nothing else. Semi-supervised methods use unlabeled samples, the other supervised
-            ones leave them out, and `result_.stats["unlabeled"]` counts them. Unsupervised methods
-            ignore y.
+            Class labels, as numbers or strings. Semi-supervised methods take −1 (or "-1") as
+            unlabeled, unless y holds −1 and 1 and nothing else. It is a class for other methods.
+            Beside a `Matrix`, whose y holds class numbers, it is unlabeled for all, and supervised
+            methods leave it out. `result_.stats["unlabeled"]` counts these samples. Unsupervised
+            methods ignore y.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The target y: classes, of which −1 is none, or real numbers."""
+"""The target y: classes, of which −1 may be none, or real numbers."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def target_of(y: Any, part: Any) -> Any:
     return y.of(part) if isinstance(y, Labels) else part
 
 
-def require_no_missing(y: Any) -> None:
-    """Refuse a target with missing values, and say how a sample is marked as unlabeled."""
+def require_no_missing(y: Any, has_unlabeled: bool) -> None:
+    """Refuse a target with missing values, and say what to do with such samples."""
     if y is None or hasattr(y, "toarray"):
         return
     values = np.asarray(y)
@@ -68,20 +68,20 @@ def require_no_missing(y: Any) -> None:
     else:
         return
     if is_missing:
+        mark = f'mark these samples by {UNLABELED} ("{UNLABELED}" among texts), or '
         raise ValueError(
-            f"y holds missing values (NaN): mark samples without a label by {UNLABELED} "
-            f'("{UNLABELED}" among texts), or leave them out'
+            f"y holds missing values (NaN): {mark if has_unlabeled else ''}leave these samples out"
         )
 
 
-def labels_of(y: AnyArray) -> Labels:
-    """Return the classes of y. −1, or "-1" among strings, is unlabeled.
+def labels_of(y: AnyArray, has_unlabeled: bool = False) -> Labels:
+    """Return the classes of y. −1, or "-1" among strings, is unlabeled where `has_unlabeled`.
 
-    Where y holds −1 and 1 and nothing else, they are the two classes of LIBSVM's files.
+    Even so, −1 and 1 are the two classes of LIBSVM's files where y holds nothing else.
     """
     if y.dtype in (np.int32, np.int64) and y.flags.carray and _are_codes(y):
         return Labels(np.arange(int(y.max()) + 1), y)
-    is_labeled = ~is_minus_one(y)
+    is_labeled = ~is_minus_one(y) if has_unlabeled else np.full(len(y), True)
     if not is_labeled.all():
         values = set(np.unique(y if y.dtype.kind in "iufb" else y.astype(str)).tolist())
         if values in ({-1, 1}, {"-1", "1"}, {"-1", "+1"}):
@@ -132,7 +132,7 @@ def is_real(y: AnyArray, target: str) -> bool:
     return y.dtype.kind == "f" and bool(np.any(y != np.round(y)))
 
 
-def any_target(y: Any, target: str) -> Any:
+def any_target(y: Any, target: str, has_unlabeled: bool) -> Any:
     """Return `Labels`, real targets (n,) or label sets (csr, n × c), or refuse other targets."""
     if y.ndim == 2 and y.shape[1] > 1:
         if type_of_target(y) != "multilabel-indicator":
@@ -142,7 +142,7 @@ def any_target(y: Any, target: str) -> Any:
             )
         return sp.csr_array(y, dtype=np.int8)
     y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
-    return y.astype(np.float64) if is_real(y, target) else labels_of(y)
+    return y.astype(np.float64) if is_real(y, target) else labels_of(y, has_unlabeled)
 
 
 def real_target(y: Any) -> FloatArray:

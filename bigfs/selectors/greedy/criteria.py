@@ -135,12 +135,12 @@ class MRMR(GreedySelector):
                 f"target={self.target!r} needs relevance='f'; got relevance={self.relevance!r}"
             )
 
-    def _check_y(self, y: Any) -> Any:
+    def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
         """Return `Labels`, or a real target where "f" gets one."""
         values = np.asarray(y.toarray() if sp.issparse(y) else y)
         if self._takes_real and is_real(values, self.target):
             return real_target(values)
-        return super()._check_y(y)
+        return super()._check_y(y, has_unlabeled)
 
     def _prepare(self, X: Matrix, y: Any) -> Problem:
         if not isinstance(y, Labels):

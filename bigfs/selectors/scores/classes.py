@@ -182,10 +182,10 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
         init=False, default=None
     )  # of several labels per sample
 
-    def _check_y(self, y: Any) -> Any:
+    def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
         """Return `Labels`, or an indicator of several labels per sample (csr, n × q)."""
         if y.ndim < 2 or y.shape[1] == 1:
-            return super()._check_y(y)
+            return super()._check_y(y, has_unlabeled)
         return indicator(y)
 
     def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:

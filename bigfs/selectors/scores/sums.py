@@ -83,8 +83,8 @@ class WeightedSelector(Selector):
             Samples, also as a data frame of pandas or Dask. The matrix of a store is
             `bigfs.storage.open(uri).X`. X is never changed.
         y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Target, as the method takes it. Class labels with a `Matrix` are class numbers, and −1
-            is unlabeled.
+            Target, as the method takes it. Beside a `Matrix`, class labels are class numbers, and
+            −1 is unlabeled. Beside arrays it is a class.
         sample_weight : array-like of shape (n_samples,), default=None
             Frequency weights: a sample of weight w counts as w equal samples, and one of weight 0
             as none. None weighs each by 1.
@@ -154,8 +154,9 @@ class WeightedSelector(Selector):
                 self._check_width(X)
             else:
                 validate_data(self, X, reset=False, skip_check_array=True)
+        has_unlabeled = self._has_unlabeled(X)
         matrix, y = self._as_matrix(X, y)
-        if isinstance(y, Labels):
+        if isinstance(y, Labels) and has_unlabeled:
             y = _as_before(y, () if earlier is None else earlier.classes)
         self._required_count(matrix.shape[1])
         ones = np.ones(matrix.shape[0])

@@ -233,20 +233,20 @@ class GraphEmbedding(MatrixInput):
             raise ValueError(f"class_weight must hold positive numbers; got {self.class_weight}")
         return weights
 
-    def _check_y(self, y: Any) -> Any:
+    def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
         """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.
 
         Y holds real targets and indicators as they are.
         """
         if not self._takes_real:
-            return super()._check_y(y)
+            return super()._check_y(y, has_unlabeled)
         if sp.issparse(y) and self.embedding == "cca":
             return sp.csr_array(y)
         y = y.toarray() if sp.issparse(y) else np.asarray(y)
         y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
         if y.ndim == 2 or is_real(y, self.target):
             return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        return at_least_two(labels_of(y))
+        return at_least_two(labels_of(y, has_unlabeled))
 
 
 def _compact(Y: sp.csr_array) -> sp.csr_array:

@@ -142,7 +142,7 @@ def test_sparse_targets_of_any_type_travel_as_small_numbers(rng, dtype):
     given = Y.astype(dtype)
     given.indices, given.indptr = given.indices.astype(np.int64), given.indptr.astype(np.int64)
     selector = SparGE(embedding="cca", n_features_to_select=3)
-    sent, omega = selector._data(X, selector._check_y(given))._T[0:n]
+    sent, omega = selector._data(X, selector._check_y(given, False))._T[0:n]
     assert omega is None
     assert sent.data.nbytes + sent.indices.nbytes + sent.indptr.nbytes <= 5 * Y.nnz + 4 * (n + 1)
     C, shift = cca_factor(Y)

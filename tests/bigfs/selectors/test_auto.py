@@ -24,6 +24,9 @@ from bigfs.selectors.trials import trials
 from tests.helpers.daily import daily
 from tests.helpers.fitting import unbalanced
 
+# the automatic choice says so where −1 stands beside arrays
+pytestmark = pytest.mark.filterwarnings("ignore:.* samples have the label -1:UserWarning")
+
 
 def columns_of(result):
     """The scores of the candidates by fold."""
@@ -98,7 +101,8 @@ def test_few_labels_are_decided_between_the_labeled_part_and_all(few):
         train = hidden != -2  # the unlabeled samples stay
         right = []
         for one in (SparGE(), SparGE(embedding="sda")):
-            chosen = one.set_params(n_features_to_select=4).fit(X[train], y[train]).selected_
+            part = Matrix.from_array(X[train]), y[train]
+            chosen = one.set_params(n_features_to_select=4).fit(*part).selected_
             use = np.flatnonzero(hidden >= 0)
             machine = LinearSVC(random_state=0, max_iter=10_000).fit(X[use][:, chosen], y[use])
             rows = labeled[test]
@@ -106,7 +110,8 @@ def test_few_labels_are_decided_between_the_labeled_part_and_all(few):
         expected.append(right)
     np.testing.assert_allclose(columns_of(selector.cv_results_), np.transpose(expected))
     assert selector.best_index_ == first_near_best(np.transpose(expected))
-    fitted = CANDIDATES["few"][selector.best_index_].make(n_features_to_select=4).fit(X, y)
+    fitted = CANDIDATES["few"][selector.best_index_].make(n_features_to_select=4)
+    fitted.fit(Matrix.from_array(X), y)
     np.testing.assert_array_equal(selector.selected_, fitted.selected_)
     # with labels for half of the samples or more it is a matter of classes
     most = np.where(np.arange(150) % 4 == 0, -1, np.arange(150) % 3)
@@ -253,7 +258,7 @@ def test_what_costs_much_is_not_searched(request, monkeypatch, kind, limit, word
     selector = AutoSelector(n_features_to_select=4).fit(X, y)
     assert selector.reason_.startswith(f"the first candidate, without folds, because {words}")
     first = CANDIDATES[{"classes": "class"}.get(kind, kind)][0]
-    expected = first.make(n_features_to_select=4).fit(X, y)
+    expected = first.make(n_features_to_select=4).fit(Matrix.from_array(X), y)
     np.testing.assert_array_equal(selector.selected_, expected.selected_)
     assert len(trials(selector)) == 1
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.feature_selection import f_classif
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigfs
@@ -67,6 +68,8 @@ from bigfs.selectors.base.estimator import Selector
 from bigfs.selectors.base.labels import labels_of
 from bigfs.selectors.registry import METHODS
 from bigfs.validation import UnequalScales
+from tests.bigfs.selectors.test_no_information import LABELED, dense, target_of
+from tests.bigfs.selectors.test_no_information import make as selector_of
 from tests.helpers.daily import daily
 
 VARIANTS = (
@@ -393,20 +396,91 @@ FORMS = {
 }
 
 
+ARRAYS = [form for form in FORMS if form != "matrix"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "selector", SUPERVISED, ids=lambda s: f"{type(s).__name__} {getattr(s, 'embedding', '')}"
 )
-@pytest.mark.parametrize("form", daily(FORMS, "dask", "csr"))
-def test_a_supervised_method_leaves_minus_one_out_of_every_input(selector, form, sample):
+def test_a_supervised_method_leaves_minus_one_out_beside_a_matrix(selector, sample):
     X, y = sample
     partly = np.where(np.arange(24) < 18, y, -1)
-    expected = clone(selector).fit(FORMS[form](X[:18]), y[:18])
-    names = np.where(partly < 0, "-1", np.array(["a", "b", "c"])[partly])
-    for labels in (partly, partly.astype(float), names):
-        fitted = clone(selector).fit(FORMS[form](X), labels)
+    expected = clone(selector).fit(Matrix.from_array(X[:18]), y[:18])
+    for labels in (partly, partly.astype(float)):
+        fitted = clone(selector).fit(Matrix.from_array(X), labels)
         np.testing.assert_allclose(fitted.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
         assert fitted.result_.stats["unlabeled"] == 6
+
+
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.parametrize(
+    "method", [m for m in LABELED if not selector_of(m, None)._semi_supervised]
+)
+def test_minus_one_beside_arrays_is_a_class_of_a_supervised_method(method):
+    X, y = dense()
+    number = target_of(method, y)  # two classes for the t-score, and three for the others
+    expected = selector_of(method, X).fit(X, np.array(["a", "b", "c"])[number])
+    for labels in (number - 1, number - 1.0, np.array(["-1", "0", "1"])[number]):
+        fitted = selector_of(method, X).fit(X, labels)
+        np.testing.assert_array_equal(fitted.scores_, expected.scores_)
+        assert "unlabeled" not in fitted.result_.stats
+
+
+@pytest.mark.parametrize("form", ARRAYS)
+def test_labels_minus_one_zero_and_one_give_the_f_of_all_samples(form, sample):
+    X, y = sample
+    expected = f_classif(X, y - 1)[0]
+    np.testing.assert_allclose(ANOVA().fit(FORMS[form](X), y - 1).scores_, expected)
+    stray = np.where(np.arange(24) == 5, 0, np.where(y > 0, 1, -1))  # one 0 among −1 and 1
+    np.testing.assert_allclose(ANOVA().fit(FORMS[form](X), stray).scores_, f_classif(X, stray)[0])
+
+
+def test_minus_one_is_a_class_wherever_a_selector_is_wrapped(sample):
+    X, y = sample
+    names = np.array(["a", "b", "c"])[y]
+    for one in (SelectorCV(ANOVA(), sizes=[1, 3], cv=2), SparGECV(gammas=(1.0,), cv=2)):
+        fitted, expected = clone(one).fit(X, y - 1), clone(one).fit(X, names)
+        np.testing.assert_array_equal(fitted.scores_, expected.scores_)
+    chosen = SelectorCV(ANOVA(), sizes=[1, 3], cv=2)
+    assert chosen.fit(X, y - 1).score(X, y - 1) == chosen.fit(X, names).score(X, names)
+    np.testing.assert_array_equal(
+        chosen.cross_val_score(X, y - 1, cv=2), chosen.cross_val_score(X, names, cv=2)
+    )
+    found, expected = (
+        bigfs.stability(ANOVA(), X, labels, n_subsamples=4) for labels in (y - 1, names)
+    )
+    np.testing.assert_array_equal(found.frequencies, expected.frequencies)
+    found, expected = (bigfs.audit(X, labels, {"two": [0, 1]}) for labels in (y - 1, names))
+    assert found.lists["two"].most_better == expected.lists["two"].most_better
+
+
+def test_a_choice_of_the_number_takes_minus_one_as_its_selector_does(sample):
+    X, y = sample
+    partly = np.where(np.arange(24) < 18, y, -1)
+    few = SelectorCV(RRPC(), sizes=[1, 3], cv=2).fit(X, partly)
+    np.testing.assert_array_equal(few.classes_, [0, 1, 2])
+    assert few.score(X, partly) == few.score(X[:18], y[:18])
+    number = SelectorCV(ANOVA(), sizes=[1, 3], cv=2).fit(Matrix.from_array(X), partly)
+    assert number.score(Matrix.from_array(X), partly) == number.score(X[:18], y[:18])
+
+
+def test_the_automatic_choice_says_that_it_takes_minus_one_as_unlabeled(sample):
+    X, y = sample
+    with pytest.warns(UserWarning, match="8 of 24 samples have the label -1 and are taken as unl"):
+        found = AutoSelector(cv=2).fit(X, y - 1)
+    assert found.result_.stats["unlabeled"] == 8
+    expected = AutoSelector(cv=2).fit(Matrix.from_array(X), y - 1)  # class numbers: no warning
+    np.testing.assert_array_equal(found.selected_, expected.selected_)
+
+
+def test_missing_labels_are_refused_with_what_the_method_takes(sample):
+    X, y = sample
+    gone = np.where(np.arange(24) < 18, y, np.nan)
+    with pytest.raises(ValueError, match=r"\(NaN\): leave these samples out"):
+        ANOVA().fit(X, gone)
+    with pytest.raises(ValueError, match=r"\(NaN\): mark these samples by -1"):
+        RLSR().fit(X, gone)
 
 
 @pytest.mark.slow
@@ -425,10 +499,11 @@ def test_minus_one_and_one_alone_are_two_classes_in_every_input(selector, form, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_one_class_beside_minus_one_is_refused_in_every_input(form, sample):
+def test_one_class_beside_unlabeled_samples_is_refused_in_every_input(form, sample):
     X, y = sample
+    selector = ANOVA() if form == "matrix" else RRPC()
     with pytest.raises(ValueError, match="got 1 class beside -1, which means unlabeled"):
-        ANOVA().fit(FORMS[form](X), np.where(y > 0, 0, -1))
+        selector.fit(FORMS[form](X), np.where(y > 0, 0, -1))
 
 
 def test_parts_of_two_signs_are_those_of_the_whole(sample):
@@ -436,13 +511,23 @@ def test_parts_of_two_signs_are_those_of_the_whole(sample):
     y = np.where(y > 0, 1, -1)
     expected = ANOVA().fit(X, y).scores_
     order = np.argsort(y, kind="stable")
-    for parts in (np.split(order, 3), np.split(order[::-1], 3)):
-        selector = ANOVA()
-        for part in parts:
-            selector.partial_fit(X[part], y[part])
-        np.testing.assert_allclose(selector.scores_, expected)
+    for form in (np.asarray, Matrix.from_array):
+        for parts in (np.split(order, 3), np.split(order[::-1], 3)):
+            selector = ANOVA()
+            for part in parts:
+                selector.partial_fit(form(X[part]), y[part])
+            np.testing.assert_allclose(selector.scores_, expected)
     with pytest.raises(ValueError, match="give the class -1 another name"):
-        selector.partial_fit(X[:3], [2, 1, -1])
+        selector.partial_fit(form(X[:3]), [2, 1, -1])
+
+
+def test_minus_one_is_a_class_in_every_part_of_an_array(sample):
+    X, y = sample
+    y = y - 1
+    selector = ANOVA()
+    for part in np.split(np.argsort(y == 0, kind="stable"), 3):  # −1 and 1 alone come first
+        selector.partial_fit(X[part], y[part])
+    np.testing.assert_allclose(selector.scores_, f_classif(X, y)[0])
 
 
 def test_minus_one_of_a_part_is_unlabeled_where_the_parts_before_have_other_classes(sample):
@@ -451,8 +536,9 @@ def test_minus_one_of_a_part_is_unlabeled_where_the_parts_before_have_other_clas
     order = np.argsort(np.abs(partly) == 1, kind="stable")  # the last ones are of −1 and 1 alone
     selector = ANOVA()
     for part in np.split(order, 3):
-        selector.partial_fit(X[part], partly[part])
-    np.testing.assert_allclose(selector.scores_, ANOVA().fit(X, partly).scores_)
+        selector.partial_fit(Matrix.from_array(X[part]), partly[part])
+    expected = ANOVA().fit(Matrix.from_array(X), partly).scores_
+    np.testing.assert_allclose(selector.scores_, expected)
 
 
 @pytest.mark.parametrize("selector", SEMI, ids=lambda s: type(s).__name__)
@@ -472,7 +558,7 @@ def test_minus_one_is_unlabelled_where_the_method_is_semi_supervised(selector, s
 )
 def test_labels_are_coded_in_the_order_of_the_classes(y):
     y = np.array(y)
-    labels = labels_of(y)
+    labels = labels_of(y, has_unlabeled=True)
     labeled = y != -1 if y.dtype.kind in "if" else np.ones(4, dtype=bool)
     np.testing.assert_array_equal(labels.is_labeled, labeled)
     np.testing.assert_array_equal(labels.classes, np.unique(y[labeled]))

@@ -77,6 +77,7 @@ def test_cv_groups_and_times_are_those_of_all_samples(three):
         gammas=[1.0],
         cv=[tuple(number[rows[labeled[rows]]] for rows in fold) for fold in cv],
     ).fit(X[labeled], y[labeled])
+    X = Matrix.from_array(X)
     found = SparGECV(n_features_to_select=2, gammas=[1.0], cv=cv).fit(X, y)
     np.testing.assert_array_equal(found.losses_, expected.losses_)
     for embedding in ("cca", "hsl", "sda", "lda"):

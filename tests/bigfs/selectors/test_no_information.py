@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bigfs import Matrix
 from bigfs.selectors.registry import METHODS
 
 SIZES = [1.0, 1e-3, 1e9, 0.0]  # of the constant columns, of which the last one is empty
@@ -89,5 +90,5 @@ def test_what_is_constant_among_the_labeled_samples_comes_last(method):
     Z[unlabeled, :2] = np.random.default_rng(0).uniform(size=(unlabeled.sum(), 2))
     for m in (3, X.shape[1]):
         target = np.where(unlabeled, -1, target_of(method, y))
-        chosen = ranking(method, Z, target, m)
+        chosen = ranking(method, Matrix.from_array(Z), target, m)
         np.testing.assert_array_equal(chosen[chosen < 2], [])

@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from bigfs import ANOVA, SelectorCV, SparGE, SparGECV, storage
+from bigfs import ANOVA, Matrix, SelectorCV, SparGE, SparGECV, storage
 from bigfs.evaluation import splits
 from tests.helpers.commands import fails
 
@@ -108,7 +108,8 @@ def test_no_group_is_in_both_parts_of_sparge_cv(monkeypatch, unlabeled):
     table = leaking()
     X, y = table.filter(regex="number|x").to_numpy(), (table["donor"].str[1:].astype(int) % 2)
     y = y.to_numpy() + 1
-    y[:40] = -1 if unlabeled else y[:40]
+    if unlabeled:
+        X, y[:40] = Matrix.from_array(X), -1
     donor = table["donor"].to_numpy()[y > 0]
     folds = []
 

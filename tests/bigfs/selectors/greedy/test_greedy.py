@@ -301,4 +301,4 @@ def test_one_label_per_class_tells_no_feature_from_another(rng, selector):
     X, y = rng.normal(size=(60, 20)), np.full(60, -1)
     y[:3] = [0, 1, 2]
     with pytest.raises(ValueError, match=r"tells no feature from another, .* infinite"):
-        selector.fit(X, y)
+        selector.fit(Matrix.from_array(X), y)

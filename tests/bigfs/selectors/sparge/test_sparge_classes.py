@@ -142,7 +142,8 @@ def test_machines_of_the_ranking_take_the_class_weights(uneven, class_weight, mo
 
 def test_ranking_by_svm_of_all_features_starts_from_all(text):
     X, y = text
-    selector = SparGE(n_features_to_select=80, ranking="svm").fit(X, np.where(y == 3, -1, y))
+    selector = SparGE(n_features_to_select=80, ranking="svm")
+    selector.fit(Matrix.from_array(X), np.where(y == 3, -1, y))
     assert np.all(selector.scores_ > 0)
     assert len(selector.selected_) == 80
 

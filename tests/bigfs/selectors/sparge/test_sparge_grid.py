@@ -206,7 +206,7 @@ def test_candidates_of_two_losses_share_one_matrix(noisy, monkeypatch):
     X, y = noisy
     few = np.where(np.arange(120) % 3 == 0, -1, y)
     labeled = few >= 0
-    found = SparGECV(n_features_to_select=5).fit(X, few)
+    found = SparGECV(n_features_to_select=5).fit(Matrix.from_array(X), few)
     expected = SparGECV(n_features_to_select=5).fit(X[labeled], few[labeled])
     np.testing.assert_array_equal(found.selected_, expected.selected_)
     expected = SparGECV(n_features_to_select=5).fit(X, y)
