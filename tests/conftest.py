@@ -3,6 +3,7 @@ lie.
 """
 
 import atexit
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -69,14 +70,10 @@ def real_data():
 
 
 @pytest.fixture
-def allow_memory(monkeypatch):
-    """A function that says how many bytes a process may use."""
-
-    def allow(limit):
-        for module in (engine, engine.memory):
-            monkeypatch.setattr(module, "memory_limit", lambda: limit)
-
-    return allow
+def allow_memory():
+    """A function that says how many bytes a step may use."""
+    with contextlib.ExitStack() as limits:
+        yield lambda limit: limits.enter_context(engine.limit_memory(limit))
 
 
 @pytest.fixture(params=["BatchedCodecPipeline", "FusedCodecPipeline"])

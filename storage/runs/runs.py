@@ -495,8 +495,8 @@ def lock_run(out: str | Path, *, waits: bool = True) -> Iterator[None]:
 
 def require_out(out: str | Path) -> None:
     """Refuse a name that a run cannot have, before any work."""
-    final = _final(out)
-    with atomic.explain_write_errors(final):
+    with atomic.explain_write_errors(Path(out)):
+        final = _final(out)
         if os.path.lexists(final) and _target(final) is None:
             if not (final / "run.json").exists():
                 raise RunError(f"{final} exists and is not a run directory: give another --out")

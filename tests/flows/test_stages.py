@@ -130,7 +130,7 @@ def test_class_weights_go_by_the_names_of_the_classes(tmp_path):
         ("sparge-lda", {"sport": 3.0}, {1: 3.0}),
         ("sparge-lda", {1: 3.0}, {1: 3.0}),
         ("sparge-lda", None, None),
-        ("sparge-lda-cv", [{"law": 2.0}, "balanced"], [{0: 2.0}, "balanced"]),
+        ("sparge-lda-cv", {"law": 2.0}, {0: 2.0}),
     ):
         selector = selection.selector_for(corpus, method, 2, {"class_weight": weights})
         assert selector.class_weight == expected

@@ -173,11 +173,11 @@ def test_the_scheduler_of_dasks_configuration_is_taken():
 
 
 def test_options_of_where_the_cluster_is_are_checked():
-    with pytest.raises(ValueError, match=r"--cluster must be the path of a \.yaml file; got tcp"):
+    with pytest.raises(ValueError, match=r"must be the path of a \.yaml file; got tcp"):
         Engine(cluster="tcp://127.0.0.1:1")
     with pytest.raises(ValueError, match="exclude one another"):
         Engine(scheduler="tcp://127.0.0.1:1", cluster="a.yaml")
-    with pytest.raises(ValueError, match="--tls is for a cluster that runs"):
+    with pytest.raises(ValueError, match="tls is for a cluster that runs"):
         Engine(tls="tls")
     with dask.config.set({"scheduler-address": "tls://127.0.0.1:1"}):
         assert Engine(tls="tls").tls == "tls"

@@ -325,7 +325,7 @@ def test_neighbors_of_another_metric_are_taken_as_they_are(rng):
 
 def test_one_function_limits_the_neighbors(rng):
     X = Matrix.from_array(rng.normal(size=(4, 3)))
-    assert neighbors_of(X, 9, "euclidean").index.shape == (4, 3)
+    assert neighbors_of(X, 9, "euclidean")[0].index.shape == (4, 3)
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])

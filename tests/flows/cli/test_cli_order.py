@@ -273,7 +273,9 @@ def test_two_selections_at_once_both_end_well(store, tmp_path):
     ends = [process.communicate(timeout=200) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert Run.open(tmp_path / "runs" / "r").selected.tolist() != []
-    assert names_in(tmp_path / "runs") == ["r"]
+    assert names_in(tmp_path / "runs") == [".r", "r"]
+    marker_and_result = names_in(tmp_path / "runs" / ".r")
+    assert len(marker_and_result) == 2
 
 
 # --- nothing foreign is touched -------------------------------------------------------------------

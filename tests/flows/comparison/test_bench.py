@@ -147,7 +147,9 @@ def test_without_a_test_half_each_fold_chooses_again_and_graphs_are_shared(tmp_p
     by_name = {outcome.method: outcome for outcome in outcomes}
     first, second = (by_name[row["method"]] for row in table["rows"])
     differences = (second.split_scores - first.split_scores)[:, 0]
-    statistic = differences.mean() / np.sqrt((1 / 5 + 1 / 4) * differences.var(ddof=1))
+    discordant = np.count_nonzero(first.losses[0] != second.losses[0])
+    variance = max(differences.var(ddof=1), 5 * discordant / 60**2)
+    statistic = differences.mean() / np.sqrt((1 / 5 + 1 / 4) * variance)
     point = table["rows"][1]["points"][0]
     assert point["p_value"] == pytest.approx(2 * student_t.sf(abs(statistic), 4))
     for row in table["rows"]:
@@ -336,8 +338,8 @@ def test_tests_and_overlaps_are_against_the_best(compared):
             common = len(set(own.sets[m]) & set(best.sets[m]))
             assert point["overlap"] == common / (2 * m - common)
     assert len(p_values) == 6
-    smallest = min(p_values)
-    assert smallest[1] == pytest.approx(min(1.0, 6 * smallest[0]))
+    smallest = min(p_values)  # of the pairs of three methods, at three sizes
+    assert smallest[1] == pytest.approx(min(1.0, 9 * smallest[0]))
     assert all(point["overlap"] == 1 for point in table["rows"][0]["points"])
     assert not any("p_value" in point for point in table["rows"][0]["points"])
 

@@ -181,7 +181,10 @@ def test_large_folds_end_at_a_penalty_that_is_worse_than_a_larger_one(text, monk
 def test_large_folds_of_one_size_do_not_go_on_from_those_of_another(text, tmp_path, monkeypatch):
     X, y = text
     monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 0)
-    selector, run = SparGECV(gammas=(0.3, 3.0), cv=2, tol=1e-4), Run.begin(tmp_path / "run", {})
+    selector, run = (
+        SparGECV(gammas=(0.3, 3.0), cv=2, tol=1e-4),
+        Run.begin(tmp_path / "run", {"store": "x.zarr"}),
+    )
     with observed(checkpoint=run.checkpoint("store")):
         for m in (4, 20):
             selector.set_params(n_features_to_select=m).fit(X, y)
@@ -334,7 +337,8 @@ def die(name, record):
     if len(cuts) == 4:
         os._exit(9)
 watch = die if sys.argv[3] == "dies" else note
-with observed(watch, Run.begin(sys.argv[2], {}).checkpoint("store")):
+question = {"store": sys.argv[1], "method": "sparge-lda", "features": 30, "parameters": {}}
+with observed(watch, Run.begin(sys.argv[2], question).checkpoint("store")):
     selector = SparGE(n_features_to_select=30, gamma=3.0, tol=1e-6).fit(corpus.X, corpus.y)
 print(*selector.selected_)
 """
@@ -375,7 +379,7 @@ def test_runs_side_by_side_go_on_from_their_checkpoint(text, tmp_path, after):
         if len(steps) == after:
             raise KeyboardInterrupt
 
-    run = Run.begin(tmp_path / "run", {})
+    run = Run.begin(tmp_path / "run", {"store": "x.zarr"})
     with contextlib.suppress(KeyboardInterrupt), observed(die, run.checkpoint("store")):
         selector.fit_path(X, y, sizes)
     with observed(lambda name, record: steps.append(name), run.checkpoint("store")):
