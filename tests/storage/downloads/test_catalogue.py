@@ -101,7 +101,10 @@ def test_fetched_once_verified_and_joined(site, tmp_path):
     assert [path for path, _ in site.requests] == ["/tiny.svm", "/tiny.t.svm"]
     rows = [sources.find("tiny").prepare(tmp_path / "scratch")]
     pieces = rows[0].pieces(10**6)
-    assert [set(rows[0].read(piece).split) for piece in pieces] == [{"train"}, {"test"}]
+    assert [{*rows[0].read(piece).samples["split"].to_pylist()} for piece in pieces] == [
+        {"train"},
+        {"test"},
+    ]
     assert len(site.requests) == 2  # nothing is fetched twice
     recorded = (tmp_path / "data" / "tiny" / "registry.txt").read_text()
     assert recorded == f"tiny.t.svm {hashlib.sha256(TEST).hexdigest()}\n"
