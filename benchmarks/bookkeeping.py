@@ -18,10 +18,10 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from bigfs.storage.format import manifest
 from shared import STORES, peaks, row, timed
 
 from bigfs import engine, storage
+from bigfs.storage.format import manifest
 
 COMMAND = "bookkeeping.py"
 CHUNKS = 534_058  # of an array of 1.4·10¹¹ values

@@ -21,10 +21,10 @@ from typing import Annotated, Any
 import numpy as np
 import scipy.sparse as sp
 import typer
-from bigfs.storage import sources
-from bigfs.storage.staging import build
 
 from bigfs import HighlyVariable, storage
+from bigfs.storage import sources
+from bigfs.storage.staging import build
 
 N, D, DRAWS = 20_000, 20_000, 1_800
 FLAVORS = [(flavor, donor) for flavor in ("seurat", "seurat_v3") for donor in ("", "donor")]

@@ -14,13 +14,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import typer
-from bigfs.storage import sources
 from data import load
 from shared import STORES, peaks, row, timed
 
 import bigfs
 from bigfs import engine, storage
 from bigfs.result import NotConverged, observed
+from bigfs.storage import sources
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 SIZE = (32, 32)

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from bigfs.storage.sources import find
 from shared import timed  # which imports scikit-learn, so that no import is counted as memory
 
 from bigfs import storage
+from bigfs.storage.sources import find
 
 NAMES = 20_000
 TEXT_BYTES = 1 << 20

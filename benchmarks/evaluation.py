@@ -11,9 +11,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from bigfs.flows import steps
-from bigfs.flows.job import Job
-from bigfs.flows.plan import Plan
 from shared import row, timed
 from sklearn.svm import LinearSVC
 
@@ -21,6 +18,9 @@ from bigfs import engine, storage
 from bigfs.evaluation import large_model
 from bigfs.evaluation.linear_model import projected_memory
 from bigfs.evaluation.splits import held_out_split
+from bigfs.flows import steps
+from bigfs.flows.job import Job
+from bigfs.flows.plan import Plan
 
 app = typer.Typer(add_completion=False)
 FILES = ("colon.mat", "20news-bydate.tar.xz", "PCMAC.mat", "COIL20.mat")

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import typer
-from bigfs.storage.errors import StoreError
-from bigfs.storage.format import manifest, verified
 from shared import row
 from staging import write
 
 from bigfs import engine, storage
+from bigfs.storage.errors import StoreError
+from bigfs.storage.format import manifest, verified
 
 
 def everything(uri: str) -> list[Any]:

@@ -404,10 +404,9 @@ def members(kind: str, path: Path) -> Iterator[tuple[str, str]]:
 
 def judge(kind: str, path: Path, store: Path) -> Iterator[tuple[str, str]]:
     """(verdict, details) without the reference, whose reader may crash, and then with it."""
-    from bigfs.storage.errors import StoreError
-
     from bigfs import storage
     from bigfs.engine import NotEnoughMemory
+    from bigfs.storage.errors import StoreError
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before, refusal, corpus, texts = resident("VmRSS"), None, None, None
@@ -514,9 +513,9 @@ def work(pipe: Connection) -> None:
     """The process that reads: kind and path in, two verdicts out."""
     import h5py  # noqa: F401, what is loaded later would count as a file's memory
     import pyarrow.parquet  # noqa: F401, the same
-    from bigfs.storage.sources.svmlight import kernel  # noqa: F401, the same
 
     from bigfs import storage
+    from bigfs.storage.sources.svmlight import kernel  # noqa: F401, the same
 
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:

@@ -47,7 +47,6 @@ def figures(run: Any) -> str:
 def main(source: str = "synthetic:rcv1", features: int = 500) -> None:
     sys.path.insert(0, str(ROOT))
     from bigfs.storage.runs.runs import Run
-
     from tests.helpers.hosts import missing
     from tests.helpers.lab import start_lab
     from tests.helpers.processes import environment

@@ -31,11 +31,11 @@ from typing import NamedTuple
 
 import numpy as np
 import typer
+
+from bigfs import engine, storage
 from bigfs.storage import atomic
 from bigfs.storage.format import manifest, verified
 from bigfs.storage.runs.runs import Run
-
-from bigfs import engine, storage
 
 ROOT = Path(__file__).parent.parent
 WAYS = ("error", "interrupt", "kill")

@@ -102,8 +102,9 @@ def fit_dask() -> None:
 
 
 def scheduled_run() -> None:
-    from bigfs.flows.prefect_flows import bigfs as flow
     from prefect.testing.utilities import prefect_test_harness
+
+    from bigfs.flows.prefect_flows import bigfs as flow
 
     with prefect_test_harness(server_startup_timeout=120):
         flow("rows.svm", features=5, store="rows.zarr", out="three", engine={"workers": 0})

@@ -22,10 +22,6 @@ from typing import Annotated
 import numpy as np
 import scipy.io
 import typer
-from bigfs.flows import steps
-from bigfs.flows.evaluation.selection import AUTO
-from bigfs.flows.job import Job
-from bigfs.flows.plan import Plan
 from shared import mean_error, row, table
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import Pipeline
@@ -34,6 +30,10 @@ from sklearn.svm import LinearSVC
 from bigfs import ANOVA, Matrix, storage
 from bigfs.evaluation.curves import Rankings, measure
 from bigfs.evaluation.splits import Split, stratified_folds
+from bigfs.flows import steps
+from bigfs.flows.evaluation.selection import AUTO
+from bigfs.flows.job import Job
+from bigfs.flows.plan import Plan
 from bigfs.selectors.registry import METHODS
 
 app = typer.Typer(add_completion=False)

@@ -18,6 +18,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import typer
+from scipy.stats import rankdata, sem
+
+from benchmarks.papers.origin import now
 from bigfs.flows.comparison.compare import compare, run_method
 from bigfs.flows.comparison.files import read_comparison
 from bigfs.flows.comparison.report import picture
@@ -25,9 +28,6 @@ from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.comparison.standings import cost_rows, failure_lines, score_rows
 from bigfs.flows.comparison.time_limit import TooLate
 from bigfs.flows.options import Engine
-from scipy.stats import rankdata, sem
-
-from benchmarks.papers.origin import now
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
 

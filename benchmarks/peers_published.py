@@ -24,13 +24,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from bigfs.flows.evaluation import selection
 
 from benchmarks import peers
 from benchmarks.data import load
 from benchmarks.shared import timed
 from bigfs import engine
 from bigfs.evaluation.significance import jaccard
+from bigfs.flows.evaluation import selection
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
 

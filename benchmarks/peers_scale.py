@@ -22,11 +22,11 @@ from typing import Annotated, Any
 
 import psutil
 import typer
-from bigfs.flows.evaluation import selection
 
 from benchmarks.peers import KEPT, MEASURED, all_methods, measure_missing, read_measured
 from benchmarks.shared import STORES, table, timed
 from bigfs import engine, storage
+from bigfs.flows.evaluation import selection
 from bigfs.result import NotConverged
 
 app = typer.Typer(add_completion=False)

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import scipy.sparse as sp
 import typer
-from bigfs.storage.sources import find
 from shared import by_turns, peaks, show_turns, timed
 
 from bigfs import engine, storage
 from bigfs.selectors.registry import METHODS
+from bigfs.storage.sources import find
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
-from bigfs.flows.cli.app import app as application
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
+
+from bigfs.flows.cli.app import app as application
 
 
 class CommandLine(SphinxDirective):

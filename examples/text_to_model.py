@@ -16,16 +16,16 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import matplotlib.pyplot as plt
+from skops.io import load
+
+import bigfs
+from bigfs import storage
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
 from bigfs.flows.options import Engine
 from bigfs.flows.use.export import export
 from bigfs.flows.use.predict import predict
 from bigfs.storage.runs.runs import Run
-from skops.io import load
-
-import bigfs
-from bigfs import storage
 
 home = Path(mkdtemp())
 bags = storage.open(storage.stage("synthetic:phrases?rows=2000", home / "bags.zarr"))

@@ -11,10 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from bigfs.flows.options import Engine, RunScoring, Staging, known_methods
-from bigfs.flows.reuse import content_key, digest, source_name
-from bigfs.flows.use.files import require_local
-from bigfs.storage.errors import redacted
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -26,7 +22,11 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from bigfs.flows.options import Engine, RunScoring, Staging, known_methods
+from bigfs.flows.reuse import content_key, digest, source_name
+from bigfs.flows.use.files import require_local
 from bigfs.selectors.registry import decided_by
+from bigfs.storage.errors import redacted
 
 DAY = 24 * 3600.0
 KEY_DIGITS = 8  # of a key in the name of a directory

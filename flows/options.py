@@ -8,9 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from bigfs.flows.messages import inform
-from bigfs.flows.use.files import require_local
-from bigfs.storage.messages import read_parts
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -29,7 +26,10 @@ from bigfs.engine.clusters import (
     require_size,
 )
 from bigfs.engine.specification import configured_scheduler, is_specification
+from bigfs.flows.messages import inform
+from bigfs.flows.use.files import require_local
 from bigfs.selectors.registry import METHODS, canonical_name
+from bigfs.storage.messages import read_parts
 
 
 def count_or_share(value: int | float | str) -> int | float:

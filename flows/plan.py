@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bigfs.flows.job import Job
-
 from bigfs import storage
+from bigfs.flows.job import Job
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,15 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from bigfs.flows import run as runs
-from bigfs.flows import steps
-from bigfs.flows.comparison import compare as comparison
-from bigfs.flows.comparison.request import Comparison
-from bigfs.flows.job import DAY, Job, Request
-from bigfs.flows.options import Engine, RunScoring
-from bigfs.flows.report import artifacts
-from bigfs.storage.errors import BusyError, may_pass, redacted
-from bigfs.storage.runs.runs import lock_run
 from prefect import flow, get_run_logger, runtime, task
 from prefect.logging.handlers import APILogHandler
 from prefect.settings import (
@@ -33,7 +24,16 @@ from prefect.states import Completed, State
 from prefect.tasks import exponential_backoff
 from pydantic import Field
 
+from bigfs.flows import run as runs
+from bigfs.flows import steps
+from bigfs.flows.comparison import compare as comparison
+from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.job import DAY, Job, Request
+from bigfs.flows.options import Engine, RunScoring
+from bigfs.flows.report import artifacts
 from bigfs.selectors.registry import METHODS
+from bigfs.storage.errors import BusyError, may_pass, redacted
+from bigfs.storage.runs.runs import lock_run
 
 SKIPPED: State[Any] = Completed(
     name="Skipped", message="skipped: another run works on the same corpus or directory"

@@ -15,13 +15,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bigfs.storage.errors import redacted
-from bigfs.storage.runs.checkpoints import to_json_types
-from bigfs.storage.runs.runs import Run, RunError
-
 import bigfs
 from bigfs import flows, storage
 from bigfs.result import Status
+from bigfs.storage.errors import redacted
+from bigfs.storage.runs.checkpoints import to_json_types
+from bigfs.storage.runs.runs import Run, RunError
 
 COMPUTING = ("numpy", "scipy", "scikit-learn")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from bigfs import storage
 from bigfs.flows import reuse
 from bigfs.flows.job import Job, Request
 from bigfs.flows.messages import inform, say
@@ -28,8 +29,6 @@ from bigfs.storage.runs.runs import (
     require_out,
 )
 from bigfs.storage.versions import hold
-
-from bigfs import storage
 
 if TYPE_CHECKING:
     from bigfs.flows.plan import Plan
@@ -176,10 +175,9 @@ def find_result(plan: Plan, scored: bool) -> Run | None:
 
     It says what is replaced.
     """
+    from bigfs.evaluation.metrics import require_metrics
     from bigfs.flows.evaluation import plan as evaluation
     from bigfs.flows.evaluation import selection
-
-    from bigfs.evaluation.metrics import require_metrics
 
     job, corpus, choices = plan.job, plan.corpus, plan.job.scoring.choices()
     selection.selector_for(corpus, job.method, job.features, job.question["parameters"])

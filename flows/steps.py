@@ -14,6 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from bigfs import engine, storage
+from bigfs.evaluation.curves import Point
+from bigfs.evaluation.quality import class_profile, class_t
+from bigfs.evaluation.splits import labeled_rows
 from bigfs.flows import reuse
 from bigfs.flows.evaluation import choosing, curves, selection
 from bigfs.flows.evaluation import plan as evaluation
@@ -22,15 +27,10 @@ from bigfs.flows.plan import Plan
 from bigfs.flows.report.provenance import provenance, time_step
 from bigfs.flows.staging import stage as stage
 from bigfs.flows.use import predict
-from bigfs.storage.corpus import Corpus
-from bigfs.storage.runs.runs import Run, RunError
-
-from bigfs import engine, storage
-from bigfs.evaluation.curves import Point
-from bigfs.evaluation.quality import class_profile, class_t
-from bigfs.evaluation.splits import labeled_rows
 from bigfs.matrix.class_sums import class_sizes
 from bigfs.result import NotConverged, observed
+from bigfs.storage.corpus import Corpus
+from bigfs.storage.runs.runs import Run, RunError
 from bigfs.types import FloatArray, IntArray
 
 log = logging.getLogger("bigfs.flows")

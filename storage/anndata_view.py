@@ -14,6 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.matrix import Matrix
 from bigfs.storage import fingerprint as identities
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import StoreError
@@ -30,9 +33,6 @@ from bigfs.storage.sources.scratch_matrix import bounds
 from bigfs.storage.staging.scale_blocks import unit_settings
 from bigfs.storage.staging.scratch import TILE_NNZ
 from bigfs.storage.write_back import write_selector
-
-from bigfs import engine
-from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, IntArray
 
 MAX_CHUNK_BYTES = 1 << 26  # every tile decodes all chunks that it touches

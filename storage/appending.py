@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
+from bigfs import engine
 from bigfs.storage import atomic, versions
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.errors import SourceError, StoreError
@@ -40,8 +42,6 @@ from bigfs.storage.staging.scratch import BY_ROW, RowBlock, delete, row_bounds, 
 from bigfs.storage.staging.text.hashing import name_buckets
 from bigfs.storage.staging.text.vectorize import weigh_by
 from bigfs.storage.staging.text.weighting import Weighting
-
-from bigfs import engine
 from bigfs.types import AnyArray
 
 # one value per sample, and the checksums

@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
+
 from bigfs.storage.errors import BusyError, RunError, StoreError, is_full, may_pass
 from bigfs.storage.fingerprint import fingerprint_of
 from bigfs.storage.locks import lock, lock_file, name_taken

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
+from bigfs.cards import card, shape_text
+from bigfs.matrix import ClassStats, Matrix, Stats
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import Manifest, Segment
 from bigfs.storage.format.tiles import ColumnTile, FeatureNames, RowTile, SampleNames
 from bigfs.storage.format.verified import StoreRef
 from bigfs.storage.roles import SampleRoles
-
-from bigfs.cards import card, shape_text
-from bigfs.matrix import ClassStats, Matrix, Stats
 from bigfs.types import AnyArray
 
 SHOWN = 8  # names of classes in a card

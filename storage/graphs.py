@@ -20,6 +20,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
+from bigfs import engine
+from bigfs.cards import brief
+from bigfs.graph import Bridges, Neighbors, find_bridges, stream_knn
+from bigfs.graph.approximate.cost import predict
+from bigfs.graph.row_blocks import row_alignment
 from bigfs.storage import atomic
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.errors import Damaged, StoreError
@@ -28,12 +34,6 @@ from bigfs.storage.format import manifest
 from bigfs.storage.format.verified import StoreRef
 from bigfs.storage.format.writer import Writer, open_unpublished, seal, write_chunks
 from bigfs.storage.opening import CorpusView, require_staged
-
-from bigfs import engine
-from bigfs.cards import brief
-from bigfs.graph import Bridges, Neighbors, find_bridges, stream_knn
-from bigfs.graph.approximate.cost import predict
-from bigfs.graph.row_blocks import row_alignment
 from bigfs.types import AnyArray
 
 

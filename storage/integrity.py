@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import fsspec
 import numpy as np
+
+from bigfs import engine
+from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import class_sizes
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.format.documents import compare_documents
 from bigfs.storage.opening import open as open_corpus
 from bigfs.storage.opening import require_staged
 from bigfs.storage.sources.base import shorten, shorten_names
-
-from bigfs import engine
-from bigfs.matrix import Matrix
-from bigfs.matrix.class_sums import class_sizes
 
 MOST_CLASSES = 8  # of which a summary tells the samples
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 
 from bigfs.storage.errors import StoreError
-
 from bigfs.types import AnyArray
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from bigfs.storage.errors import SourceError
 
 from bigfs.cards import brief
+from bigfs.storage.errors import SourceError
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 TFIDF, LOGNORM, STANDARD, MAX = "tfidf", "lognorm", "standard", "max"

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import zarr
+
 from bigfs.storage import atomic, locks
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import identity_of, note_written, original_of
@@ -30,7 +31,6 @@ from bigfs.storage.format import manifest
 from bigfs.storage.sources.anndata import AnnData, files_of
 from bigfs.storage.sources.files import head
 from bigfs.storage.sources.hdf5 import need_h5py
-
 from bigfs.types import AnyArray, IntArray
 
 PREFIX = "bigfs_"

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bigfs.flows.cli.extras import PACKAGES as PACKAGES_OF
-from bigfs.storage.format import manifest
-from bigfs.storage.runs import runs
 from packaging.requirements import Requirement
 
 import bigfs
 from bigfs import storage
 from bigfs.advice import install_command
+from bigfs.flows.cli.extras import PACKAGES as PACKAGES_OF
 from bigfs.selectors.registry import MODULES
+from bigfs.storage.format import manifest
+from bigfs.storage.runs import runs
 from tests.helpers.listing import names_in
 
 ROOT = Path(__file__).parent.parent

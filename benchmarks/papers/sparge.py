@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from bigfs.storage.sources import find
-from bigfs.storage.sources.synthetic.source import CORPORA
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import normalized_mutual_info_score
@@ -26,6 +24,8 @@ from bigfs import MCFS, MRMR, SVMRFE, Fisher, LaplacianScore, Matrix, ReliefF, S
 from bigfs.graph import affinity, knn
 from bigfs.selectors.base.sample_graph import sample_graph
 from bigfs.selectors.penalty_path.sparse_regression import spectral_targets
+from bigfs.storage.sources import find
+from bigfs.storage.sources.synthetic.source import CORPORA
 
 INFORMATIVE, TOY_D, TOY_N, COMPONENTS = 50, 550, 5000, 25
 LEFT = 0.002  # share of the toy's variance that 25 components leave, as the paper's Fig. 2 says

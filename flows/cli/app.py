@@ -13,12 +13,6 @@ from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
-from bigfs.flows.cli import comparisons, corpus, runs, servers, signals
-from bigfs.flows.cli.options import UsageError, expand_model_options
-from bigfs.flows.cli.output import state
-from bigfs.flows.job import Request, plain_message
-from bigfs.flows.messages import Waits, notes, say
-from bigfs.storage.errors import BusyError
 from pydantic import ValidationError
 from rich.markup import escape
 from typer.exceptions import TyperException
@@ -26,6 +20,12 @@ from typer.exceptions import TyperException
 from bigfs import __version__
 from bigfs.engine import ClusterLost
 from bigfs.engine.display import json_line
+from bigfs.flows.cli import comparisons, corpus, runs, servers, signals
+from bigfs.flows.cli.options import UsageError, expand_model_options
+from bigfs.flows.cli.output import state
+from bigfs.flows.job import Request, plain_message
+from bigfs.flows.messages import Waits, notes, say
+from bigfs.storage.errors import BusyError
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.table import Table
+
 from bigfs.flows.cli.options import Json, JsonList, Source, Store, UsageError, split
 from bigfs.flows.cli.output import (
     cluster_and_progress,
@@ -18,7 +20,6 @@ from bigfs.flows.cli.output import (
 )
 from bigfs.flows.job import Request
 from bigfs.flows.options import Engine, Staging
-from rich.table import Table
 
 
 def stage(
@@ -86,9 +87,8 @@ def append(
     A folder must hold the new samples only. One that has grown is another source, and all its
     samples would be added.
     """
-    from bigfs.storage.sources import find
-
     from bigfs import storage
+    from bigfs.storage.sources import find
 
     n_before = storage.open(store).X.shape[0]
     find(source, format=format)

@@ -12,13 +12,13 @@ from types import MappingProxyType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 import typer
+from pydantic import BaseModel, ValidationError
+from typer.models import ArgumentInfo
+
 from bigfs.flows import messages
 from bigfs.flows.cli.output import state
 from bigfs.flows.job import Request, plain_message
 from bigfs.flows.options import Staging
-from pydantic import BaseModel, ValidationError
-from typer.models import ArgumentInfo
-
 from bigfs.selectors.registry import METHODS
 
 

@@ -9,12 +9,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from bigfs.flows.messages import notes, shown
-from bigfs.flows.options import Engine
 from rich.console import Console, RenderableType
 from rich.table import Column, Table
 
 from bigfs.engine.display import progress
+from bigfs.flows.messages import notes, shown
+from bigfs.flows.options import Engine
 
 WIDE = 1_000_000  # columns of what is no terminal, where nothing is wrapped
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.table import Table
+from rich.text import Text
+
+from bigfs import __version__
 from bigfs.flows.cli.extras import require_extra
 from bigfs.flows.cli.options import (
     REQUIRED,
@@ -28,10 +32,6 @@ from bigfs.flows.cli.servers import result_of_flow, uses_prefect
 from bigfs.flows.job import Job
 from bigfs.flows.messages import inform
 from bigfs.flows.options import Engine, RunScoring
-from rich.table import Table
-from rich.text import Text
-
-from bigfs import __version__
 
 RunFolder = Annotated[str, typer.Argument(help="a run's directory")]
 Into = Annotated[
@@ -87,10 +87,9 @@ def run(
 
 def _staged(job: Job) -> Any:
     """Return the corpus of a job, which is staged unless it is there."""
+    from bigfs import storage
     from bigfs.flows import run as runs
     from bigfs.flows import staging
-
-    from bigfs import storage
 
     if not runs.is_store(job):
         with job.engine.start():
@@ -115,10 +114,9 @@ def _write_into(into: str | None, folder: str, highly_variable: bool) -> None:
     """Write the selection of a run into the AnnData file of its corpus, if one is given."""
     if into is None:
         return
+    from bigfs import storage
     from bigfs.storage.runs.runs import Run
     from bigfs.storage.write_back import write_var
-
-    from bigfs import storage
 
     run = Run.open(folder)
     asked = run.metadata["parameters"]
@@ -159,10 +157,9 @@ def select(
     """
     require_extra("report", "bigfs select")
     job.engine.prepare("bigfs.flows.steps")
+    from bigfs import storage
     from bigfs.flows import run as runs
     from bigfs.flows.evaluation import selection
-
-    from bigfs import storage
 
     selection.require_parameters(job.method, job.features, job.parameters)
     corpus = storage.open(job.source)
@@ -203,10 +200,9 @@ def evaluate(
     """Score a run against simple baselines and all features, and rewrite its report."""
     require_extra("report", "bigfs evaluate")
     engine.prepare("bigfs.flows.steps")
+    from bigfs import storage
     from bigfs.flows import steps
     from bigfs.storage.runs.runs import Run, lock_run
-
-    from bigfs import storage
 
     # a missing store is an error before anything starts
     storage.open(Run.open(run).store)
@@ -252,9 +248,8 @@ def predict(
     A source of the same kind as that of the run, without ?options, is read as that one was.
     """
     _require_one_result(out, as_json)
-    from bigfs.flows.use.predict import predict as predict_samples
-
     from bigfs.evaluation.metrics import METRIC_NAMES
+    from bigfs.flows.use.predict import predict as predict_samples
 
     with cluster_and_progress(engine, as_json):
         file, rows, measured, left_out = predict_samples(

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
+
+from bigfs.engine import quiet_dask
 from bigfs.flows.cli import signals
 from bigfs.flows.cli.extras import require_extra
 from bigfs.flows.cli.options import Fields, Json, split
@@ -20,8 +22,6 @@ from bigfs.flows.cli.output import print_record, state
 from bigfs.flows.job import Job, Request
 from bigfs.flows.use.files import require_local
 from bigfs.storage.errors import BusyError, redacted
-
-from bigfs.engine import quiet_dask
 
 
 def certificates(

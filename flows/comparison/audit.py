@@ -14,6 +14,13 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
+
+import bigfs
+from bigfs import storage
+from bigfs.evaluation.curves import measure
+from bigfs.evaluation.metrics import METRIC_NAMES
+from bigfs.evaluation.splits import Split
 from bigfs.flows import steps
 from bigfs.flows.comparison.bench import default_method
 from bigfs.flows.comparison.files import AUDIT, facts_of, require_same, write_record
@@ -24,16 +31,9 @@ from bigfs.flows.evaluation import selection
 from bigfs.flows.report.page import STYLE, render, svg_of
 from bigfs.flows.report.provenance import provenance
 from bigfs.flows.run import is_store, store_of, try_again
+from bigfs.plot.axes import ACCENT, FILL
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.runs import lock_run
-from matplotlib.figure import Figure
-
-import bigfs
-from bigfs import storage
-from bigfs.evaluation.curves import measure
-from bigfs.evaluation.metrics import METRIC_NAMES
-from bigfs.evaluation.splits import Split
-from bigfs.plot.axes import ACCENT, FILL
 from bigfs.types import IntArray
 
 BEST = "SparGE"  # its own choice, in tables and pictures

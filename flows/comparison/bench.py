@@ -15,6 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bigfs import engine, storage
+from bigfs.evaluation.curves import measure, way_of_all
+from bigfs.evaluation.metrics import TARGETS
+from bigfs.evaluation.quality import absolute_correlations, mean_of_pairs
+from bigfs.evaluation.splits import Samples, draw_subsamples, target_kind
 from bigfs.flows.comparison.foreign import Foreign
 from bigfs.flows.comparison.lists import read_lists
 from bigfs.flows.comparison.outcomes import Outcome, read_outcome, write_outcome
@@ -24,18 +30,12 @@ from bigfs.flows.evaluation import selection
 from bigfs.flows.evaluation.choosing import Chosen, Keep, Sets, choose
 from bigfs.flows.evaluation.curves import SHARES
 from bigfs.flows.reuse import content_key, digest
-from bigfs.storage import atomic
-from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
-
-from bigfs import engine, storage
-from bigfs.evaluation.curves import measure, way_of_all
-from bigfs.evaluation.metrics import TARGETS
-from bigfs.evaluation.quality import absolute_correlations, mean_of_pairs
-from bigfs.evaluation.splits import Samples, draw_subsamples, target_kind
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
 from bigfs.selectors.registry import decided_by
+from bigfs.storage import atomic
+from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
 
 LARGEST = 500  # number of features of a comparison that names no sizes
 HALF = 0.5  # share of the training samples in a subsample, as in stability selection

@@ -13,6 +13,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from bigfs import engine as work
+from bigfs.coding.dictionary import NoSpams
+from bigfs.engine import ClusterLost
 from bigfs.flows import steps
 from bigfs.flows.comparison.bench import Bench
 from bigfs.flows.comparison.files import (
@@ -33,14 +36,10 @@ from bigfs.flows.evaluation import selection
 from bigfs.flows.options import Engine
 from bigfs.flows.report.provenance import provenance
 from bigfs.flows.run import Call, is_store, store_of, try_again
+from bigfs.result import ALL
 from bigfs.storage import atomic
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.runs import lock_run
-
-from bigfs import engine as work
-from bigfs.coding.dictionary import NoSpams
-from bigfs.engine import ClusterLost
-from bigfs.result import ALL
 
 # errors that a row tells; any other one ends the comparison
 REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError, NoSpams)

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bigfs.constraints import indices_of
 from bigfs.flows.comparison.request import list_name
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.sources.anndata import AnnData
-
-from bigfs.constraints import indices_of
 from bigfs.types import AnyArray, IntArray
 
 # of a table or of var, in the order in which they are looked for, if none is given

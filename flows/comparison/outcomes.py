@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from bigfs.flows.evaluation.choosing import Sets
 from bigfs.storage import atomic
 from bigfs.storage.errors import DAMAGED
 from bigfs.storage.runs.checkpoints import discard_damaged, to_json_types
-
 from bigfs.types import AnyArray, FloatArray
 
 

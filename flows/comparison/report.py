@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from bigfs import plot
+from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.flows.comparison.standings import (
     choice_lines,
     cost_rows,
@@ -13,10 +17,6 @@ from bigfs.flows.comparison.standings import (
     score_rows,
 )
 from bigfs.flows.report.page import STYLE, render, svg_of
-from matplotlib.figure import Figure
-
-from bigfs import plot
-from bigfs.evaluation.metrics import METRIC_NAMES
 
 # width, height (in inches) and share of the width for the labels
 DESKTOP, PHONE = (9.6, 5.2, 0.25), (4.6, 5.6, 0.38)

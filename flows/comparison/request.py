@@ -8,11 +8,11 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+from pydantic import AfterValidator, Field, model_validator
+
 from bigfs.flows.job import Method, Request
 from bigfs.flows.options import Methods, Scoring, Sizes
 from bigfs.flows.reuse import source_name
-from pydantic import AfterValidator, Field, model_validator
-
 from bigfs.selectors.registry import canonical_name
 
 LIST = "list {}"  # how a comparison calls a list of a file

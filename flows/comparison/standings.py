@@ -12,10 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from bigfs.flows.comparison.bench import Bench
-from bigfs.flows.comparison.outcomes import Outcome
-from bigfs.flows.comparison.request import LIST
-from bigfs.flows.report.summary import choice_text
 
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.significance import (
@@ -25,6 +21,10 @@ from bigfs.evaluation.significance import (
     jaccard,
     paired_test,
 )
+from bigfs.flows.comparison.bench import Bench
+from bigfs.flows.comparison.outcomes import Outcome
+from bigfs.flows.comparison.request import LIST
+from bigfs.flows.report.summary import choice_text
 from bigfs.result import ALL
 
 ALPHA = 0.05  # below it, the tables say that a method differs from the best

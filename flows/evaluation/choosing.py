@@ -11,18 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from bigfs.flows.evaluation import selection
-from bigfs.storage.runs.checkpoints import Checkpoint
-
 from bigfs import engine
 from bigfs.evaluation.metrics import require_metrics
 from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, Split, stratified_folds, target_kind
+from bigfs.flows.evaluation import selection
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
 from bigfs.selectors.auto import AutoSelector
 from bigfs.selectors.base.estimator import fit_sizes
 from bigfs.selectors.trials import trials
+from bigfs.storage.runs.checkpoints import Checkpoint
 from bigfs.types import IntArray
 
 FOLDS = 5  # that choose the number of features

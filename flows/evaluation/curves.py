@@ -7,6 +7,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from bigfs.evaluation.curves import Point, Rankings, measure, way_of_all
+from bigfs.evaluation.scoring import FittedModel
+from bigfs.evaluation.splits import Split
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
 from bigfs.flows.evaluation.choosing import Keep, choose_best, choose_number
@@ -14,10 +18,6 @@ from bigfs.flows.reuse import content_key
 from bigfs.storage.runs.models import Model
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.runs.tallies import tallies_of
-
-from bigfs.evaluation.curves import Point, Rankings, measure, way_of_all
-from bigfs.evaluation.scoring import FittedModel
-from bigfs.evaluation.splits import Split
 from bigfs.types import IntArray
 
 SHARES = (0.1, 0.2, 0.5, 1.0)  # of the number of features: the points of an accuracy curve

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from bigfs.flows.evaluation.selection import Features, require_target, samples_of
 
 from bigfs.evaluation import large_model
 from bigfs.evaluation.curves import is_non_negative
@@ -28,6 +27,7 @@ from bigfs.evaluation.splits import (
     training_sample,
     varies,
 )
+from bigfs.flows.evaluation.selection import Features, require_target, samples_of
 from bigfs.selectors.registry import Method
 
 FOLDS = 5

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import numpy as np
-from bigfs.storage.corpus import Corpus
-from bigfs.storage.scaling import scaling_of
 from sklearn.utils.validation import has_fit_parameter
 
 from bigfs.advice import closest
@@ -17,6 +15,8 @@ from bigfs.matrix import Matrix, statistics
 from bigfs.selectors.base import estimator
 from bigfs.selectors.registry import METHODS, SYNONYMS, canonical_name
 from bigfs.selectors.scores.pvalues import SignificanceSelector
+from bigfs.storage.corpus import Corpus
+from bigfs.storage.scaling import scaling_of
 
 AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
 SIGNIFICANCE: Final = ("percentile", "fpr", "fdr", "fwe")  # modes that choose the number

@@ -14,17 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-from bigfs.flows.report.history import history
-from bigfs.flows.report.page import pictures
-from bigfs.flows.report.summary import (
-    choice_text,
-    count_of_features,
-    metric_names,
-    metrics_of,
-    score_table,
-    status_text,
-)
-from bigfs.storage.runs.runs import Run, RunError
 from prefect import get_run_logger, runtime
 from prefect.artifacts import (
     create_image_artifact,
@@ -39,6 +28,17 @@ from prefect.exceptions import PrefectException
 
 from bigfs import engine
 from bigfs.evaluation.metrics import METRIC_NAMES
+from bigfs.flows.report.history import history
+from bigfs.flows.report.page import pictures
+from bigfs.flows.report.summary import (
+    choice_text,
+    count_of_features,
+    metric_names,
+    metrics_of,
+    score_table,
+    status_text,
+)
+from bigfs.storage.runs.runs import Run, RunError
 
 TOP = 25
 EVERY = 2.0  # seconds between updates of a progress bar

@@ -8,12 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.flows.messages import shown
 from bigfs.flows.report.summary import gaps, metrics_of
 from bigfs.storage.errors import RunError
 from bigfs.storage.runs.runs import Run, failures_of, names_below, results_of
-
-from bigfs.evaluation.metrics import METRIC_NAMES
 
 NOTHING = dict.fromkeys(
     ("folder", "method", "n_features", "status", "gap", "metric", "score", "came", "went")

@@ -10,6 +10,11 @@ from typing import Any
 import jinja2
 import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
+
+from bigfs import plot
+from bigfs.evaluation.metrics import METRIC_NAMES
+from bigfs.evaluation.quality import class_strength
 from bigfs.flows.report.summary import (
     choice_rows,
     choice_text,
@@ -18,14 +23,9 @@ from bigfs.flows.report.summary import (
     metrics_of,
     score_table,
 )
-from bigfs.storage.runs.runs import Run
-from matplotlib.figure import Figure
-
-from bigfs import plot
-from bigfs.evaluation.metrics import METRIC_NAMES
-from bigfs.evaluation.quality import class_strength
 from bigfs.plot.axes import ACCENT, FILL, GRID, INK, MUTED, OTHERS
 from bigfs.result import ALL
+from bigfs.storage.runs.runs import Run
 
 # The page names these colors, so that its dark theme can replace them.
 # Elsewhere an SVG is drawn with the colors above.

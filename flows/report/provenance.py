@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from bigfs.storage.errors import redacted
 
 from bigfs import engine
+from bigfs.storage.errors import redacted
 
 log = logging.getLogger("bigfs.flows")
 LIBRARIES = ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+from bigfs.advice import install_command
 from bigfs.flows.use.files import archive_members, require_ours, with_suffix
 from bigfs.storage import atomic
 from bigfs.storage.runs.runs import Run
-
-from bigfs.advice import install_command
 
 
 def export(run: str | Path, out: str | Path) -> Path:

@@ -10,6 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+
+from bigfs import engine, storage
+from bigfs.evaluation import large_model, linear_model
+from bigfs.evaluation.linear_model import map_rows
+from bigfs.evaluation.scoring import score_predictions
+from bigfs.evaluation.splits import labeled_rows, training_sample
 from bigfs.flows.use.files import (
     is_parquet,
     is_table,
@@ -44,12 +50,6 @@ from bigfs.storage.staging.named import Columns, name_lines, read_numbered
 from bigfs.storage.staging.scratch import RowBlock, open_samples, read_block
 from bigfs.storage.staging.text.vectorize import weigh_by
 from bigfs.storage.staging.text.weighting import Weighting
-
-from bigfs import engine, storage
-from bigfs.evaluation import large_model, linear_model
-from bigfs.evaluation.linear_model import map_rows
-from bigfs.evaluation.scoring import score_predictions
-from bigfs.evaluation.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
 
 Answer = Callable[[Any], Any]  # of the model to some rows: predictions, or decision values

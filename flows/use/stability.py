@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bigfs.flows.evaluation import selection
-from bigfs.flows.use.files import is_table, require_ours, with_suffix, write_table
 
 from bigfs import storage
+from bigfs.flows.evaluation import selection
+from bigfs.flows.use.files import is_table, require_ours, with_suffix, write_table
 from bigfs.selectors.stability import Stability, stability
 
 HEADER = ("rank", "index", "name", "frequency")

@@ -14,6 +14,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
+from bigfs import storage
+from bigfs.evaluation.splits import target_kind
 from bigfs.flows.use.files import (
     archive_members,
     is_parquet,
@@ -25,9 +28,6 @@ from bigfs.flows.use.files import (
 )
 from bigfs.storage import atomic, write_back
 from bigfs.storage.runs.runs import Run
-
-from bigfs import storage
-from bigfs.evaluation.splits import target_kind
 
 NPZ_MEMBERS = {"data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy"}
 ROWS = 4096  # of a Parquet file at a time: they are dense

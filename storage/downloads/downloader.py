@@ -18,12 +18,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
+from platformdirs import user_cache_dir
+from requests.adapters import HTTPAdapter
+
 from bigfs.storage import atomic
 from bigfs.storage.downloads.catalog import File
 from bigfs.storage.errors import SourceError, is_full, may_pass, redacted
 from bigfs.storage.locks import lock_file, require_lock_file
-from platformdirs import user_cache_dir
-from requests.adapters import HTTPAdapter
 
 REGISTRY = "registry.txt"
 RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import google_crc32c
+
+from bigfs import engine
 from bigfs.storage.errors import Damaged
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import Shards
 from bigfs.storage.format.shards import chunks_of
 from bigfs.storage.format.verified import StoreRef, document_name
-
-from bigfs import engine
 
 DOCUMENTS = 64  # per task
 

@@ -33,13 +33,13 @@ from pathlib import PurePosixPath
 from typing import Any, ClassVar, NamedTuple
 
 import fsspec
-from bigfs.storage import atomic, versions
-from bigfs.storage.errors import Damaged, StoreError
-from bigfs.storage.format.checked import parse
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore
 
 from bigfs.cards import brief
+from bigfs.storage import atomic, versions
+from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.format.checked import parse
 
 VERSION = 1
 VERSION_OF_UNITS = 2  # of a store in units of its own, which version 1 would append raw values to

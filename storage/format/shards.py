@@ -20,11 +20,11 @@ from typing import Any
 import fsspec
 import google_crc32c
 import numpy as np
+from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
+
 from bigfs.storage import atomic
 from bigfs.storage.format.checked import CheckedStore, parse, require_codecs
 from bigfs.storage.format.manifest import canonical, checksum
-from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
-
 from bigfs.types import AnyArray
 
 FILES = 16  # of an array, before its shards hold more chunks than one

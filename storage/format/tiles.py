@@ -8,9 +8,9 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 import scipy.sparse as sp
+
 from bigfs.storage.format.manifest import STRING_CHUNK
 from bigfs.storage.format.verified import StoreRef
-
 from bigfs.types import AnyArray
 
 

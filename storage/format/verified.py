@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.abc.store import Store
+
 from bigfs.storage.errors import Damaged, StoreError
 from bigfs.storage.format.manifest import (
     CHECKSUM_CHUNK,
@@ -21,8 +23,6 @@ from bigfs.storage.format.manifest import (
 )
 from bigfs.storage.format.shards import ChunkedStore
 from bigfs.storage.versions import place_of
-from zarr.abc.store import Store
-
 from bigfs.types import AnyArray
 
 PARTS_HELD = 8  # of the checksums of chunks by a reader, of 64 kB each

@@ -11,6 +11,10 @@ from typing import Any, Self
 import fsspec
 import numpy as np
 import zarr
+from zarr.abc.store import Store
+from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.storage import LocalStore
+
 from bigfs.storage import atomic
 from bigfs.storage.errors import Damaged, StoreError
 from bigfs.storage.format.checked import CheckedStore
@@ -34,10 +38,6 @@ from bigfs.storage.format.manifest import (
     store_at,
 )
 from bigfs.storage.format.shards import ChunkedStore, ShardFile, chunks_per_shard, shard_of
-from zarr.abc.store import Store
-from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.storage import LocalStore
-
 from bigfs.types import AnyArray
 
 CHUNKS_HELD = 8  # by a stream of numbers

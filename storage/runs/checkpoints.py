@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
 from bigfs.storage import atomic
 from bigfs.storage.errors import DAMAGED
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import orjson
-from bigfs.storage.errors import RunError, explain_read_errors
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
+
+from bigfs.storage.errors import RunError, explain_read_errors
 
 NUMBERS = ("history", "curves", "size_choice")  # fields whose numbers may be NaN, null in JSON
 VERSION = 1

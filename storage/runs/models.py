@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from bigfs.storage.errors import RunError, explain_read_errors
-from bigfs.storage.messages import strip
-from bigfs.storage.scaling import Scaling
 
 from bigfs.cards import brief
 from bigfs.evaluation.linear_model import LinearModel, map_rows
 from bigfs.matrix import Matrix
+from bigfs.storage.errors import RunError, explain_read_errors
+from bigfs.storage.messages import strip
+from bigfs.storage.scaling import Scaling
 from bigfs.types import AnyArray, IntArray
 
 VERSION = 1

@@ -42,13 +42,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
+
 from bigfs.storage import atomic
 from bigfs.storage.errors import DAMAGED, RunError, explain_read_errors
 from bigfs.storage.format import disk
 from bigfs.storage.locks import lock, name_taken
 from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
 from bigfs.storage.runs.metadata import VERSION, read_metadata, sealed_json
-
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+
 from bigfs.storage import atomic
 from bigfs.storage.errors import DAMAGED
 from bigfs.storage.runs.checkpoints import discard_damaged
-
 from bigfs.types import FloatArray
 
 

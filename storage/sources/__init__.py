@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from bigfs.advice import closest
+from bigfs.plugins import plugins
 from bigfs.storage.downloads import catalog, remote
 from bigfs.storage.errors import SourceError, redacted
 from bigfs.storage.sources.anndata import AnnData
@@ -44,9 +46,6 @@ from bigfs.storage.sources.tables.streams import StreamFeatures, StreamLists, St
 from bigfs.storage.sources.tables.tables import Csv
 from bigfs.storage.sources.text import Text, require_documents
 from bigfs.storage.sources.vw import VowpalWabbit
-
-from bigfs.advice import closest
-from bigfs.plugins import plugins
 
 PLAIN = (str, int, float, list, tuple)  # types of options that the manifest keeps
 KINDS: list[type[Source]] = [  # in the order in which they are tried

@@ -21,6 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 import zarr
 import zarr.errors
+
+from bigfs.engine import require_memory
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of, original_of
@@ -42,8 +44,6 @@ from bigfs.storage.sources.scratch_matrix import (
     row_lengths,
     transpose_csc,
 )
-
-from bigfs.engine import require_memory
 from bigfs.types import AnyArray
 
 GRAPH_ENTRY = 12  # bytes of an edge: a float64 weight and an int32 index

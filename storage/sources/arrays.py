@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+
+from bigfs.engine import format_bytes
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.format import disk
@@ -28,8 +30,6 @@ from bigfs.storage.sources.scratch_matrix import (
     transpose_csc,
     write_csr,
 )
-
-from bigfs.engine import format_bytes
 from bigfs.types import AnyArray
 
 SCALAR_BYTES = 1 << 12  # of a member that holds a word or two numbers

@@ -20,12 +20,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import unquote
 
 import scipy.sparse as sp
+
+from bigfs.engine import format_bytes, require_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.files import decompress, encoding_of, is_compressed, source_errors
 from bigfs.storage.sources.samples import OBS_ROLES, LabelRules
 from bigfs.storage.sources.samples import shorten as shorten
-
-from bigfs.engine import format_bytes, require_memory
 from bigfs.types import AnyArray
 
 

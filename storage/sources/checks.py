@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from bigfs.storage.errors import SourceError
 
 from bigfs.engine import require_memory
+from bigfs.storage.errors import SourceError
 from bigfs.types import AnyArray, BoolArray, IntArray
 
 # samples or features, which the store numbers by int32

@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from bigfs.storage.errors import SourceError
-
 from bigfs.advice import install_command
+from bigfs.storage.errors import SourceError
 
 HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes
 

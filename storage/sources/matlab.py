@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+
+from bigfs import engine
+from bigfs.engine import NotEnoughMemory, format_bytes, require_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.arrays import SavedMatrix
 from bigfs.storage.sources.hdf5 import open_hdf5
 from bigfs.storage.sources.scratch_matrix import CHUNK, ScratchMatrix, open_dense, transpose_csc
-
-from bigfs import engine
-from bigfs.engine import NotEnoughMemory, format_bytes, require_memory
 from bigfs.types import AnyArray
 
 READER = [sys.executable, "-P", str(Path(__file__).with_name("matfile.py"))]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.arrays import SavedMatrix

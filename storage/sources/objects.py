@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.matrix.matrix import Matrix
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import Source
@@ -28,9 +31,6 @@ from bigfs.storage.sources.scratch_matrix import (
 )
 from bigfs.storage.sources.tables.entries import ListRecords
 from bigfs.storage.sources.tables.streams import Stream, StreamText
-
-from bigfs import engine
-from bigfs.matrix.matrix import Matrix
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import MatrixSource, Rows
 from bigfs.storage.sources.files import open_decompressed, source_errors
-
 from bigfs.types import IntArray
 
 

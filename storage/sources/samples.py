@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from bigfs.storage.errors import SourceError
 
+from bigfs.storage.errors import SourceError
 from bigfs.types import AnyArray
 
 ROLES = ("label", "split", "name", "group", "batch", "sample_weight", "time")

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import Rows
-
 from bigfs.types import AnyArray
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time

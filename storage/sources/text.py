@@ -20,6 +20,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bigfs.engine import require_memory
 from bigfs.storage.downloads.remote import is_unseen
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
@@ -38,8 +39,6 @@ from bigfs.storage.sources.files import (
     source_errors,
     walk,
 )
-
-from bigfs.engine import require_memory
 
 HALF = re.compile(r"(?:^|[-_. ])(train|test)(?:ing)?$", re.IGNORECASE)
 THIRD = re.compile(r"(?:^|[-_. ])(?:valid|validation|val|dev)$", re.IGNORECASE)

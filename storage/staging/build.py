@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bigfs import engine
+from bigfs.engine import parse_bytes
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import Manifest, Segment
@@ -32,9 +34,6 @@ from bigfs.storage.staging.scratch import (
 from bigfs.storage.staging.split import read_parts
 from bigfs.storage.staging.text.vectorize import compile_kernels, vectorize
 from bigfs.storage.staging.text.weighting import Weighting
-
-from bigfs import engine
-from bigfs.engine import parse_bytes
 from bigfs.types import AnyArray
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says

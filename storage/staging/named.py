@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
+from bigfs import engine
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format.manifest import STRING_CHUNK
 from bigfs.storage.sources.base import MatrixSource, Rows, shorten_names
@@ -25,8 +27,6 @@ from bigfs.storage.staging.scratch import RowBlock, delete, open_array, save, wr
 from bigfs.storage.staging.split import read_parts
 from bigfs.storage.staging.text.hashing import buckets_of, hash_names, name_buckets
 from bigfs.storage.staging.text.vocabularies import NEWLINE, find_columns, merge_vocabularies
-
-from bigfs import engine
 from bigfs.types import AnyArray, IntArray
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bigfs import engine
 from bigfs.storage.errors import SourceError
 from bigfs.storage.scaling import (
     LOGNORM,
@@ -35,8 +37,6 @@ from bigfs.storage.staging.scratch import (
     save,
     write_block,
 )
-
-from bigfs import engine
 from bigfs.types import AnyArray, FloatArray
 
 GROUP = 64  # blocks whose columns are in the driving process at a time

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+
 from bigfs.storage.format import disk
 from bigfs.storage.format.manifest import Segment
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.samples import LabelKind, Place, kind_of
 from bigfs.storage.sources.scratch_matrix import bounds
-
 from bigfs.types import AnyArray
 
 BY_ROW = "data.npy", "indices.npy"  # the files of the entries of a block by row

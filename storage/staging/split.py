@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, Rows, seen_by_workers
 from bigfs.storage.staging.scratch import RowBlock, save_samples
-
 from bigfs.types import AnyArray
 
 

@@ -16,6 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from bigfs import engine
 from bigfs.storage import atomic
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.fingerprint import fingerprint_of
@@ -29,8 +30,6 @@ from bigfs.storage.sources.tables.streams import Stream
 from bigfs.storage.staging.build import Plan, build, working_memory
 from bigfs.storage.staging.scale_blocks import unit_settings
 from bigfs.storage.staging.text.weighting import Weighting, make_weighting, require_count
-
-from bigfs import engine
 
 log = logging.getLogger("bigfs.storage")
 

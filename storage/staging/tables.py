@@ -12,14 +12,14 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from bigfs.engine import require_memory
 from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segment
 from bigfs.storage.format.writer import Writer
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import Source
 from bigfs.storage.sources.samples import CATEGORIES, Target
 from bigfs.storage.staging.scratch import RowBlock, open_samples
-
-from bigfs.engine import require_memory
 from bigfs.types import AnyArray
 
 log = logging.getLogger("bigfs.storage")

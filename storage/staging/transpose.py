@@ -14,6 +14,8 @@ from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from bigfs import engine
 from bigfs.storage.format import manifest
 from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK
 from bigfs.storage.format.writer import ArrayWriter, Writer, open_unpublished
@@ -26,8 +28,6 @@ from bigfs.storage.staging.scratch import (
     read_entries,
 )
 from bigfs.storage.staging.tables import running_indptr
-
-from bigfs import engine
 from bigfs.types import AnyArray
 
 NO_LIMIT = 1 << 62

@@ -10,8 +10,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-from bigfs.flows.tls import environment, make_certificates
 
+from bigfs.flows.tls import environment, make_certificates
 from tests.helpers.processes import ROOT, free_port, until
 
 MISSING = [name for name in ("buildah", "podman") if shutil.which(name) is None]

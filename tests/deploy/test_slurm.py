@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from bigfs.storage.runs.runs import Run
 
+from bigfs.storage.runs.runs import Run
 from tests.helpers.processes import ROOT, environment, free_port, start, stop, until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")

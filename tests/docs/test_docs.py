@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import typer
-from bigfs.flows.cli.app import app
 
 import bigfs
 from bigfs import storage
+from bigfs.flows.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from bigfs.storage.runs.runs import Run
 from scipy import stats
 
 from bigfs import storage
+from bigfs.storage.runs.runs import Run
 
 CLASSES = ["low", "mid", "top"]
 

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from bigfs.storage import atomic, integrity
 from bigfs.storage.runs.runs import Run
-
 from tests.helpers.commands import fails
 from tests.helpers.processes import environment, kill, start, until
 

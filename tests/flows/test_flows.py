@@ -13,6 +13,8 @@ from unittest import mock
 import httpx
 import numpy as np
 import pytest
+
+from bigfs import storage
 from bigfs.flows import run as runs
 from bigfs.flows import steps
 from bigfs.flows.job import Job
@@ -23,8 +25,6 @@ from bigfs.storage import locks
 from bigfs.storage.errors import StoreError, may_pass
 from bigfs.storage.runs.runs import Run, lock_run, results_of
 from bigfs.storage.staging import stage as staging
-
-from bigfs import storage
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 from tests.helpers.processes import artifacts as artifacts_of
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from bigfs.flows.comparison.files import read_comparison
 
+from bigfs.flows.comparison.files import read_comparison
 from tests.helpers.processes import (
     CANARY,
     PREFECT_WARNS,

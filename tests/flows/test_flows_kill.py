@@ -9,8 +9,8 @@ import sys
 
 import numpy as np
 import pytest
-from bigfs.storage.runs.runs import Run
 
+from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.processes import CANARY, assert_no_secrets, kill, start, until, write_corpus
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from bigfs.flows.options import Engine, Staging
 
+from bigfs.flows.options import Engine, Staging
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 
 pytestmark = PREFECT_WARNS

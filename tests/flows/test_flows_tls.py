@@ -4,9 +4,9 @@ import ssl
 import stat
 
 import pytest
-from bigfs.flows.tls import environment, make_certificates
 
 from bigfs import engine
+from bigfs.flows.tls import environment, make_certificates
 
 pytestmark = pytest.mark.process
 

@@ -7,8 +7,8 @@ import sys
 import time
 
 import pytest
-from bigfs.storage.runs.runs import Run
 
+from bigfs.storage.runs.runs import Run
 from tests.helpers.hosts import needs_hosts
 from tests.helpers.lab import WORKERS, start_lab
 from tests.helpers.processes import environment

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+from bigfs import storage
 from bigfs.flows import run as runs
 from bigfs.flows import steps
 from bigfs.flows.job import Job
@@ -17,8 +19,6 @@ from bigfs.storage.errors import StoreError, may_pass
 from bigfs.storage.locks import lock
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.staging import stage as staging
-
-from bigfs import storage
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 

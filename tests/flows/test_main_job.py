@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bigfs.flows.report import page as report
 
 from bigfs import SparGE, engine, storage
+from bigfs.flows.report import page as report
 from tests.helpers import stages
 
 pytestmark = pytest.mark.process

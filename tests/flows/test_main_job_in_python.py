@@ -1,9 +1,9 @@
 """`bigfs.run`: the main job as a function."""
 
 import pytest
-from bigfs.storage.runs.runs import Run
 
 import bigfs
+from bigfs.storage.runs.runs import Run
 from tests.helpers.processes import write_corpus
 
 SERIAL = {"workers": 0}

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from bigfs import storage
 from bigfs.flows import reuse, steps
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
 from bigfs.flows.options import Engine
+from bigfs.selectors.registry import METHODS, groups_of
 from bigfs.storage import atomic
 from bigfs.storage.errors import RunError
 from bigfs.storage.format import manifest, verified
 from bigfs.storage.runs.checkpoints import Checkpoint
 from bigfs.storage.runs.runs import Run, results_of
-
-from bigfs import storage
-from bigfs.selectors.registry import METHODS, groups_of
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bigfs.storage.runs.runs import Run, results_of
 
+from bigfs.storage.runs.runs import Run, results_of
 from tests.helpers.processes import (
     AUTH,
     PREFECT_WARNS,

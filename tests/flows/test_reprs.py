@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+
+import bigfs
+from bigfs import storage
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
 from bigfs.flows.options import Engine
 from bigfs.storage.runs.models import TextUnits
 from bigfs.storage.runs.runs import Run
-
-import bigfs
-from bigfs import storage
 
 LONGEST, LINES = 900, 6
 DEFAULT = object.__repr__

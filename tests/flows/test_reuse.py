@@ -4,16 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+
 from bigfs.flows import reuse, steps
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
 from bigfs.flows.options import Engine, Staging
 from bigfs.flows.plan import Plan
+from bigfs.result import Status
 from bigfs.storage.errors import Damaged
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.staging.stage import make_plan
-
-from bigfs.result import Status
 from tests.helpers import stages
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus

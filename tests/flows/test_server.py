@@ -10,9 +10,10 @@ OWN = "http://127.0.0.1:4200"
     [(None, True, None), (f"{OWN}/api", False, None), (f"{OWN}/api", True, f"{OWN}/page")],
 )
 def test_run_names_its_page_only_where_the_server_has_pages(monkeypatch, address, pages, url):
-    from bigfs.flows import prefect_flows
     from prefect import runtime, settings
     from prefect.settings import temporary_settings
+
+    from bigfs.flows import prefect_flows
 
     for name in ("get_id", "get_name", "get_flow_name"):
         monkeypatch.setattr(runtime.flow_run, name, lambda: "x")

@@ -5,12 +5,12 @@ import json
 import os
 
 import pytest
+
+from bigfs import SPEC, storage
 from bigfs.flows import steps
 from bigfs.flows.evaluation import selection
 from bigfs.storage.errors import StoreError
 from bigfs.storage.runs.runs import Run
-
-from bigfs import SPEC, storage
 from tests.helpers import stages
 from tests.helpers.stores import write_svmlight
 

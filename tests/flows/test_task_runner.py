@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from bigfs.flows.options import Engine
-from bigfs.storage.runs.runs import Run
 from dask.distributed import LocalCluster
 
+from bigfs.flows.options import Engine
+from bigfs.storage.runs.runs import Run
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 
 pytestmark = [PREFECT_WARNS, pytest.mark.nightly]

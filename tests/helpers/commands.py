@@ -6,6 +6,7 @@ import sys
 import warnings
 
 import pytest
+
 from bigfs.flows import cli
 
 

@@ -4,10 +4,10 @@ import contextlib
 import sys
 
 import numpy as np
+
 from bigfs.flows.tls import environment as tls_environment
 from bigfs.flows.tls import make_certificates
 from bigfs.storage.runs.runs import Run
-
 from tests.helpers.hosts import hosts
 from tests.helpers.processes import environment, start, stop, until
 

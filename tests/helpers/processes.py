@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 import pytest
+
 from bigfs.storage.locks import lock_file
 
 ROOT = Path(__file__).parents[2]
@@ -293,10 +294,9 @@ class Cluster(NamedTuple):
 @contextlib.contextmanager
 def dask_cluster(home, workers=2, memory_limit="1GB", **more):
     """`dask scheduler` and `dask worker` processes over mutual TLS."""
+    from bigfs import engine
     from bigfs.flows.tls import environment as tls_environment
     from bigfs.flows.tls import make_certificates
-
-    from bigfs import engine
 
     tls = home / "tls"
     if not tls.exists():

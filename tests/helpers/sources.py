@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+
+from bigfs.engine import NotEnoughMemory
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import samples
-
-from bigfs.engine import NotEnoughMemory
 
 SIZES = [1, 200, 10**9]  # bytes a piece: one row or so, a few, all
 

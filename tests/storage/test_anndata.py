@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pytest
 import zarr
-from bigfs.storage import atomic, sources
-from bigfs.storage.runs.runs import Run
 
 from bigfs import ANOVA, storage
+from bigfs.storage import atomic, sources
+from bigfs.storage.runs.runs import Run
 from tests.helpers import cells
 from tests.helpers.daily import daily
 from tests.helpers.sources import SIZES, refused, rows_of

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from bigfs.storage.errors import SourceError, StoreError
-from bigfs.storage.runs.runs import Run
 
 from bigfs import storage
 from bigfs.selectors.registry import METHODS
+from bigfs.storage.errors import SourceError, StoreError
+from bigfs.storage.runs.runs import Run
 from tests.helpers.anndata import write_anndata, zarr_text
 
 pytestmark = pytest.mark.filterwarnings(

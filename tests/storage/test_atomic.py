@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+
 from bigfs.storage import atomic
 from bigfs.storage.errors import RunError, StoreError
 from bigfs.storage.locks import lock_file
-
 from tests.helpers.listing import names_in
 
 

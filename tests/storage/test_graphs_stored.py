@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from bigfs.storage import graphs
 
 from bigfs import SPEC, engine, graph, storage
 from bigfs.matrix import Matrix
+from bigfs.storage import graphs
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bigfs.storage.format import shards
 
 from benchmarks.interruptions import CASES, WAYS, interrupted
 from bigfs import storage
+from bigfs.storage.format import shards
 from tests.helpers.daily import daily
 
 pytest.importorskip("h5py", reason="the extra `hdf5` holds h5py")

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+
 from bigfs.storage import atomic, locks
 from bigfs.storage.errors import BusyError, StoreError
 from bigfs.storage.locks import lock

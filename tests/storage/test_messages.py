@@ -5,15 +5,15 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.datasets import _twenty_newsgroups as newsgroups
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from bigfs import storage
 from bigfs.flows.options import Staging
 from bigfs.flows.use.predict import predict
 from bigfs.storage import messages
 from bigfs.storage.errors import SourceError
 from bigfs.storage.runs.runs import Run
-from sklearn.datasets import _twenty_newsgroups as newsgroups
-from sklearn.feature_extraction.text import TfidfVectorizer
-
-from bigfs import storage
 from tests.helpers import stages
 
 ORACLES = {

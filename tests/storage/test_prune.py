@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+from bigfs import storage
 from bigfs.storage import atomic
 from bigfs.storage.downloads import downloader
 from bigfs.storage.locks import lock
 from bigfs.storage.runs.runs import Run, lock_run, results_of
-
-from bigfs import storage
 from tests.helpers.commands import fails
 
 

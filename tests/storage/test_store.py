@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from bigfs.storage.sources.scratch_matrix import bounds
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from bigfs import engine, storage
+from bigfs.storage.sources.scratch_matrix import bounds
 from tests.helpers.listing import names_in
 from tests.helpers.stores import dense_tiles
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from bigfs.storage import atomic
-from bigfs.storage.errors import Damaged, SourceError, StoreError
-from bigfs.storage.format import manifest, writer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.feature_selection import f_classif
 from zarr.storage import LocalStore
 
 from bigfs import ANOVA, storage
+from bigfs.storage import atomic
+from bigfs.storage.errors import Damaged, SourceError, StoreError
+from bigfs.storage.format import manifest, writer
 from tests.helpers.commands import fails
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in

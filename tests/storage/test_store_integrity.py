@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
-from bigfs.storage import integrity
-from bigfs.storage.errors import Damaged, StoreError
-from bigfs.storage.format import manifest, verified, writer
 
 from bigfs import engine, storage
 from bigfs.matrix import Matrix
+from bigfs.storage import integrity
+from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.format import manifest, verified, writer
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.stores import write_svmlight

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
+
+from bigfs import storage
 from bigfs.storage.atomic import building
 from bigfs.storage.errors import StoreError
 from bigfs.storage.format import manifest
-
-from bigfs import storage
 from tests.helpers.listing import names_in
 
 ROWS = "1 1:0.5 3:2\n2 2:1\n1 3:4\n"

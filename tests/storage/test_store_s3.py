@@ -19,16 +19,16 @@ import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
 import zarr
-from bigfs.storage import atomic
-from bigfs.storage.downloads import downloader, remote
-from bigfs.storage.errors import Damaged, SourceError, StoreError
-from bigfs.storage.format import documents
-from bigfs.storage.format import manifest as manifests
 from fsspec.asyn import sync as fsspec_sync
 from zarr.core.sync import sync as zarr_sync
 
 from bigfs import engine, storage
 from bigfs.selectors import ANOVA
+from bigfs.storage import atomic
+from bigfs.storage.downloads import downloader, remote
+from bigfs.storage.errors import Damaged, SourceError, StoreError
+from bigfs.storage.format import documents
+from bigfs.storage.format import manifest as manifests
 from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
+
+from bigfs import ANOVA, HighlyVariable, storage
 from bigfs.storage import locks
 from bigfs.storage.errors import SourceError
 from bigfs.storage.runs.runs import Run, results_of
-
-from bigfs import ANOVA, HighlyVariable, storage
 from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.commands import fails
 

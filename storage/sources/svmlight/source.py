@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.sources import checks, samples

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from bigfs import engine
+from bigfs.engine import require_memory
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, is_full, redacted
 from bigfs.storage.sources.base import TextSource
@@ -28,9 +30,6 @@ from bigfs.storage.sources.files import open_decompressed
 from bigfs.storage.sources.tables import tables
 from bigfs.storage.sources.tables.records import Batch, TextRecords
 from bigfs.storage.sources.tables.tables import Part, Table, as_batch, partitioned, with_partitions
-
-from bigfs import engine
-from bigfs.engine import require_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa

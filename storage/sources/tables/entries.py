@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import shorten, shorten_names
@@ -23,7 +24,6 @@ from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
 from bigfs.storage.sources.tables.columns import decoded
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords, without_surrogates
-
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 SURVEY_BYTES = 4 << 20  # of a piece in which the first row is looked for

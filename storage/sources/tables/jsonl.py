@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
+from bigfs import engine
+from bigfs.engine import format_bytes, require_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.base import PlainFile, line_number, shorten_names
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
-
-from bigfs import engine
-from bigfs.engine import format_bytes, require_memory
 
 BATCH_LINES = 256
 WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.base import shorten
-
 from bigfs.types import AnyArray, IntArray
 
 

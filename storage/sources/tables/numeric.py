@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import scipy.sparse as sp
+
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import shorten, shorten_names
@@ -26,7 +27,6 @@ from bigfs.storage.sources.tables.columns import as_numbers, as_texts, decoded, 
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords
 from bigfs.storage.sources.tables.tables import CsvFile, Table
-
 from bigfs.types import FloatArray
 
 log = logging.getLogger("bigfs.storage")

@@ -17,6 +17,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redacted
 from bigfs.storage.fingerprint import fingerprint_of, identity_of

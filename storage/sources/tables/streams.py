@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.tables.columns import decoded
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords

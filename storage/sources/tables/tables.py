@@ -20,15 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
+from bigfs import engine
+from bigfs.engine import format_bytes, require_memory
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redacted
 from bigfs.storage.sources.base import PlainFile, shorten_names
 from bigfs.storage.sources.files import no_text, open_text, source_errors
 from bigfs.storage.sources.tables.columns import decoded, is_plain
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
-
-from bigfs import engine
-from bigfs.engine import format_bytes, require_memory
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa

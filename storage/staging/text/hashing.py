@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
 from bigfs.storage.staging.scratch import open_array, save
 from bigfs.storage.staging.text.vocabularies import NEWLINE
-
 from bigfs.types import AnyArray, IntArray
 
 CHUNK = 1 << 16  # names that are put in order at a time

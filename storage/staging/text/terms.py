@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
+
 from bigfs.storage.staging.text import tokens as kernels
 from bigfs.storage.staging.text.tokens import mixed, read_tokens, sorted_tokens
 from bigfs.storage.staging.text.weighting import is_token
-from numba import njit
-
 from bigfs.types import AnyArray
 
 NEWLINE, SPACE = 10, 32

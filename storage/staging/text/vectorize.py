@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+
+from bigfs import engine
 from bigfs.storage.errors import SourceError
 from bigfs.storage.messages import strip
 from bigfs.storage.scaling import unit_rows
@@ -40,8 +42,6 @@ from bigfs.storage.staging.text.terms import Documents
 from bigfs.storage.staging.text.tokens import FIRST_TERMS
 from bigfs.storage.staging.text.vocabularies import find_columns, merge_vocabularies
 from bigfs.storage.staging.text.weighting import Weighting
-
-from bigfs import engine
 from bigfs.types import AnyArray
 
 

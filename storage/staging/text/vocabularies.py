@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from bigfs.storage.staging.scratch import open_array, save
 from numba import njit
 
 from bigfs import engine
+from bigfs.storage.staging.scratch import open_array, save
 from bigfs.types import AnyArray, IntArray
 
 NEWLINE = 10

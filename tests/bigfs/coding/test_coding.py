@@ -4,10 +4,10 @@ is the same to the bit.
 
 import numpy as np
 import pytest
-from bigfs.storage.runs.runs import Checkpoint
 
 from bigfs import JGSC, RJGSC, SMR, engine, storage
 from bigfs.result import observed
+from bigfs.storage.runs.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
 
 pytestmark = pytest.mark.slow

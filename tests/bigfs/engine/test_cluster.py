@@ -12,16 +12,16 @@ import time
 import numpy as np
 import psutil
 import pytest
-from bigfs.flows import steps
-from bigfs.flows.options import Engine, Staging
-from bigfs.flows.tls import environment as tls_environment
-from bigfs.flows.tls import make_certificates
-from bigfs.storage.runs.runs import Run
 
 from bigfs import engine as tile_engine
 from bigfs.engine.budget import Shares
 from bigfs.engine.clusters import describe_workers
+from bigfs.flows import steps
+from bigfs.flows.options import Engine, Staging
+from bigfs.flows.tls import environment as tls_environment
+from bigfs.flows.tls import make_certificates
 from bigfs.result import observed
+from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.daily import daily
 from tests.helpers.processes import PREFECT_WARNS, dask_cluster, environment, until, write_corpus

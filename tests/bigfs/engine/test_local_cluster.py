@@ -17,11 +17,11 @@ import dask
 import distributed
 import psutil
 import pytest
-from bigfs.flows.options import Engine
 
 from bigfs import engine
 from bigfs.engine import clusters
 from bigfs.engine.clusters import CAN_FORK, describe_workers
+from bigfs.flows.options import Engine
 
 pytestmark = pytest.mark.process
 

@@ -8,12 +8,12 @@ import dask
 import distributed
 import numpy as np
 import pytest
-from bigfs.flows.options import Engine
 from distributed import LocalCluster
 
 from bigfs import ANOVA, Matrix, engine
 from bigfs.engine.clusters import _wait_for_worker
 from bigfs.engine.specification import configured_scheduler, read_specification
+from bigfs.flows.options import Engine
 
 LOCAL = """\
 cluster_class: distributed.LocalCluster

@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from bigfs.flows.cli.runs import SYMBOLS
-from bigfs.flows.evaluation import selection
 
 from bigfs import storage
+from bigfs.flows.cli.runs import SYMBOLS
+from bigfs.flows.evaluation import selection
 from bigfs.graph import knn
 from bigfs.selectors.registry import GROUPS, METHODS, groups_of
 from tests.helpers.stores import write_svmlight

@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from bigfs.storage.runs.runs import Checkpoint
 
 from bigfs import (
     DLSR,
@@ -33,6 +32,7 @@ from bigfs import (
 from bigfs.engine.budget import Shares
 from bigfs.linalg import svm
 from bigfs.result import observed
+from bigfs.storage.runs.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
 
 pytestmark = pytest.mark.slow

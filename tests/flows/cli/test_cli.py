@@ -11,13 +11,13 @@ import time
 import numpy as np
 import pytest
 import typer
+
+from bigfs import __version__ as bigfs_version
+from bigfs.engine import clusters
 from bigfs.flows import options
 from bigfs.flows.cli import servers
 from bigfs.flows.cli.app import app
 from bigfs.storage.runs.runs import Run
-
-from bigfs import __version__ as bigfs_version
-from bigfs.engine import clusters
 from tests.helpers.commands import fails
 from tests.helpers.listing import names_in
 from tests.helpers.processes import environment, give_database, write_corpus

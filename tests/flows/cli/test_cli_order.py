@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+
+from bigfs import storage
 from bigfs.storage import locks
 from bigfs.storage.graphs import graph_uri
 from bigfs.storage.locks import lock
 from bigfs.storage.runs.runs import Run
-
-from bigfs import storage
 from tests.helpers.commands import fails
 from tests.helpers.daily import daily
 from tests.helpers.listing import is_lock, names_in
@@ -197,9 +197,8 @@ def test_brackets_in_names_are_printed_as_they_are(bigfs, store, tmp_path, name)
 
 
 def test_progress_shows_labels_as_they_are(capsys):
-    from bigfs.flows.cli.output import show_progress
-
     from bigfs import engine
+    from bigfs.flows.cli.output import show_progress
 
     with show_progress(as_json=False):
         engine.map_tiles(abs, [1, 2], label="read [/red]")

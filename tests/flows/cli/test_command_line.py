@@ -10,9 +10,9 @@ import subprocess
 import sys
 
 import pytest
+
 from bigfs.flows.cli import app as command_line
 from bigfs.storage.runs.runs import Run, lock_run
-
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 

@@ -6,8 +6,8 @@ import os
 import shutil
 
 import pytest
-from bigfs.storage import atomic
 
+from bigfs.storage import atomic
 from tests.helpers.processes import write_corpus
 
 HERE = ("--workers", "0")

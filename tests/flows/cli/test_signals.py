@@ -13,8 +13,8 @@ import time
 
 import psutil
 import pytest
-from bigfs.flows.cli import signals
 
+from bigfs.flows.cli import signals
 from tests.helpers import stages
 from tests.helpers.processes import environment, give_database, until, write_corpus
 

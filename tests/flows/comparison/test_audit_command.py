@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from bigfs.flows.comparison import audit
-from bigfs.flows.options import Engine
 
 import bigfs as package
 from bigfs import SparGE, storage
+from bigfs.flows.comparison import audit
+from bigfs.flows.options import Engine
 from tests.helpers import stages
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus

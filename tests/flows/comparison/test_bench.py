@@ -7,11 +7,6 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from bigfs.flows.comparison import bench, standings
-from bigfs.flows.comparison.bench import Bench
-from bigfs.flows.comparison.outcomes import write_outcome
-from bigfs.flows.comparison.request import Comparison
-from bigfs.flows.evaluation import selection
 from scipy.stats import binomtest
 from scipy.stats import t as student_t
 from sklearn.svm import LinearSVC
@@ -19,6 +14,11 @@ from sklearn.svm import LinearSVC
 from bigfs import ANOVA, L1SVM, SparGE, engine, stability, storage
 from bigfs.evaluation import linear_model
 from bigfs.evaluation.significance import choice_stability
+from bigfs.flows.comparison import bench, standings
+from bigfs.flows.comparison.bench import Bench
+from bigfs.flows.comparison.outcomes import write_outcome
+from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.evaluation import selection
 from bigfs.result import ALL, Status
 from bigfs.selectors.registry import METHODS
 from tests.helpers import stages

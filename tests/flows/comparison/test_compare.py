@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from bigfs import SparGE, storage
+from bigfs.engine import ClusterLost
 from bigfs.flows import run as runs
 from bigfs.flows.cli import comparisons
 from bigfs.flows.comparison import bench
@@ -21,9 +24,6 @@ from bigfs.storage import graphs as stored_graphs
 from bigfs.storage.errors import StoreError
 from bigfs.storage.runs.runs import RunError
 from bigfs.storage.staging import stage as staging
-
-from bigfs import SparGE, storage
-from bigfs.engine import ClusterLost
 from tests.helpers.commands import fails
 from tests.helpers.processes import PREFECT_WARNS, artifacts, write_corpus
 
@@ -304,9 +304,10 @@ def test_command_refuses_paths_before_any_work(bigfs, no_work, tmp_path, corpus)
 
 
 def test_command_is_a_flow_where_the_settings_of_prefect_name_a_server(bigfs, corpus, monkeypatch):
-    from bigfs.flows import prefect_flows
     from prefect.settings import PREFECT_API_URL, temporary_settings
     from prefect.states import Completed
+
+    from bigfs.flows import prefect_flows
 
     compared = []
 

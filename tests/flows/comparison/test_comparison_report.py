@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from bigfs.flows.comparison.report import PHONE, page_of, picture
 
+from bigfs.flows.comparison.report import PHONE, page_of, picture
 from bigfs.result import ALL
 
 SIZES = [10, 50, 100]

@@ -6,13 +6,13 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.feature_selection import SelectKBest, f_classif
+
 from bigfs.flows.comparison.bench import Bench
 from bigfs.flows.comparison.foreign import Foreign
 from bigfs.flows.comparison.lists import read_lists
 from bigfs.flows.comparison.request import Comparison
 from bigfs.storage.errors import SourceError
-from sklearn.feature_selection import SelectKBest, f_classif
-
 from tests.helpers import stages
 from tests.helpers.daily import daily
 from tests.helpers.processes import write_corpus

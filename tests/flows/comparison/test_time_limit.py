@@ -4,6 +4,7 @@ import signal
 import time
 
 import pytest
+
 from bigfs.flows.comparison.time_limit import time_limit
 
 LONG = 30.0  # seconds

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from bigfs.flows.job import Job
-from bigfs.storage.runs.runs import Run
 
 from bigfs import AutoSelector, SparGECV, storage
+from bigfs.flows.job import Job
+from bigfs.storage.runs.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.daily import daily
 from tests.helpers.fitting import unbalanced

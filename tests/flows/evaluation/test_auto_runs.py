@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from bigfs.flows import reuse
-from bigfs.flows.evaluation import selection
-from bigfs.flows.options import RunScoring
-from bigfs.storage.runs.runs import Run
 from pydantic import ValidationError
 
 from bigfs import ANOVA, SelectorCV, storage
 from bigfs.evaluation.splits import held_out_split, stratified_folds
+from bigfs.flows import reuse
+from bigfs.flows.evaluation import selection
+from bigfs.flows.options import RunScoring
+from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.commands import fails
 

@@ -11,9 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from bigfs.flows.evaluation import plan as evaluation
-from bigfs.flows.evaluation import selection
-from bigfs.storage.runs.runs import Run
 from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
@@ -21,7 +18,10 @@ from sklearn.svm import LinearSVC
 import bigfs.evaluation.scoring
 from bigfs import ANOVA, Matrix, SparGE, engine, storage
 from bigfs.evaluation import linear_model, splits
+from bigfs.flows.evaluation import plan as evaluation
+from bigfs.flows.evaluation import selection
 from bigfs.selectors.registry import METHODS
+from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.daily import daily
 from tests.helpers.processes import write_corpus

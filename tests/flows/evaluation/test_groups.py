@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from bigfs.flows.evaluation import selection
-from bigfs.storage.runs.runs import Run
 from sklearn import config_context
 from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -14,6 +12,8 @@ from sklearn.svm import LinearSVC
 
 from bigfs import ANOVA, Matrix, SelectorCV, SparGE, SparGECV, storage
 from bigfs.evaluation import splits
+from bigfs.flows.evaluation import selection
+from bigfs.storage.runs.runs import Run
 from tests.helpers.commands import fails
 
 DONORS, EACH, D = 24, 10, 30

@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from bigfs.flows.evaluation import selection
-from bigfs.flows.job import Job
-from bigfs.storage.runs.runs import Run
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from bigfs import ANOVA, LaplacianScore, storage
+from bigfs.flows.evaluation import selection
+from bigfs.flows.job import Job
+from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.commands import fails
 

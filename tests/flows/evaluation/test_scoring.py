@@ -4,17 +4,17 @@ import json
 
 import numpy as np
 import pytest
-from bigfs.flows import reuse, steps
-from bigfs.flows.evaluation.plan import make_plan, require_choices
-from bigfs.flows.evaluation.selection import get_method
-from bigfs.flows.options import RunScoring
-from bigfs.storage.runs.runs import Run
 from pydantic import ValidationError
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.svm import LinearSVC
 
 from bigfs import engine, storage
+from bigfs.flows import reuse, steps
+from bigfs.flows.evaluation.plan import make_plan, require_choices
+from bigfs.flows.evaluation.selection import get_method
+from bigfs.flows.options import RunScoring
 from bigfs.result import ALL
+from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.commands import fails
 

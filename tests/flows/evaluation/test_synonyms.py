@@ -1,12 +1,12 @@
 """A method's other names: on the command line, in a flow's parameters and in Python."""
 
 import pytest
-from bigfs.flows.evaluation.selection import get_method
-from bigfs.flows.job import Job
-from bigfs.storage.runs.runs import Run
 
 from bigfs import storage
+from bigfs.flows.evaluation.selection import get_method
+from bigfs.flows.job import Job
 from bigfs.selectors.registry import METHODS, SYNONYMS
+from bigfs.storage.runs.runs import Run
 from tests.helpers.processes import write_corpus
 
 

@@ -3,7 +3,6 @@
 import json
 
 from bigfs.storage.runs.runs import Run, results_of
-
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 

@@ -11,6 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_wine
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.svm import LinearSVC
+
+from bigfs import storage
 from bigfs.flows.use import predict as predictions
 from bigfs.flows.use.export import export
 from bigfs.flows.use.predict import predict
@@ -18,11 +23,6 @@ from bigfs.storage import atomic
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.runs.models import read_model
 from bigfs.storage.runs.runs import Run, RunError
-from sklearn.datasets import load_wine
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.svm import LinearSVC
-
-from bigfs import storage
 from tests.helpers import stages
 from tests.helpers.commands import fails
 

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
+
+from bigfs import storage
 from bigfs.flows.use.predict import predict
 from bigfs.storage.errors import SourceError
 from bigfs.storage.runs.runs import Run
-
-from bigfs import storage
 from tests.helpers import stages
 
 WORDS = ["7", *(f"w{j}" for j in range(30))]

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+
+from bigfs import storage
 from bigfs.flows.use.predict import predict
 from bigfs.flows.use.transform import transform
 from bigfs.storage.runs.runs import Run
-
-from bigfs import storage
 from tests.helpers import stages
 
 pytestmark = pytest.mark.slow

@@ -13,12 +13,12 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pytest
+
+from bigfs import storage
 from bigfs.storage import sources
 from bigfs.storage.downloads import catalog, downloader
 from bigfs.storage.downloads.catalog import ENTRIES, Entry, File
 from bigfs.storage.errors import SourceError, may_pass
-
-from bigfs import storage
 from tests.helpers import stages
 from tests.helpers.sources import documents_of, told_of
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+
+from bigfs import engine, storage
 from bigfs.storage.downloads import downloader
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import find
-
-from bigfs import engine, storage
 from tests.helpers.sources import rows_of
 
 N, COLUMNS = 20_000, 20

@@ -7,12 +7,12 @@ import fsspec
 import numpy as np
 import pytest
 import scipy.sparse as sp
+
+from bigfs import storage
 from bigfs.flows.job import Job
 from bigfs.storage import sources
 from bigfs.storage.downloads import downloader, remote
 from bigfs.storage.errors import SourceError, may_pass, redacted
-
-from bigfs import storage
 
 X = sp.csr_array(np.array([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]))
 

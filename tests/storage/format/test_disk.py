@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from bigfs.storage.format import disk
 
 

@@ -9,12 +9,12 @@ import fsspec
 import numpy as np
 import pytest
 import zarr
+
+from bigfs import engine, storage
 from bigfs.storage.errors import Damaged
 from bigfs.storage.format import manifest, shards, verified
 from bigfs.storage.format.shards import chunks_per_shard
 from bigfs.storage.format.writer import Writer
-
-from bigfs import engine, storage
 from tests.helpers.stores import dense_tiles, write_svmlight
 
 ROWS = 3000

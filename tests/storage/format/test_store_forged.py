@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+
+from bigfs import engine, storage
 from bigfs.storage import sources
 from bigfs.storage.errors import Damaged, SourceError, StoreError
 from bigfs.storage.format import manifest, verified
 from bigfs.storage.format.verified import StoreRef
-
-from bigfs import engine, storage
 from tests.helpers.listing import names_in
 
 DEEP = "[" * 100_000 + "]" * 100_000

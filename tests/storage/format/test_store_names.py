@@ -5,10 +5,10 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from bigfs.storage.format.tiles import FeatureNames
-from bigfs.storage.format.verified import StoreRef
 
 from bigfs import ANOVA, storage
+from bigfs.storage.format.tiles import FeatureNames
+from bigfs.storage.format.verified import StoreRef
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+
 from bigfs.storage import atomic
 from bigfs.storage.errors import StoreError
 from bigfs.storage.runs import runs
 from bigfs.storage.runs.metadata import sealed_json
 from bigfs.storage.runs.runs import Run, RunError, results_of
-
 from tests.helpers.listing import names_in
 
 ASKED = {"store": "s.zarr", "method": "anova", "features": 3, "parameters": {}}

@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+
 from bigfs.storage.runs.tallies import tallies_of
 
 

@@ -22,9 +22,9 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 import zarr
-from bigfs.storage.errors import SourceError
 
 from bigfs import storage
+from bigfs.storage.errors import SourceError
 
 WORDS = {"cat": "purr milk purr", "dog": "bark bone bark", "cow": "moo grass milk"}
 FRAME = pd.DataFrame(

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from bigfs.storage import sources
-from bigfs.storage.sources import matlab
 
 from bigfs import storage
 from bigfs.engine import NotEnoughMemory
+from bigfs.storage import sources
+from bigfs.storage.sources import matlab
 from tests.helpers.sources import refused, rows_of
 
 

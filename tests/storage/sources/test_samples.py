@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from bigfs.storage.errors import SourceError
-from bigfs.storage.sources import samples
-from bigfs.storage.write_back import write_element
 from pyarrow import parquet
 
 from bigfs import storage
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import samples
+from bigfs.storage.write_back import write_element
 
 N, BAD = 60, 41  # rows, and the one with the bad fact
 GROUP = 9  # rows of a group of Parquet and of a batch of Arrow

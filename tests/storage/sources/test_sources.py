@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse as sp
+
+from bigfs import storage
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.rcv1 import Joined
-
-from bigfs import storage
 from tests.helpers.sources import documents_of, refused, rows_of
 
 FRAME = pd.DataFrame({"text": ["one two", "two three"], "label": ["a", "b"]})

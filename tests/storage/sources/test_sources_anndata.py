@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import zarr
+
+from bigfs import ANOVA, LaplacianScore, storage
 from bigfs.flows.evaluation import selection
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.runs.runs import Run
-
-from bigfs import ANOVA, LaplacianScore, storage
 from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.commands import fails
 from tests.helpers.sources import SIZES, refused, rows_of, told_of

@@ -12,11 +12,11 @@ import zipfile
 
 import numpy as np
 import pytest
-from bigfs.storage import sources
-from bigfs.storage.errors import SourceError
 
 from bigfs import storage
 from bigfs.engine import NotEnoughMemory
+from bigfs.storage import sources
+from bigfs.storage.errors import SourceError
 from tests.helpers.sources import documents_of, refused
 
 DOCUMENTS = {f"{'ab'[i % 2]}/{i:02d}": f"document {i} ".encode() * (60 + i) for i in range(20)}

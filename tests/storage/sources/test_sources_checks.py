@@ -11,15 +11,15 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 import zarr
+
+from bigfs import storage
+from bigfs.engine import NotEnoughMemory
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import Rows
 from bigfs.storage.staging import build, transpose
 from bigfs.storage.staging import scratch as scratch_files
-
-from bigfs import storage
-from bigfs.engine import NotEnoughMemory
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.sources import refused, rows_of

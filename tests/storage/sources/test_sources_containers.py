@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from bigfs.storage.errors import SourceError
-from bigfs.storage.sources import find
 
 from bigfs import storage
 from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import find
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
 LINES = b"".join(b"%d %d:%d\n" % (i % 2, 1 + i % 5, 1 + i) for i in range(300))

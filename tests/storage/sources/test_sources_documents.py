@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.tables.records import TextRecords
 from bigfs.storage.sources.tables.tables import Table
-
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
 TEXTS = [

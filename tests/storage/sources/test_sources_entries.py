@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from bigfs.storage import sources
 from sklearn.datasets import dump_svmlight_file
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.utils import murmurhash3_32
 
 from bigfs import storage
+from bigfs.storage import sources
 from tests.helpers.daily import daily
 from tests.helpers.sources import SIZES, refused, rows_of
 from tests.helpers.stores import write_named

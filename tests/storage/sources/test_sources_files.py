@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from bigfs import storage
+from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import files, find
 from bigfs.storage.sources.scratch_matrix import cut_sparse
 from bigfs.storage.sources.svmlight import source
 from bigfs.storage.sources.tables import columnar, jsonl, tables
-
-from bigfs import storage
-from bigfs.engine import NotEnoughMemory, limit_memory
 from tests.helpers.sources import consumed, refused, rows_of, whole_or_refused
 
 

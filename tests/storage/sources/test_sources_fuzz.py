@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from bigfs.storage import sources
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bigfs.storage import sources
 from tests.helpers.sources import MATRICES, consumed, documents_of, save_matrix, whole_or_refused
 
 pytestmark = pytest.mark.slow

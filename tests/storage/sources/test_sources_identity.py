@@ -7,10 +7,10 @@ import shutil
 
 import numpy as np
 import pytest
-from bigfs.storage import fingerprint, sources
-from bigfs.storage.errors import SourceError, StoreError
 
 from bigfs import storage
+from bigfs.storage import fingerprint, sources
+from bigfs.storage.errors import SourceError, StoreError
 from tests.helpers.listing import names_in
 from tests.helpers.stores import TEXTS
 

@@ -12,10 +12,10 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from bigfs.storage.errors import SourceError
-from bigfs.storage.runs.runs import Run
 
 from bigfs import FRegression, storage
+from bigfs.storage.errors import SourceError
+from bigfs.storage.runs.runs import Run
 from tests.helpers.anndata import write_anndata
 from tests.helpers.commands import fails
 

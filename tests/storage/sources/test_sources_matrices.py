@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
-
 from tests.helpers.sources import MATRICES, SIZES, refused, rows_of, save_matrix
 
 

@@ -5,12 +5,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from bigfs.storage.errors import SourceError
-from bigfs.storage.sources import find
 from sklearn.impute import SimpleImputer
 from sklearn.utils import murmurhash3_32
 
 from bigfs import storage
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources import find
 from tests.helpers import stages
 from tests.helpers.sources import refused, told_of
 

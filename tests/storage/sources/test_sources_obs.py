@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import zarr
+from pyarrow import parquet
+
+from bigfs import storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest
 from bigfs.storage.sources import samples
 from bigfs.storage.write_back import write_element
-from pyarrow import parquet
-
-from bigfs import storage
 from tests.helpers.commands import fails
 
 ROLES = {"group": "donor", "batch": "lane", "sample_weight": "w", "time": "day"}

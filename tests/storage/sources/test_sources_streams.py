@@ -16,12 +16,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from bigfs.storage.errors import SourceError, StoreError
-from bigfs.storage.format.manifest import manifest_of
 from sklearn.datasets import dump_svmlight_file
 
 from bigfs import engine, storage
 from bigfs.matrix.matrix import Matrix
+from bigfs.storage.errors import SourceError, StoreError
+from bigfs.storage.format.manifest import manifest_of
 from tests.helpers.daily import daily
 
 duckdb = pytest.importorskip("duckdb")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from bigfs.storage.errors import SourceError
 
 from bigfs import storage
+from bigfs.storage.errors import SourceError
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+
+from bigfs import storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import find
 from bigfs.storage.sources.tables.where import Condition
-
-from bigfs import storage
 from tests.helpers.daily import daily
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 

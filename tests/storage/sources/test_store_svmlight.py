@@ -8,13 +8,13 @@ import lzma
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from bigfs.storage.errors import SourceError
-from bigfs.storage.sources.svmlight.source import Svmlight
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from bigfs import storage
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.svmlight.source import Svmlight
 from tests.helpers.sources import told_of
 
 

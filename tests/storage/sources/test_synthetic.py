@@ -6,14 +6,14 @@ import pickle
 
 import numpy as np
 import pytest
-from bigfs.storage import sources
-from bigfs.storage.errors import SourceError
-from bigfs.storage.sources.synthetic.generators import TextGenerator, TextSpec
-from bigfs.storage.sources.synthetic.source import CORPORA
 from sklearn.feature_selection import f_classif
 from sklearn.svm import LinearSVC
 
 from bigfs import SparGE
+from bigfs.storage import sources
+from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.synthetic.generators import TextGenerator, TextSpec
+from bigfs.storage.sources.synthetic.source import CORPORA
 from tests.helpers.sources import told_of
 
 TEXTS = [name for name, spec in CORPORA.items() if isinstance(spec, TextSpec)]

@@ -10,12 +10,12 @@ import threading
 from collections import Counter
 
 import pytest
-from bigfs.storage import sources
-from bigfs.storage.staging import build
-from bigfs.storage.staging.text import tokens, vectorize
 from distributed import Client, LocalCluster
 
 from bigfs import engine, storage
+from bigfs.storage import sources
+from bigfs.storage.staging import build
+from bigfs.storage.staging.text import tokens, vectorize
 
 MOST_KERNELS = 22  # that staging text and selecting by SparGE compile
 began = threading.Event()

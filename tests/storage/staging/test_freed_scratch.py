@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from bigfs.storage.staging import build, transpose
 
 from bigfs import engine, storage
+from bigfs.storage.staging import build, transpose
 
 ROWS, COLUMNS = 400, 50
 SETTINGS = {

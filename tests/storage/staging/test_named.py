@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from bigfs.storage.errors import SourceError
 
 from bigfs import storage
+from bigfs.storage.errors import SourceError
 from tests.helpers.daily import daily
 from tests.helpers.stores import dense_tiles, write_named
 

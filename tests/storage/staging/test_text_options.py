@@ -10,6 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.utils import murmurhash3_32
+
+from bigfs import storage
 from bigfs.storage import appending
 from bigfs.storage.sources.tables.jsonl import JsonLines
 from bigfs.storage.staging import build
@@ -17,10 +21,6 @@ from bigfs.storage.staging.scratch import Told
 from bigfs.storage.staging.text.terms import Documents
 from bigfs.storage.staging.text.vectorize import _count_documents
 from bigfs.storage.staging.text.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.utils import murmurhash3_32
-
-from bigfs import storage
 from tests.helpers.daily import daily
 from tests.helpers.stores import dense_tiles
 

@@ -9,17 +9,17 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from bigfs.storage.scaling import unit_rows
-from bigfs.storage.staging.scratch import save
-from bigfs.storage.staging.text import tokens as kernels
-from bigfs.storage.staging.text import vocabularies
-from bigfs.storage.staging.text.terms import Counts, Documents
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
 from bigfs import storage
+from bigfs.storage.scaling import unit_rows
+from bigfs.storage.staging.scratch import save
+from bigfs.storage.staging.text import tokens as kernels
+from bigfs.storage.staging.text import vocabularies
+from bigfs.storage.staging.text.terms import Counts, Documents
 
 ANALYZE = CountVectorizer().build_analyzer()
 

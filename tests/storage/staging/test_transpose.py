@@ -5,6 +5,7 @@ matrix.
 import numpy as np
 import pytest
 import scipy.sparse as sp
+
 from bigfs.storage.staging import transpose
 from bigfs.storage.staging.scratch import write_block
 from bigfs.storage.staging.transpose import BlockColumns, ColumnSpan

@@ -5,15 +5,15 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from bigfs.flows.use.predict import predict
-from bigfs.storage.errors import SourceError
-from bigfs.storage.runs.runs import Run
-from bigfs.storage.staging import build, scale_blocks
 from sklearn.datasets import dump_svmlight_file
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from bigfs import storage
+from bigfs.flows.use.predict import predict
+from bigfs.storage.errors import SourceError
+from bigfs.storage.runs.runs import Run
+from bigfs.storage.staging import build, scale_blocks
 from tests.helpers import stages
 
 ORACLES = {

@@ -10,8 +10,6 @@ import weakref
 
 import numpy as np
 import pytest
-from bigfs.storage.format import manifest, verified
-from bigfs.storage.runs.runs import Run
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
@@ -23,6 +21,8 @@ from bigfs.embedding.responses import lda
 from bigfs.result import observed
 from bigfs.selectors.sparge import cross_validation, fold_scores
 from bigfs.selectors.sparge.fold_scores import training_data
+from bigfs.storage.format import manifest, verified
+from bigfs.storage.runs.runs import Run
 
 pytestmark = pytest.mark.slow
 
