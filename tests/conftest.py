@@ -3,7 +3,6 @@ lie.
 """
 
 import atexit
-import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -15,10 +14,23 @@ import zarr
 import zarr.core.codec_pipeline
 
 from bigfs import engine
+from bigfs.engine import executor, memory
+from bigfs.engine.budget import IDLE
 from tests.helpers.commands import bigfs  # noqa: F401, a fixture
 from tests.helpers.processes import prefect, prefect_server, tls_cluster  # noqa: F401, fixtures
 
 REAL = Path(os.environ.get("BIGFS_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_new_process(monkeypatch):
+    """Tests share a process. The memory that it has come to hold and the clusters that it has lost
+    are none of the next test's.
+    """
+    for module in (executor, memory):
+        monkeypatch.setattr(module, "own_memory", lambda: IDLE)
+    yield
+    executor.forget_lost_clients()
 
 
 @pytest.fixture
@@ -70,10 +82,17 @@ def real_data():
 
 
 @pytest.fixture
-def allow_memory():
-    """A function that says how many bytes a step may use."""
-    with contextlib.ExitStack() as limits:
-        yield lambda limit: limits.enter_context(engine.limit_memory(limit))
+def allow_memory(monkeypatch):
+    """A function that says how many bytes a step may use, in a process that holds nothing else."""
+
+    def allow(limit):
+        for module in (engine, memory):
+            monkeypatch.setattr(module, "memory_limit", lambda: limit)
+        for module in (executor, memory):
+            monkeypatch.setattr(module, "own_memory", lambda: 0)
+        monkeypatch.setattr(executor, "IDLE", 0)
+
+    return allow
 
 
 @pytest.fixture(params=["BatchedCodecPipeline", "FusedCodecPipeline"])

@@ -643,6 +643,11 @@ def tree(executor: OnCluster | Planned, parts: Sequence[Any], combine: Combine, 
 _lost: WeakSet[Any] = WeakSet()  # clients of the user's own that lost their cluster
 
 
+def forget_lost_clients() -> None:
+    """Let this process run tasks again after a client of the user's own has lost its cluster."""
+    _lost.clear()
+
+
 def client() -> Any:
     """Return the client that runs the tasks: that of the enclosing `cluster` or `session`, else the
     user's own if it is synchronous. None when serial, and inside a task, because waiting there

@@ -83,15 +83,21 @@ def test_error_names_the_column(rng):
 )
 def test_missing_labels_are_refused_with_how_to_mark_them(y):
     X = np.eye(4)
-    for given in (X, da.from_array(X, chunks=(2, 4)), Matrix.from_array(X)):
-        with pytest.raises(ValueError, match=r"y .*\(NaN\): mark samples without a label by -1"):
+    for given in (X, da.from_array(X, chunks=(2, 4))):
+        with pytest.raises(ValueError, match=r"y .*\(NaN\): leave these samples out"):
             ANOVA().fit(given, y)
+    with pytest.raises(ValueError, match=r"y .*\(NaN\): mark these samples by -1"):
+        ANOVA().fit(Matrix.from_array(X), y)
 
 
 def test_number_of_classes_is_grammatical():
-    for y, found in (([-1] * 4, "0 classes beside -1"), ([3] * 4, "1 class$")):
+    X = np.eye(4)
+    for given, y, found in (
+        (Matrix.from_array(X), [-1] * 4, "0 classes beside -1"),
+        (X, [3] * 4, "1 class$"),
+    ):
         with pytest.raises(ValueError, match=f"at least two classes; got {found}"):
-            ANOVA().fit(np.eye(4), y)
+            ANOVA().fit(given, y)
 
 
 # --- what is larger than memory -------------------------------------------------------------------

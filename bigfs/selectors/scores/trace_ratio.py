@@ -96,7 +96,8 @@ class TraceRatio(GraphSelector):
         λ(S) = Σ_{j∈S} b_j / Σ_{j∈S} w_j
 
     The m largest b − λw form the next set, until it stays the same. The first
-    set has the largest b/w. b and w need one pass over X, and the rounds none. The criterion favors
+    set has the largest b/w. b and w need one pass over X, and the rounds none. A matrix by rows without
+    statistics is read once more for the deviations. The criterion favors
     features of small scale where their ratio is low, so standardize dense measurements.
 
     References
@@ -126,7 +127,10 @@ class TraceRatio(GraphSelector):
 
     @property
     def _cost(self) -> Cost:  # type: ignore[override]  # a constant of the other methods
-        return Cost("0", "d c") if self.form == "fisher" else Cost("graph + 1", "n k + d")
+        by_rows = "2"  # the deviations, to see whether the units differ, and the sums by class
+        if self.form == "fisher":
+            return Cost("0", "d c", by_rows)
+        return Cost("graph + 1", "n k + d")
 
     @property
     def _supervised(self) -> bool:  # type: ignore[override]  # a constant of the other methods

@@ -9,6 +9,7 @@ from distributed import Client, LocalCluster, system
 from bigfs import RLSR, Matrix, engine
 from bigfs.engine import clusters, executor, memory
 from bigfs.engine.budget import IDLE, current_session
+from bigfs.engine.workers import own_memory
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.graph.row_blocks import block_size
 from bigfs.linalg.ridge import choose_solver, project_costs
@@ -97,7 +98,8 @@ def test_a_step_is_refused_beside_what_the_process_holds(monkeypatch):
             engine.require_memory(200 * 10**6 + 1, "a step")
 
 
-def test_what_a_process_holds_is_measured_at_the_door():
+def test_what_a_process_holds_is_measured_at_the_door(monkeypatch):
+    monkeypatch.setattr(executor, "own_memory", own_memory)
     with engine.cluster(workers=0, memory_limit="64GB"), engine.session():
         held = current_session().baseline
         assert 100 << 20 < held < 16 << 30
