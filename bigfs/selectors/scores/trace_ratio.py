@@ -96,8 +96,8 @@ class TraceRatio(GraphSelector):
         λ(S) = Σ_{j∈S} b_j / Σ_{j∈S} w_j
 
     The m largest b − λw form the next set, until it stays the same. The first
-    set has the largest b/w. b and w need one pass over X, and the rounds none. A matrix by rows without
-    statistics is read once more for the deviations. The criterion favors
+    set has the largest b/w. b and w need one pass over X, and the rounds none. A matrix by
+    rows without statistics is read once more for the deviations. The criterion favors
     features of small scale where their ratio is low, so standardize dense measurements.
 
     References
