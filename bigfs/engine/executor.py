@@ -498,7 +498,7 @@ class OnCluster:
             with translate_cluster_errors():
                 yield
         except ClusterLost:
-            if self.client.status != "running":
+            if self.client.status != "running" and self.client in _users:
                 _lost.add(self.client)
             raise
 
@@ -640,6 +640,7 @@ def tree(executor: OnCluster | Planned, parts: Sequence[Any], combine: Combine, 
 
 # --- who runs -------------------------------------------------------------------------------------
 
+_users: WeakSet[Any] = WeakSet()  # clients of the user's own that ran tasks
 _lost: WeakSet[Any] = WeakSet()  # clients of the user's own that lost their cluster
 
 
@@ -677,6 +678,7 @@ def client() -> Any:
         _lost.add(current)
         raise connection_lost()
     prepare_client(current)
+    _users.add(current)
     return current
 
 

@@ -215,12 +215,12 @@ def test_the_dashboard_is_for_pages_of_its_own_port(monkeypatch):
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
-        ("-5", "libraries"),
-        ("0", "libraries"),
-        (0, "libraries"),
-        ("MB", "libraries"),
-        ("100MB", "libraries"),
-        ("-1GB", "libraries"),
+        ("-5", "the least that a process needs"),
+        ("0", "the least that a process needs"),
+        (0, "the least that a process needs"),
+        ("MB", "the least that a process needs"),
+        ("100MB", "the least that a process needs"),
+        ("-1GB", "the least that a process needs"),
     ]
     + [(bad, "must be a size") for bad in ("abc", "1e999GB", "nan", "1 parsec", "GB1")],
 )
