@@ -244,22 +244,14 @@ def test_run_writes_its_selection_too(bigfs, cells, tmp_path):
     fails(bigfs(*words[:-2], "--highly-variable"), "give --into FILE too")
 
 
-# anndata and pandas warn of one another, and of the file that the test makes by hand
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("into", ["cells.h5ad", "folder.zarr"])
-def test_a_selection_is_no_change_of_its_own_source(bigfs, cells, tmp_path, into):
-    source = "cells.h5ad"
-    if into == "folder.zarr":
-        adata = pytest.importorskip("anndata").read_h5ad(cells)
-        adata.write_zarr(tmp_path / into)
-        source = into
-    words = ("run", f"{source}?label=label", "--out", "o", "--method", "anova", "--features", 4)
-    words += ("--workers", 0, "--no-prefect", "--into", into)
+def test_a_selection_is_no_change_of_its_own_source(bigfs, cells):
+    words = ("run", "cells.h5ad?label=label", "--out", "o", "--method", "anova", "--features", 4)
+    words += ("--workers", 0, "--no-prefect", "--into", "cells.h5ad")
     for night in range(3):
         status, _, err = bigfs(*words)
         assert status == 0, err
         assert ("has this result already" in err) == (night > 0)
-    assert len(results_of(tmp_path / "o")) == 1
+    assert len(results_of("o")) == 1
     assert len(list((tmp_path / ".bigfs").glob("*.zarr"))) == 1
     if into == "cells.h5ad":  # another change is one
         with h5py.File(cells, "r+") as root:
