@@ -244,7 +244,7 @@ def test_run_writes_its_selection_too(bigfs, cells, tmp_path):
     fails(bigfs(*words[:-2], "--highly-variable"), "give --into FILE too")
 
 
-def test_a_selection_is_no_change_of_its_own_source(bigfs, cells):
+def test_a_selection_is_no_change_of_its_own_source(bigfs, cells, tmp_path, into="cells.h5ad"):
     words = ("run", "cells.h5ad?label=label", "--out", "o", "--method", "anova", "--features", 4)
     words += ("--workers", 0, "--no-prefect", "--into", "cells.h5ad")
     for night in range(3):
