@@ -22,13 +22,20 @@ from tests.helpers.processes import prefect, prefect_server, tls_cluster  # noqa
 REAL = Path(os.environ.get("BIGFS_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 
-@pytest.fixture(autouse=True)
-def as_in_a_new_process(monkeypatch):
-    """Tests share a process. The memory that it has come to hold and the clusters that it has lost
-    are none of the next test's.
+@pytest.fixture(autouse=True, scope="session")
+def as_in_a_new_process():
+    """Tests share a process. The memory that it has come to hold is none of the next test's, nor of
+    a fixture that many tests share.
     """
-    for module in (executor, memory):
-        monkeypatch.setattr(module, "own_memory", lambda: IDLE)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (executor, memory):
+            patch.setattr(module, "own_memory", lambda: IDLE)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def without_lost_clusters():
+    """The clusters that a process has lost are none of the next test's."""
     yield
     executor.forget_lost_clients()
 
