@@ -32,11 +32,6 @@ DAY = 24 * 3600.0
 KEY_DIGITS = 8  # of a key in the name of a directory
 
 
-def _or_default(default: Any) -> BeforeValidator:
-    """Take None, as deployments of version 0.1 give it, for the default."""
-    return BeforeValidator(lambda value: default() if value is None else value)
-
-
 Method = Annotated[
     str,
     AfterValidator(lambda name: known_methods([name])[0]),
@@ -89,12 +84,8 @@ class Request(BaseModel):
         AfterValidator(lambda out: out if out is None else require_local(out)),
         Field(description="directory of the results (default: runs/NAME-KEY)"),
     ] = None
-    settings: Annotated[
-        Staging, _or_default(Staging), Field(description="how the source is staged")
-    ] = Staging()
-    engine: Annotated[Engine, _or_default(Engine), Field(description="where the work is done")] = (
-        Engine()
-    )
+    settings: Annotated[Staging, Field(description="how the source is staged")] = Staging()
+    engine: Annotated[Engine, Field(description="where the work is done")] = Engine()
     overlap: Annotated[
         Literal["wait", "skip"],
         Field(description="what to do while another run uses the same directory"),
@@ -165,12 +156,9 @@ class Job(Request):
     features: Features = 500
     parameters: Annotated[
         dict[str, Any],
-        _or_default(dict),
         Field(description="parameters of the method, by their names in scikit-learn style"),
     ] = {}
-    scoring: Annotated[
-        RunScoring, _or_default(RunScoring), Field(description="how the selection is scored")
-    ] = RunScoring()
+    scoring: Annotated[RunScoring, Field(description="how the selection is scored")] = RunScoring()
 
     @property
     def first_metric(self) -> str | None:

@@ -184,7 +184,7 @@ def _part(file: Path, key: str) -> Path:
 
 def part_name(name: str) -> str:
     """Return the name that an unfinished file will have, or the name itself."""
-    match = re.fullmatch(rf"\.(.+?)(\.{KEY})?{re.escape(PART)}", name)
+    match = re.fullmatch(rf"\.(.+)\.{KEY}{re.escape(PART)}", name)
     return name if match is None else match[1]
 
 
@@ -297,7 +297,7 @@ def sweep(target: Path) -> None:
 
 
 def _workplaces(target: Path) -> list[Path]:
-    pattern = re.compile(rf"\.{re.escape(target.name)}(\.{KEY})?{re.escape(WORK)}")
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.{KEY}{re.escape(WORK)}")
     try:
         names = sorted(filter(pattern.fullmatch, os.listdir(target.parent)))
     except (FileNotFoundError, NotADirectoryError):
@@ -414,7 +414,7 @@ def _require_abandoned(uri: str, dead: set[str]) -> None:
     fs, path = fsspec.core.url_to_fs(uri)
     marker = f"{path}/{MARKER}"
     holder = fs.cat_file(marker).removeprefix(WORDS).decode(errors="replace").split()
-    if len(holder) < 2 or holder[0] in dead:  # version 0.1 wrote no holder
+    if len(holder) < 2 or holder[0] in dead:  # a kill cut the holder short
         return
     if time.time() - fs.modified(marker).timestamp() < CLAIM:
         raise StoreError(

@@ -20,7 +20,7 @@ WHOLE = 1 << 30  # bytes
 FILES = 20_000
 BLOCK, BLOCKS = 1 << 20, 64
 WRITTEN = Path(".bigfs") / "written"  # lines of two identities: after a selection, and before
-VERSION = 2  # of the rule
+VERSION = 1  # of the rule
 
 _by_dates: ContextVar[bool] = ContextVar("by_dates", default=False)
 _known: dict[str, str] = {}  # state of the files → their identity

@@ -8,13 +8,10 @@ The same settings find the same graph. It lies in
         bridges/             b × 2: int32, the edges that join components; absent if there are none
         bridge_distance/     b: float64
         uns/checksums/       the checksum of every document
-
-A graph of version 0.1 says nothing of bridges. It opens, and a method that needs them finds them.
 """
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -104,34 +101,12 @@ class Graph:
         store = StoreRef(self.uri, self.content)
         index, distance = (store.read(path, start, stop) for path in ("index", "distance"))
         bridges = None
-        if len(index) == self.shape[0] and "n_joined" in self.info:  # version 0.1 wrote none
+        if len(index) == self.shape[0]:
             samples, length = np.empty((0, 2), np.int32), np.empty(0)
             if self.info["n_joined"]:
                 samples, length = store.read("bridges"), store.read("bridge_distance")
             bridges = Bridges(samples, length, self.info["n_components"])
         return Neighbors(index, distance, self.info["metric"], self.info, bridges)
-
-    def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbors:
-        """Call `neighbors` by its name in version 0.1.
-
-        Parameters
-        ----------
-        start : int, default=0
-            First sample.
-        stop : int or None, default=None
-            End of the range. None reads up to the last sample.
-
-        Returns
-        -------
-        Neighbors
-            The neighbors of the samples [start, stop).
-        """
-        warnings.warn(
-            "Graph.neighbours is now Graph.neighbors; the old name goes in version 0.2",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return self.neighbors(start, stop)
 
 
 @engine.session()
@@ -302,5 +277,5 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
             writer.append(path, 0, [values])
     for path in ("index", "distance"):  # their blocks of rows need not end where a shard does
         writer.gather(path)
-    about = {"version": writer.version, "shape": shape, "graph": info, "store": corpus.uri}
-    seal(writer, about | {"of": corpus.manifest.content})
+    about = {"shape": shape, "graph": info, "store": corpus.uri, "of": corpus.manifest.content}
+    seal(writer, about)

@@ -13,6 +13,7 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.format.documents import compare_documents
+from bigfs.storage.format.manifest import VERSION
 from bigfs.storage.opening import open as open_corpus
 from bigfs.storage.opening import require_staged
 from bigfs.storage.sources.base import shorten, shorten_names
@@ -177,7 +178,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
         "options": manifest.source.get("options", {}),
         "settings": manifest.settings,
         "content": manifest.content,
-        "version": manifest.version,
+        "version": VERSION,
     }
 
 

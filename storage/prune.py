@@ -40,7 +40,7 @@ from bigfs.storage.runs.runs import (
 DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.stage.default_store`
 COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `downloader.copy_folder`
 BESIDE = (".graphs", ".tallies", READERS)
-WORK = re.compile(rf"\.(.+?)(\.{atomic.KEY})?{re.escape(atomic.WORK)}")
+WORK = re.compile(rf"\.(.+)\.{atomic.KEY}{re.escape(atomic.WORK)}")
 RECORDS = ("run.json", "compare.json", "audit.json")  # name the store of what they belong to
 
 

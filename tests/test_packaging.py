@@ -87,8 +87,7 @@ def test_citation_names_the_five_papers():
 def test_changelog_gives_the_versions_of_both_formats():
     changelog = (ROOT / "CHANGELOG.md").read_text()
     newest = changelog.split("| --- | --- | --- |\n")[1].splitlines()[0]
-    stores = f"{manifest.VERSION} to {manifest.VERSION_OF_SHARDS}"
-    assert newest.endswith(f"| {stores} | {runs.VERSION} |")
+    assert newest.endswith(f"| {manifest.VERSION} | {runs.VERSION} |")
 
 
 WITHOUT_FLOWS = """

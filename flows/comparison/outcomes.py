@@ -56,8 +56,7 @@ def read_outcome(file: Path) -> tuple[Outcome, str] | None:
                 for number in range(about.get("parts", 0))
             ]
             losses = arrays["losses"]
-            # an older bigfs kept none, and its results have another key
-            scores = arrays["split scores"] if "split scores" in arrays else np.empty((0, 0))
+            scores = arrays["split scores"]
         method, points, figures = about["method"], about["points"], about["figures"]
         return Outcome(method, sets, points, losses, figures, scores, again), about["key"]
     except DAMAGED as error:

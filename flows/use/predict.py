@@ -313,11 +313,6 @@ def _columns_of(model: Model, run: str) -> Columns:
     """Return the columns of the corpus of a model."""
     naming, place = model.naming, f"the corpus of {run}"
     if naming is None:
-        if model.text is None and model.names != [str(j) for j in model.columns]:
-            raise ValueError(
-                f"{run} was made by an older bigfs, which kept no names of the columns that were "
-                f"not chosen: repeat the run with --fresh"
-            )
         return Columns(place, model.n_features)
     kept = naming.lines
     lines = None if kept is None else lambda: [kept]

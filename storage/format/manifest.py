@@ -41,11 +41,7 @@ from bigfs.storage import atomic, versions
 from bigfs.storage.errors import Damaged, StoreError
 from bigfs.storage.format.checked import parse
 
-VERSION = 1
-VERSION_OF_UNITS = 2  # of a store in units of its own, which version 1 would append raw values to
-# of a store with groups, batches, weights or times, which version 2 would lose and score without
-VERSION_OF_ROLES = 3
-VERSION_OF_SHARDS = 4  # of a store with shards, which version 3 could not read
+VERSION = 1  # of a store and of a graph
 MANIFEST, CHECKSUMS, CHUNK_CHECKSUMS = "zarr.json", "uns/checksums", "uns/chunk_checksums"
 ETAGS = "etags"  # beside the manifest: a hash of what an object store calls the versions of files
 CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
@@ -92,7 +88,6 @@ class Manifest:
     source: dict[str, Any]  # uri, format, fingerprint and other facts about the source
     settings: dict[str, Any]
     content: str = ""  # the hash of the checksums, hence of everything stored
-    version: int = VERSION
 
     def faults(self) -> list[str]:
         """Return the fields that contradict one another, or that bigfs does not write so."""
@@ -282,17 +277,18 @@ def _read_metadata(uri: str) -> dict[str, Any]:
     try:
         document = parse(read_document(uri, MANIFEST))
         metadata = document["attributes"]["bigfs"]
-        body, expected, version = (
-            metadata["manifest"],
-            metadata.pop("checksum"),
-            metadata["manifest"]["version"],
-        )
+        body, expected = metadata["manifest"], metadata.pop("checksum")
+        is_old, version = "version" in body, metadata.get("version")
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: {MEND}") from None
-    if isinstance(version, int) and version > VERSION_OF_SHARDS and isinstance(body, dict):
+    if is_old:  # it stood in the manifest then
         raise StoreError(
-            f"{uri} has store version {version}, but this bigfs reads versions up to "
-            f"{VERSION_OF_SHARDS}: upgrade bigfs, or stage again"
+            f"{uri} was written by a bigfs before version 1.0: remove it, and stage it again"
+        )
+    if isinstance(version, int) and version > VERSION:
+        raise StoreError(
+            f"{uri} has store version {version}, but this bigfs reads versions up to {VERSION}: "
+            f"upgrade bigfs, or stage again"
         )
     if digest(canonical(document)) != expected:
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: {MEND}")
@@ -339,10 +335,8 @@ def checksums_of(uri: str, content: str) -> Checksums:
         raise lost_document(uri, content, f"array {CHECKSUMS} is damaged")
     try:
         listed = parse(raw)
-        documents, shards = listed, {}
-        if isinstance(listed.get("documents"), dict):  # a store with shards
-            documents = listed["documents"]
-            shards = {path: Shards(*map(int, told)) for path, told in listed["shards"].items()}
+        documents = dict(listed["documents"])
+        shards = {path: Shards(*map(int, told)) for path, told in listed["shards"].items()}
         # append links these files, so none is outside the store
         for key, value in [*documents.items(), *((path, "") for path in shards)]:
             if not isinstance(value, str) or ".." in PurePosixPath(key).parts or key[:1] == "/":

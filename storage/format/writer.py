@@ -27,7 +27,6 @@ from bigfs.storage.format.manifest import (
     MANIFEST,
     STRING_CHUNK,
     VERSION,
-    VERSION_OF_SHARDS,
     Manifest,
     Shards,
     canonical,
@@ -133,11 +132,6 @@ class Writer:
         self.recorder = ChecksumRecorder(store_at(uri))
         self.checksums = self.recorder.checksums
         self.shards: dict[str, int] = {}  # chunks per shard of the arrays that have shards
-
-    @property
-    def version(self) -> int:
-        """The least version of the format that can be written."""
-        return VERSION_OF_SHARDS if self.shards else VERSION
 
     def group(self, path: str, encoding: str, version: str = "0.1.0", **attributes: Any) -> None:
         attributes = {"encoding-type": encoding, "encoding-version": version, **attributes}
@@ -285,7 +279,6 @@ def open_unpublished(uri: str, path: str) -> zarr.Array[Any]:
 
 def publish(writer: Writer, manifest: Manifest) -> Manifest:
     """Write the checksums and then the manifest, which makes the store exist."""
-    manifest = replace(manifest, version=max(manifest.version, writer.version))
     return replace(manifest, content=seal(writer, asdict(manifest)))
 
 
@@ -300,7 +293,7 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
     writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
     listed = _listed(checksums, shards)
     write_chunks(uri, CHECKSUMS, 0, [np.frombuffer(listed, dtype=np.uint8)])
-    metadata: dict[str, Any] = {"manifest": body | {"content": digest(listed)}}
+    metadata: dict[str, Any] = {"version": VERSION, "manifest": body | {"content": digest(listed)}}
     metadata |= _require_all_listed(uri, {*checksums, f"{CHECKSUMS}/c/0"})
     attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": metadata}
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
@@ -366,7 +359,7 @@ def _listed(checksums: dict[str, str], shards: dict[str, Shards]) -> bytes:
         for key, value in checksums.items()
         if key != f"{CHECKSUMS}/c/0" and not _lies_in(key, shards)
     }
-    return canonical({"documents": listed, "shards": shards} if shards else listed)
+    return canonical({"documents": listed, "shards": shards})
 
 
 def _lies_in(key: str, shards: dict[str, Shards]) -> bool:

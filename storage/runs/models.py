@@ -206,14 +206,11 @@ class Model:
             "n_features": self.n_features,
             "names": self.names,
             "class_names": self.class_names,
+            "judge": "logistic" if self.linear.is_logistic else "svm",
             "text": None if self.text is None else self.text.settings,
+            "units": None if self.units is None else self.units.settings,
+            "naming": None if self.naming is None else self.naming.settings,
         }
-        if self.linear.is_logistic:
-            header["judge"] = "logistic"
-        if self.units is not None:
-            header["units"] = self.units.settings
-        if self.naming is not None:
-            header["naming"] = self.naming.settings
         arrays = {name: getattr(self.linear, name) for name in LINEAR}
         arrays |= {"columns": self.columns, "header": _bytes(json.dumps(header).encode())}
         if self.units is not None:
@@ -231,24 +228,23 @@ def read_model(file: Path) -> Model:
     """Read a model that `Run.write_model` wrote."""
     if not file.exists():
         raise RunError(
-            f"{file.parent} has no model: it was made by an older bigfs, or there was nothing to "
-            f"predict; `bigfs evaluate {file.parent}` makes it if there is"
+            f"{file.parent} has no model, or there was nothing to predict: `bigfs evaluate "
+            f"{file.parent}` makes it if there is"
         )
     with explain_read_errors(file), file.open("rb") as opened, np.load(opened) as arrays:
         header = json.loads(arrays["header"].tobytes())
         newer = isinstance(header["version"], int) and header["version"] > VERSION
         if not newer:
             linear = LinearModel(header["kind"], *(arrays[name] for name in LINEAR))
-            linear = linear._replace(is_logistic=header.get("judge") == "logistic")
-            text, naming = header["text"], header.get("naming")
+            linear = linear._replace(is_logistic=header["judge"] == "logistic")
+            text, naming, units = header["text"], header["naming"], header["units"]
             terms = arrays["terms"].tobytes() if "terms" in arrays else None
             if text is not None:
                 text = TextUnits(text, terms, arrays["idf"])
             if naming is not None:
                 naming = NameUnits(naming, terms)
-            units = None
-            if "units" in header:
-                units = Scaling(header["units"], arrays["factors"])
+            if units is not None:
+                units = Scaling(units, arrays["factors"])
             columns, names = arrays["columns"], list(header["names"])
             if linear.coef.shape[1:] != columns.shape or len(names) != len(columns):
                 raise ValueError("its columns and coefficients do not fit together")

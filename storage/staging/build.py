@@ -96,7 +96,7 @@ def build(
     sizes = [plan.weighting.ngram_range] if isinstance(plan.source, TextSource) else []
     with engine.started_tiles(compile_kernels, sizes), engine.limit_memory(memory_limit):
         source = plan.source.prepare(source_folder(scratch)).with_memory_limit(memory_limit)
-    terms, columns, version = None, dict[str, AnyArray](), manifests.VERSION
+    terms, columns = None, dict[str, AnyArray]()
     if isinstance(source, TextSource):
         pieces = pieces_of(source, memory_limit)
         blocks, vocabulary = vectorize(source, pieces, plan.weighting, scratch)
@@ -125,7 +125,6 @@ def build(
         kept = {k: plan.settings[k] for k in SETTINGS if k in plan.settings}
         blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
         columns[units.column] = units.factors
-        version = manifests.VERSION_OF_UNITS
     segments, blocks = order_by_split(blocks)
     n, nnz = sum(s.rows for s in blocks), sum(s.nnz for s in blocks)
     if not n or not d:
@@ -160,7 +159,6 @@ def build(
             named=(names is not None, named),
             source=describe_source(source, plan),
             settings=plan.settings,
-            version=manifests.VERSION_OF_ROLES if obs else version,
         ),
     )
 

@@ -336,7 +336,9 @@ def make_plan(
 def key_of(source: Source, fingerprint: str, settings: dict[str, Any]) -> str:
     """Return the key of a source and its settings: equal keys mean equal stores."""
     reader = source.format, source.version
-    return fingerprint_of(*reader, fingerprint, manifests.VERSION, sorted(settings.items()))
+    return fingerprint_of(
+        "store", manifests.VERSION, *reader, fingerprint, sorted(settings.items())
+    )
 
 
 def default_store(source: Source, key: str) -> Path:

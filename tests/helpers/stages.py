@@ -10,13 +10,13 @@ from bigfs.flows.run import store_of
 def stage(source, store=None, settings=None):
     """Stage a source with the memory that is free; gives the record of the step."""
     engine = Engine(memory_limit="auto")
-    request = Request(source=str(source), store=store, settings=settings, engine=engine)
+    request = Request(source=str(source), store=store, settings=settings or {}, engine=engine)
     return steps.stage(request.model_copy(update={"store": store_of(request)}))
 
 
 def build_graph(store, method, parameters=None):
     """Give the record of the graph, or None where the method uses none beside the store."""
-    job = Job(source=store, store=store, method=method, parameters=parameters)
+    job = Job(source=store, store=store, method=method, parameters=parameters or {})
     return steps.graph(Plan.of(job)) if steps.needs_graph(job) else None
 
 

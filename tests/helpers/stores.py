@@ -1,15 +1,12 @@
 """Sources to stage, and what their stores hold."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.io
 
-# stores that earlier versions wrote, and the documents that some of them hold
-STORES = Path(__file__).parents[1] / "data" / "stores"
 TEXTS = {
     "x-train/cats/a": "the cat sat on the mat",
     "x-train/cats/b": "a cat and a kitten",

@@ -34,9 +34,6 @@ def test_a_stored_graph_equals_the_one_in_memory_and_is_reused(corpus, monkeypat
     np.testing.assert_array_equal(found.distance, expected.distance)
     assert found.info["method"] == "exact"
     assert stored.shape == (9000, 7)
-    with pytest.warns(DeprecationWarning, match=r"Graph\.neighbors"):
-        old_name = stored.neighbours(0, 10)
-    np.testing.assert_array_equal(old_name.index, expected.index[:10])
     some = stored.neighbors(4000, 5000)
     np.testing.assert_array_equal(some.index, expected.index[4000:5000])
     monkeypatch.setattr(graphs, "stream_knn", None)  # a second computation would fail
@@ -141,21 +138,3 @@ def test_a_graph_without_bridges_says_so(corpus):
     bridges = graphs.graph(corpus, 5).neighbors().bridges
     assert bridges.samples.shape == (len(bridges.distance), 2)
     assert bridges.n_components >= 1
-
-
-def test_a_graph_of_version_0_1_is_joined_when_it_is_used(blobs, monkeypatch):
-    corpus = blobs
-    seal = graphs.seal
-    monkeypatch.setattr(graphs, "find_bridges", lambda *_, **__: graph.Bridges([], [], 3))
-
-    def as_before(writer, body):
-        for key in ("n_components", "n_joined"):
-            del body["graph"][key]
-        return seal(writer, body)
-
-    monkeypatch.setattr(graphs, "seal", as_before)
-    old = graphs.graph(corpus, 5, metric="euclidean").neighbors()
-    assert old.bridges is None
-    made, given = (SPEC(metric="euclidean", graph=given).fit(corpus.X) for given in (None, old))
-    np.testing.assert_array_equal(given.scores_, made.scores_)
-    assert given.result_.stats["n_joined"] == 2

@@ -78,15 +78,15 @@ def test_what_grew_or_has_a_name_of_the_users_stays(home):
 
 def test_remains_of_killed_commands_go_unless_somebody_works_there(home):
     folder, stores = home
-    for name in ("x.zarr.0123456789abcdef", "p.csv"):
-        killed = folder / ".bigfs" / f".{name}.staging"
+    names = [f".{name}.{'0' * 16}.staging" for name in ("p.csv", "x.zarr")]
+    for name in names:
+        killed = folder / ".bigfs" / name
         atomic.mark(killed)
         (killed / "spills").mkdir()
         (killed / "spills" / "rows").write_bytes(b"1234")
     with atomic.workplace(folder / ".bigfs" / "y.zarr") as live:
         (live / "rows").write_bytes(b"1234")
         killed = [item for item in storage.leftovers() if "killed" in item.why]
-        names = [".p.csv.staging", ".x.zarr.0123456789abcdef.staging"]
         assert [item.path.name for item in killed] == names
         storage.delete_leftovers(killed)
         assert (live / "rows").exists()

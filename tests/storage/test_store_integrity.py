@@ -101,7 +101,7 @@ def test_a_store_is_sealed_only_with_a_checksum_of_every_document(tmp_path, faul
         Path(build.uri, "uns/numbers/c/0").unlink()
     message = "1 of its documents were written without a checksum, or not at all, such as uns/num"
     with pytest.raises(StoreError, match=message):
-        writer.seal(build, {"version": manifest.VERSION})
+        writer.seal(build, {})
     assert not manifest.exists(build.uri)
 
 
@@ -195,9 +195,19 @@ def test_statistics_of_other_values_are_reported(store):
 def test_a_newer_version_is_refused_with_advice(store):
     path = Path(store) / manifest.MANIFEST
     document = json.loads(path.read_text())
-    document["attributes"]["bigfs"]["manifest"]["version"] = manifest.VERSION_OF_SHARDS + 1
+    document["attributes"]["bigfs"]["version"] = manifest.VERSION + 1
     path.write_text(json.dumps(document))
     with pytest.raises(StoreError, match="upgrade bigfs"):
+        storage.open(store)
+
+
+def test_a_store_of_before_version_1_is_refused_with_advice(store):
+    path = Path(store) / manifest.MANIFEST
+    document = json.loads(path.read_text())
+    del document["attributes"]["bigfs"]["version"]
+    document["attributes"]["bigfs"]["manifest"]["version"] = 1
+    path.write_text(json.dumps(document))
+    with pytest.raises(StoreError, match=r"before version 1\.0: remove it"):
         storage.open(store)
 
 

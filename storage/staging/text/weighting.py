@@ -19,7 +19,7 @@ TOKEN = re.compile(r"(?u)\b\w\w+\b")
 ENGLISH = "english"
 STOP_WORDS = "stop_words must be 'english', a list of words, or a file with one word per line"
 STOP_WORDS_LIMIT = 1 << 20  # bytes of a file of stop words: every store keeps them
-# of the settings that stores of version 0.1 lack; a store without them has the same key as then
+# of the settings that a manifest leaves out where they have these values
 DEFAULTS: dict[str, Any] = {
     "max_df": 1.0,
     "ngram_range": (1, 1),

@@ -275,7 +275,7 @@ def test_what_does_not_fit_is_refused(texts, rows, tmp_path):
 def test_a_run_without_a_model_says_so_and_a_damaged_one_is_named(rows, tmp_path):
     _, store, run, _ = rows
     select_only = stages.select(store, tmp_path / "s", method="laplacian", features=2)
-    with pytest.raises(RunError, match=r"has no model: .* `bigfs evaluate"):
+    with pytest.raises(RunError, match=r"has no model, .* `bigfs evaluate"):
         Run.open(stages.finish(select_only)).model()
     copy = tmp_path / "copy"
     copy.mkdir()

@@ -14,7 +14,6 @@ from pyarrow import parquet
 
 from bigfs import storage
 from bigfs.storage.errors import SourceError
-from bigfs.storage.format import manifest
 from bigfs.storage.sources import samples
 from bigfs.storage.write_back import write_element
 from tests.helpers.commands import fails
@@ -115,15 +114,12 @@ def test_a_store_without_roles_stays_as_it_was(tmp_path):
     path = write(frame(), "csv", tmp_path)
     plain = storage.stage(path, tmp_path / "plain.zarr", columns="a,b,c")
     corpus = storage.open(plain)
-    assert corpus.manifest.version == manifest.VERSION
     assert "roles" not in corpus.manifest.source
     assert corpus.roles == {}
     assert (corpus.groups, corpus.batches, corpus.sample_weight, corpus.times) == (None,) * 4
     assert corpus.categories("group") == []
     with_roles = storage.stage(path, tmp_path / "roles.zarr", columns="a,b,c", group="donor")
     assert storage.open(with_roles).manifest.key != corpus.manifest.key
-    # which an older version would lose when it appends
-    assert storage.open(with_roles).manifest.version == manifest.VERSION_OF_ROLES
 
 
 def test_append_takes_roles_along(tmp_path):
