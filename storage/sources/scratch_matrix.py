@@ -193,8 +193,8 @@ def row_lengths(parts: Any, shape: tuple[int, int], origin: str) -> Iterator[Any
 
 def transpose_csc(folder: Path, origin: str, parts: Any, shape: tuple[int, int]) -> ScratchMatrix:
     """Write csr on scratch from a group of csc arrays, in chunks."""
-    data, indices = parts["data"], parts["indices"]
     indptr = require_compressed(parts, "csc", shape, origin)
+    data, indices = parts["data"], parts["indices"]
 
     def entries() -> Iterator[Triplets]:
         for start in range(0, data.shape[0], CHUNK):

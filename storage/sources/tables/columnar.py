@@ -252,7 +252,15 @@ class _Footers:
         self.child: subprocess.Popen[bytes] | None = None
 
     def ask(self, footer: bytes) -> list[int] | None:
-        """Return the number of values of each row group, or None where nobody can tell."""
+        """Return the number of values of each row group, or None where the footer ends a new child.
+
+        An old one may have ended of itself, which says nothing of the footer.
+        """
+        was_new = self.child is None
+        answer = self._ask(footer)
+        return answer if was_new or answer is not None else self._ask(footer)
+
+    def _ask(self, footer: bytes) -> list[int] | None:
         if self.child is None:
             pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
             command = [sys.executable, "-c", self.script]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bigfs.storage import sources
@@ -79,6 +79,7 @@ def test_any_text_comes_back_from_json(tmp_path, texts, size):
 
 
 @FUZZ
+@example(content=bytes(6), where=680298, kind="csc")  # a file without indices
 @given(
     content=st.binary(min_size=1, max_size=200),
     where=st.integers(0, 10**6),
