@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -51,9 +52,12 @@ def threads(n_workers=2, **options):
 
 @pytest.fixture(autouse=True)
 def nothing_is_lost():
-    """No client of another test that has lost its cluster."""
+    """No client of another test that has lost its cluster, nor Dask's choice of such a client,
+    which stays where a client is closed while it is the current one.
+    """
     executor._lost.clear()
-    yield
+    with dask.config.set(scheduler=None):
+        yield
     executor._lost.clear()
 
 
