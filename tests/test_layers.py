@@ -43,7 +43,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"fingerprint", "locks"},
         {"atomic"},
         {"versions"},
-        {"format", "scaling", "messages"},
+        {"format", "scaling", "messages", "words"},
         {"downloads", "runs", "roles"},
         {"sources"},
         {"write_back", "prune"},

@@ -21,6 +21,7 @@ from bigfs.matrix import Matrix
 from bigfs.storage.errors import RunError, explain_read_errors
 from bigfs.storage.messages import strip
 from bigfs.storage.scaling import Scaling
+from bigfs.storage.words import token_pattern
 from bigfs.types import AnyArray, IntArray
 
 VERSION = 1
@@ -60,6 +61,7 @@ class TextUnits:
             sublinear_tf=self.settings["sublinear_tf"],
             ngram_range=tuple(self.settings.get("ngram_range", (1, 1))),
             stop_words=self.settings.get("stop_words"),
+            token_pattern=token_pattern().pattern,
             vocabulary=terms,
         )
         vectorizer.idf_ = self.idf

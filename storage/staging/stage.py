@@ -30,6 +30,7 @@ from bigfs.storage.sources.tables.streams import Stream
 from bigfs.storage.staging.build import Plan, build, working_memory
 from bigfs.storage.staging.scale_blocks import unit_settings
 from bigfs.storage.staging.text.weighting import Weighting, make_weighting, require_count
+from bigfs.storage.words import VERSION as WORDS
 
 log = logging.getLogger("bigfs.storage")
 
@@ -335,7 +336,7 @@ def make_plan(
 
 def key_of(source: Source, fingerprint: str, settings: dict[str, Any]) -> str:
     """Return the key of a source and its settings: equal keys mean equal stores."""
-    reader = source.format, source.version
+    reader = source.format, source.version, *([WORDS] if isinstance(source, TextSource) else [])
     return fingerprint_of(
         "store", manifests.VERSION, *reader, fingerprint, sorted(settings.items())
     )

@@ -1,9 +1,10 @@
-"""Find the tokens of documents, exactly as scikit-learn's CountVectorizer does.
+"""Find the tokens of documents, as scikit-learn's CountVectorizer does by our pattern.
 
 A token is a longest run of at least two word characters of the document in lower case, by tables of
-Python's own `str.lower` and `re`. A document is folded, with a zero byte for each character that is
-no word character. Its tokens are found by a loop without branches, looked up in a hash table and
-told apart by their bytes. The hash takes random numbers, so that no text is written to collide.
+Python's own `str.lower` and `re`, with the marks of `bigfs.storage.words`. A document is folded,
+with a zero byte for each character that is no word character. Its tokens are found by a loop
+without branches, looked up in a hash table and told apart by their bytes. The hash takes random
+numbers, so that no text is written to collide.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.lib.stride_tricks import sliding_window_view
 
+from bigfs.storage.words import marks
 from bigfs.types import AnyArray
 
 CHARACTERS = sys.maxunicode + 1
@@ -104,7 +106,7 @@ def tables() -> Tables:
             else:
                 lowered[ord(c)] = ord(lower)
     word = np.zeros(CHARACTERS, dtype=np.bool_)
-    for run in re.finditer(r"\w+", text):
+    for run in re.finditer(rf"[\w{marks()}]+", text):
         word[run.start() : run.end()] = True
     folded = np.where(word[lowered], lowered, 0).astype(np.uint32)
     long = np.flatnonzero(folded >= 0x80)

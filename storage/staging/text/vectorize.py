@@ -13,6 +13,8 @@ memory.
 from __future__ import annotations
 
 import itertools
+import logging
+import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -42,7 +44,12 @@ from bigfs.storage.staging.text.terms import Documents
 from bigfs.storage.staging.text.tokens import FIRST_TERMS
 from bigfs.storage.staging.text.vocabularies import find_columns, merge_vocabularies
 from bigfs.storage.staging.text.weighting import Weighting
+from bigfs.storage.words import UNSPACED
 from bigfs.types import AnyArray
+
+log = logging.getLogger("bigfs.storage")
+
+SCRIPT_BYTES = 1 << 16  # of the first terms, by which their script is told
 
 
 class CountedBlock(NamedTuple):
@@ -68,16 +75,32 @@ def vectorize(
 ) -> tuple[list[RowBlock], Vocabulary]:
     """Return tf-idf blocks in the order of the pieces, and their vocabulary."""
     counted = count(source, pieces, weighting, scratch)
+    unspaced = _unspaced(counted)
     vocabulary = learn_vocabulary(counted, weighting, scratch)
     if not vocabulary.size:
         at_most = weighting.max_df != 1.0
         raise SourceError(
             f"{source.path}: no term occurs in {weighting.min_df} "
             + (f"to {weighting.max_df} documents: " if at_most else "documents: ")
-            + ("lower min_df, raise max_df" if at_most else "lower min_df")
-            + " or add documents"
+            + (unspaced or ("lower min_df, raise max_df" if at_most else "lower min_df"))
+            + ("" if unspaced else " or add documents")
         )
+    if unspaced:
+        log.warning("%s: %s", source.path, unspaced)
     return weigh(counted, vocabulary, weighting.sublinear_tf), vocabulary
+
+
+def _unspaced(counted: Sequence[CountedBlock]) -> str:
+    """Return what to do where most letters of the first terms are of scripts without blanks."""
+    firsts = (Path(f"{part.path}.{kind}") for part in counted for kind in ("terms", "firsts"))
+    with open(next((file for file in firsts if file.exists()), os.devnull), "rb") as lines:
+        text = lines.read(SCRIPT_BYTES).decode("utf-8", "replace")
+    if 2 * len(UNSPACED.findall(text)) <= len(text) - text.count("\n"):
+        return ""
+    return (
+        "words end at blanks, and the script of most letters has none between words: write blanks "
+        "between the words first, as by jieba or pythainlp"
+    )
 
 
 def weigh(

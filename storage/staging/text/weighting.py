@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,8 +13,8 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.messages import read_parts
 from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.files import decode
+from bigfs.storage.words import token_pattern
 
-TOKEN = re.compile(r"(?u)\b\w\w+\b")
 ENGLISH = "english"
 STOP_WORDS = "stop_words must be 'english', a list of words, or a file with one word per line"
 STOP_WORDS_LIMIT = 1 << 20  # bytes of a file of stop words: every store keeps them
@@ -142,7 +141,7 @@ def _read_stop_words(
 
 def _warn_of_parts(words: list[str]) -> None:
     """Warn, as scikit-learn does, of words whose own tokens are no stop words."""
-    tokens = {token for word in words for token in TOKEN.findall(word.lower())}
+    tokens = {token for word in words for token in token_pattern().findall(word.lower())}
     if parts := sorted(tokens - set(words)):
         warnings.warn(
             f"stop_words may leave terms in that were meant: {shorten(parts)} are tokens of stop "
@@ -154,4 +153,4 @@ def _warn_of_parts(words: list[str]) -> None:
 
 def is_token(word: str) -> bool:
     """Return whether a text may have this token."""
-    return word == word.lower() and TOKEN.fullmatch(word) is not None
+    return word == word.lower() and token_pattern().fullmatch(word) is not None
