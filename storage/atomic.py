@@ -210,12 +210,16 @@ def _delete_abandoned(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def workplace(target: Path) -> Iterator[Path]:
-    """Make a marked folder beside a target for the block. Those of dead processes are deleted."""
-    sweep(target)
-    work = target.parent / f".{target.name}.{_key()}{WORK}"
+def workplace(target: Path, key: str = "") -> Iterator[Path]:
+    """Make a marked folder beside a target for the block. Those of dead processes are deleted.
+
+    With a `key`, the one that a dead process made with it is taken as it is. The caller must hold
+    the name of the target.
+    """
+    sweep(target, key)
+    work = target.parent / f".{target.name}.{key or _key()}{WORK}"
     before("write", work)
-    work.mkdir(parents=True)
+    work.mkdir(parents=True, exist_ok=bool(key))
     try:
         with lock_file(work / LOCK):  # held until the folder is gone, so that nobody sweeps it
             try:
@@ -285,9 +289,14 @@ def recover(target: Place) -> None:
                 ) from error
 
 
-def sweep(target: Path) -> None:
-    """Delete the workplaces of dead processes, after what they interrupted is put right."""
+def sweep(target: Path, spare: str = "") -> None:
+    """Delete the workplaces of dead processes, after what they interrupted is put right.
+
+    That with the key `spare` stays.
+    """
     for work in _workplaces(target):
+        if spare and work.name == f".{target.name}.{spare}{WORK}":
+            continue
         # another process may sweep it too, or have just made it
         with contextlib.suppress(BusyError, FileNotFoundError):
             is_dead = _is_begun(work) and time.time() - work.stat().st_mtime > EXCHANGE
@@ -328,18 +337,26 @@ def _is_begun(work: Path) -> bool:
 
 @contextlib.contextmanager
 def building(
-    uri: str, exists: Callable[[str], bool], wait: float = -1, scratch: Place | None = None
+    uri: str,
+    exists: Callable[[str], bool],
+    wait: float = -1,
+    scratch: Place | None = None,
+    key: str = "",
 ) -> Iterator[tuple[str, Path]]:
-    """Hold the name of a store while it is built, and publish the store if the block ends well."""
+    """Hold the name of a store while it is built, and publish the store if the block ends well.
+
+    What a process that was killed has spilled under the same `key` is there again.
+    """
     local = "://" not in uri
     target, spilled = _places(uri, scratch)
     make_folder(target.parent)
     spilled.parent.mkdir(parents=True, exist_ok=True)
     with naming_full_disk(target.parent, spilled.parent), lock(target, wait=wait, name=uri):
         dead = {work.name.split(".")[-2] for work in _workplaces(target)}
-        with workplace(target) as work, workplace(spilled) as beside:
+        sweep(target, key)
+        with workplace(spilled, key) as beside, workplace(target) as work:
             new, spills = work / "new", beside / "spills"
-            spills.mkdir()
+            spills.mkdir(exist_ok=True)
             if not local:
                 with _claimed(uri, exists, work.name.split(".")[-2], dead):
                     yield uri, spills

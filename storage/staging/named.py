@@ -23,7 +23,15 @@ from bigfs import engine
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format.manifest import STRING_CHUNK
 from bigfs.storage.sources.base import MatrixSource, Rows, shorten_names
-from bigfs.storage.staging.scratch import RowBlock, delete, open_array, save, write_block
+from bigfs.storage.staging.scratch import (
+    RowBlock,
+    delete,
+    forget,
+    open_array,
+    read_once,
+    save,
+    write_block,
+)
 from bigfs.storage.staging.split import read_parts
 from bigfs.storage.staging.text.hashing import buckets_of, hash_names, name_buckets
 from bigfs.storage.staging.text.vocabularies import NEWLINE, find_columns, merge_vocabularies
@@ -56,6 +64,10 @@ def _read(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[Ro
 
 
 def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
+    return read_once(path, RowBlock, lambda: _read_blocks(piece, path, source))
+
+
+def _read_blocks(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
     blocks = []
     for block, rows in read_parts(piece, path, source):
         X, terms = rows.X, rows.terms
@@ -72,6 +84,8 @@ def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
 
 def _number(blocks: Sequence[RowBlock], names: str | None) -> list[RowBlock]:
     numbered = engine.map_tiles(_number_block, blocks, names, label="number names")
+    for folder in {Path(block.path).parent for block in blocks}:
+        forget(folder)
     delete(blocks, "values.npy", "names_of.npy", "starts.npy")
     return numbered
 

@@ -8,9 +8,11 @@ block a few MB.
 from __future__ import annotations
 
 import itertools
+import json
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +20,13 @@ import scipy.sparse as sp
 
 from bigfs.storage.format import disk
 from bigfs.storage.format.manifest import Segment
-from bigfs.storage.sources import samples
+from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.samples import LabelKind, Place, kind_of
 from bigfs.storage.sources.scratch_matrix import bounds
 from bigfs.types import AnyArray
 
 BY_ROW = "data.npy", "indices.npy"  # the files of the entries of a block by row
+DONE = "done"  # the file that describes the blocks of a piece that was read
 SAMPLES = "samples.arrow"  # the file of what is told of the samples of a block
 TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
@@ -47,6 +50,42 @@ class RowBlock(NamedTuple):
     width: int
     present: int  # columns that occur
     told: Told = Told()
+    rounded: tuple[tuple[int, float], ...] = ()  # columns whose whole numbers lost digits, with one
+
+
+# --- pieces that a killed process has read --------------------------------------------------------
+
+
+def read_once(path: str, kind: type[NamedTuple], read: Callable[[], list[Any]]) -> list[Any]:
+    """Return the blocks of a piece, of the `kind`: read now, or by a process that was killed."""
+    done = Path(f"{path}.{DONE}")
+    if done.exists():
+        return [_block(kind, fields) for fields in json.loads(done.read_text())]
+    blocks = read()
+    written = done.with_suffix(".part")
+    written.write_text(json.dumps(blocks, default=_plain))
+    written.rename(done)
+    return blocks
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def _block(kind: type[NamedTuple], fields: list[Any]) -> Any:
+    block: Any = kind(*fields)
+    has_labels, labels, named, first = block.told
+    told = Told(has_labels, None if labels is None else LabelKind(*labels), named, first)
+    return block._replace(told=told)
+
+
+def forget(scratch: Path) -> None:
+    """Forget which pieces were read, before what was read is deleted."""
+    for done in scratch.glob(f"*.{DONE}"):
+        done.unlink()
+
+
+# --- blocks ---------------------------------------------------------------------------------------
 
 
 def save(path: str, **arrays: AnyArray) -> None:
@@ -91,6 +130,7 @@ def write_block(
         X = X.copy()
         X.eliminate_zeros()
     data, indices = X.data.astype(np.float32, copy=False), X.indices.astype(np.int32, copy=False)
+    rounded = checks.rounded(X.data, data, indices)
     width = int(indices.max()) + 1 if len(indices) else 0
     save(path, data=data, indices=indices, lengths=np.diff(X.indptr).astype(np.int32))
     columns, starts, rows, values = sort_by_column(
@@ -99,7 +139,7 @@ def write_block(
     with open(f"{path}.columns", "wb") as out:
         for part in (starts, columns, rows, values):
             out.write(np.ascontiguousarray(part).data)
-    return RowBlock(path, split, X.shape[0], len(data), width, len(columns), told)
+    return RowBlock(path, split, X.shape[0], len(data), width, len(columns), told, rounded)
 
 
 def delete(blocks: Iterable[Any], *files: str) -> None:

@@ -16,6 +16,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bigfs import engine
 from bigfs.storage import atomic
 from bigfs.storage.errors import SourceError, StoreError
@@ -214,7 +216,9 @@ def carry_out(
         log.info("%s: the store is there already", plan.uri)
         return False
     memory_limit, is_made = working_memory("staging", plan.source, memory_limit), False
-    with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, folder):
+    # after a power loss, files may be empty that were written before
+    key = fingerprint_of(plan.key, memory_limit, psutil.boot_time())[:16]
+    with atomic.building(plan.uri, manifests.exists, wait, scratch, key) as (target, folder):
         if not is_staged(plan):  # another process made it while this one waited
             made, is_made = build(plan, target, folder, memory_limit, close), True
             engine.trim_memory()  # what the blocks have left

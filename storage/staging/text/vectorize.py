@@ -34,7 +34,9 @@ from bigfs.storage.staging.scratch import (
     RowBlock,
     Told,
     delete,
+    forget,
     open_array,
+    read_once,
     save,
     save_samples,
     write_block,
@@ -107,6 +109,8 @@ def weigh(
     counted: Sequence[CountedBlock], vocabulary: Vocabulary, sublinear_tf: bool
 ) -> list[RowBlock]:
     blocks = engine.map_tiles(_weigh_block, counted, vocabulary, sublinear_tf, label="weigh terms")
+    for folder in {Path(part.path).parent for part in counted}:
+        forget(folder)
     delete(counted, "counts.npy", "terms_of.npy", "starts.npy")
     return blocks
 
@@ -152,6 +156,14 @@ def count(
 
 
 def _count(
+    piece: Any, target: str, source: Any, weighting: Weighting, stop_words: tuple[str, ...]
+) -> list[CountedBlock]:
+    return read_once(
+        target, CountedBlock, lambda: _count_piece(piece, target, source, weighting, stop_words)
+    )
+
+
+def _count_piece(
     piece: Any, target: str, source: Any, weighting: Weighting, stop_words: tuple[str, ...]
 ) -> list[CountedBlock]:
     halves: dict[str | None, tuple[Documents, list[int]]] = {}
