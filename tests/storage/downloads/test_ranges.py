@@ -2,13 +2,14 @@
 
 import re
 import threading
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import fsspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
 
 from bigfs import engine, storage
@@ -75,7 +76,7 @@ def table(rng):
 
 
 def write_parquet(table, path):
-    pa.parquet.write_table(table, path, row_group_size=5000)
+    pq.write_table(table, path, row_group_size=5000)
 
 
 def write_arrow(table, path):
@@ -191,3 +192,28 @@ def test_folders_and_patterns_behind_urls_are_one_table(memory, tmp_path, table,
     before = source.fingerprint()
     memory.pipe(f"/bucket/d/c-{name}", memory.cat(f"/bucket/d/a-{name}"))
     assert source.fingerprint() != before
+
+
+def test_a_small_file_takes_three_requests_at_most_in_parallel(memory, tmp_path, monkeypatch):
+    n_files, asked, threads = 50, Counter(), set()
+    for i in range(n_files):
+        table = pa.table({"a": np.arange(4.0) + i, "label": list("xyxy")})
+        pq.write_table(table, tmp_path / "a.parquet")
+        memory.pipe(f"/bucket/d/{i:02}.parquet", (tmp_path / "a.parquet").read_bytes())
+
+    def counted(name, call):
+        def ask(*args, **options):
+            asked[name] += 1
+            threads.add(threading.get_ident())
+            return call(*args, **options)
+
+        return ask
+
+    for name in ("cat_file", "info", "ukey", "size", "glob", "find", "isfile", "exists"):
+        call = getattr(type(memory), name)
+        monkeypatch.setattr(type(memory), name, counted(name, call))
+    uri = storage.stage("memory://bucket/d/*.parquet#columns=*", tmp_path / "a.zarr")
+    assert storage.open(uri).X.shape == (4 * n_files, 1)
+    assert asked["cat_file"] <= 3 * n_files
+    assert asked.total() - asked["cat_file"] < n_files  # nothing else is asked of each file
+    assert len(threads) > 2

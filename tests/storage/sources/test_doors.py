@@ -1,0 +1,224 @@
+"""The same rows by every door: one store content, whatever the memory limit and the pieces, and one
+error for one bad fact of one row.
+"""
+
+import json
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+
+from bigfs import storage
+from bigfs.storage.errors import SourceError
+from bigfs.storage.staging import build
+
+N, D = 60, 5
+NAMES = [f"c{j}" for j in range(D)]
+LIMITS = {"320MB": 300, "4GB": 1 << 25}  # of memory, and the bytes of a piece
+TABLE = {"columns": "c*", "group": "who", "sample_weight": "w"}
+
+
+def facts(**changed):
+    """What is told of the samples: a column of a dictionary each."""
+    told = {
+        "label": [f"k{i % 3}" for i in range(N)],
+        "split": ["test" if i % 4 == 3 else "train" for i in range(N)],
+        "id": [f"row {i}" for i in range(N)],
+        "who": [f"g{i % 7}" for i in range(N)],
+        "w": [1.0 + i % 2 for i in range(N)],
+    }
+    for name, (i, value) in changed.items():
+        told[name][i] = value
+    return told
+
+
+def matrix():
+    rng = np.random.default_rng(0)
+    return np.where(rng.random((N, D)) < 0.4, rng.integers(1, 9, (N, D)) / 4, 0.0)
+
+
+def frame(told):
+    return pd.DataFrame(matrix(), columns=NAMES).assign(**told)
+
+
+def records(told, entries):
+    rows = [dict(zip(told, values, strict=True)) for values in zip(*told.values(), strict=True)]
+    X = matrix()
+    return "".join(json.dumps(row | entries(X[i])) + "\n" for i, row in enumerate(rows))
+
+
+def csv(folder, told):
+    frame(told).to_csv(folder / "t.csv", index=False)
+    return folder / "t.csv"
+
+
+def parts(folder, told):
+    for i in range(0, N, 20):
+        frame(told)[i : i + 20].to_csv(folder / f"part-{i:02}.csv", index=False)
+    return folder
+
+
+def parquet(folder, told):
+    table = pa.Table.from_pandas(frame(told), preserve_index=False)
+    pq.write_table(table, folder / "t.parquet", row_group_size=17)
+    return folder / "t.parquet"
+
+
+def arrow(folder, told):
+    table = pa.Table.from_pandas(frame(told), preserve_index=False)
+    with pa.ipc.new_file(folder / "t.arrow", table.schema) as out:
+        out.write_table(table, max_chunksize=17)
+    return folder / "t.arrow"
+
+
+def maps(folder, told):
+    def entries(row):
+        return {"features": {NAMES[j]: row[j] for j in np.flatnonzero(row)}}
+
+    (folder / "t.jsonl").write_text(records(told, entries))
+    return folder / "t.jsonl"
+
+
+def lists(folder, told):
+    def entries(row):
+        return {"i": np.flatnonzero(row).tolist(), "v": row[row != 0].tolist()}
+
+    (folder / "t.jsonl").write_text(records(told, entries))
+    return folder / "t.jsonl"
+
+
+def cells(told):
+    """What has the attributes of an AnnData object."""
+    obs = pd.DataFrame({k: v for k, v in told.items() if k != "id"}, index=told["id"])
+    names = {"obs_names": obs.index, "var_names": pd.Index(NAMES), "layers": {}}
+    var = pd.DataFrame(index=NAMES)
+    return SimpleNamespace(X=matrix(), obs=obs, var=var, isbacked=False, is_view=False, **names)
+
+
+def h5ad(folder, told):
+    with h5py.File(folder / "t.h5ad", "w") as file:
+        file.attrs["encoding-type"] = "anndata"
+        file["X"] = matrix()
+        file["X"].attrs["encoding-type"] = "array"
+        for name, index in (("obs", told["id"]), ("var", NAMES)):
+            file.create_group(name).attrs["_index"] = "_index"
+            file[name]["_index"] = np.array(index, dtype=h5py.string_dtype())
+        file["obs"]["w"] = told["w"]
+        for name in ("label", "split", "who"):
+            column = pd.Categorical(told[name])
+            group = file["obs"].create_group(name)
+            group.attrs.update({"encoding-type": "categorical", "encoding-version": "0.2.0"})
+            group["codes"] = column.codes
+            group["categories"] = np.array(column.categories, dtype=h5py.string_dtype())
+    return folder / "t.h5ad"
+
+
+OBS = {"group": "who", "sample_weight": "w"}
+DOORS = {
+    "csv": (csv, TABLE),
+    "a folder of csv": (parts, TABLE),
+    "parquet": (parquet, TABLE),
+    "arrow": (arrow, TABLE),
+    "pandas": (lambda folder, told: frame(told), TABLE),
+    "polars": (lambda folder, told: pl.DataFrame(frame(told)), TABLE),
+    "pyarrow": (lambda folder, told: pa.Table.from_pandas(frame(told)), TABLE),
+    "maps of jsonl": (maps, {"features": "features", **OBS}),
+    "lists of jsonl": (lists, {"indices": "i", "values": "v", "n_features": D, **OBS}),
+    "h5ad": (h5ad, OBS),
+    "anndata": (lambda folder, told: cells(told), OBS),
+}
+
+
+def svmlight(folder):
+    y = [i % 3 for i in range(N)]
+    dump_svmlight_file(matrix(), y, str(folder / "t.svm"), zero_based=False)
+    return folder / "t.svm", {"n_features": D}
+
+
+def saved(folder, X, save, suffix):
+    save(folder / f"t{suffix}", X)
+    (folder / "y.txt").write_text("".join(f"{i % 3}\n" for i in range(N)))
+    return folder / f"t{suffix}", {"labels": str(folder / "y.txt")}
+
+
+Y = np.arange(N) % 3
+BARE = {  # without names of columns, labeled by numbers
+    "svmlight": svmlight,
+    "npy": lambda folder: saved(folder, matrix(), np.save, ".npy"),
+    "csr": lambda folder: saved(folder, sp.csr_array(matrix()), sp.save_npz, ".npz"),
+    "csc": lambda folder: saved(folder, sp.csc_array(matrix()), sp.save_npz, ".npz"),
+    "coo": lambda folder: saved(folder, sp.coo_array(matrix()), sp.save_npz, ".npz"),
+    "mtx": lambda folder: saved(folder, sp.coo_array(matrix()), scipy.io.mmwrite, ".mtx"),
+    "an array": lambda folder: (matrix(), {"y": Y}),
+    "a csc matrix": lambda folder: (sp.csc_array(matrix()), {"y": Y}),
+    "blocks": lambda folder: (((matrix()[i : i + 7], Y[i : i + 7]) for i in range(0, N, 7)), {}),
+}
+
+
+def staged(folder, name, limit, monkeypatch, told=None):
+    """The corpus of the facts by a door."""
+    place = folder / f"{name} {limit}"
+    place.mkdir()
+    if told is None:
+        source, options = BARE[name](place)
+    else:
+        write, options = DOORS[name]
+        source = write(place, told)
+    monkeypatch.setattr(build, "MATRIX_PIECE", LIMITS[limit])
+    uri = storage.stage(source, folder / f"{name} {limit}.zarr", memory_limit=limit, **options)
+    return storage.open(uri)
+
+
+def told_of(corpus):
+    """All that a corpus says of its samples, and its rows by the names of the columns."""
+    X = np.vstack([tile.load().toarray() for tile in corpus.X.row_tiles])
+    names = list(corpus.feature_names)
+    order = np.argsort(names) if corpus.manifest.named[1] else np.arange(X.shape[1])
+    return (X[:, order].tolist(), list(corpus.class_names), corpus.y.tolist(), corpus.splits)
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_the_same_facts_by_every_door(tmp_path, monkeypatch, name):
+    first, second = (staged(tmp_path, name, limit, monkeypatch, facts()) for limit in LIMITS)
+    assert first.spec["content"] == second.spec["content"]
+    train = np.array(facts()["split"]) == "train"
+    order = np.argsort(~train, kind="stable")
+    X, y = matrix()[order].tolist(), (np.arange(N) % 3)[order].tolist()
+    assert told_of(first) == (X, ["k0", "k1", "k2"], y, ("train", "test"))
+    assert list(first.sample_names) == [f"row {i}" for i in order]
+    assert list(first.categories("group")) == [f"g{i}" for i in range(7)]
+    assert first.groups.tolist() == (order % 7).tolist()
+    assert first.sample_weight.tolist() == (1.0 + order % 2).tolist()
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_the_same_matrix_by_every_door(tmp_path, monkeypatch, name):
+    first, second = (staged(tmp_path, name, limit, monkeypatch) for limit in LIMITS)
+    assert first.spec["content"] == second.spec["content"]
+    assert told_of(first) == (matrix().tolist(), ["0", "1", "2"], Y.tolist(), ())
+
+
+BAD = {  # a fact of row 41, and what is said of it everywhere
+    "a missing split": ({"split": (41, None)}, "the split is missing here"),
+    "a split that is none": ({"split": (41, "dev")}, "the split must be train or test; got 'dev'"),
+    "a missing group": ({"who": (41, None)}, "must hold a text or a number for every sample"),
+    "a negative weight": ({"w": (41, -1.0)}, "must hold a finite number of at least 0"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("name", DOORS)
+def test_one_bad_fact_is_one_error(tmp_path, monkeypatch, name, bad):
+    changed, message = BAD[bad]
+    for limit in LIMITS:
+        with pytest.raises(SourceError) as caught:
+            staged(tmp_path, name, limit, monkeypatch, facts(**changed))
+        assert message in str(caught.value)
