@@ -211,6 +211,13 @@ def test_a_store_of_before_version_1_is_refused_with_advice(store):
         storage.open(store)
 
 
+def test_a_store_without_its_word_is_damaged_and_nobody_elses(store):
+    path = Path(store) / "zarr.json"
+    path.write_bytes(path.read_bytes().replace(b'"bigfs"', b'"bigfr"'))
+    with pytest.raises(storage.Damaged, match="the manifest in zarr"):
+        storage.open(store)
+
+
 def test_an_unfinished_store_does_not_open(store):
     (Path(store) / manifest.MANIFEST).write_text(
         '{"zarr_format": 3, "node_type": "group", "attributes": {}}'
