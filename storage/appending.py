@@ -258,6 +258,8 @@ def _read_blocks(
             raise SourceError(
                 f"{source.path} has {widest} columns and the store has {d}: stage all samples again"
             )
+        names = corpus.feature_names if corpus.manifest.named[1] else None
+        tables.note_rounded(blocks, names, None, source.path)
         return blocks
     assert isinstance(source, TextSource)
     weighting = Weighting.from_settings(settings)

@@ -89,7 +89,6 @@ ADVICE = {
     "LibSVMSaver of Weka",
 }
 JSON_ARRAY = re.compile(rb"\s*\[\s*[\[{]")  # of records or of rows
-HALF = re.compile(r"(train|test)(?=[-_.])")  # the name of a file that holds a half of a table
 # the tables that a folder may hold
 TABLES: tuple[Any, ...] = (Parquet, Arrow, Csv, JsonLines, VowpalWabbit)
 # options that say what the records of a format hold: numbers
@@ -340,12 +339,6 @@ def _guess_folder(path: Path, format: str | None) -> type[Source]:
         raise SourceError(
             f"{path} holds files of several kinds ({counts}): give a pattern such as "
             f"'{path}/**/*{next(iter(tables))}', or format=text if all are documents"
-        )
-    halves = {half[1]: name for name in names if (half := HALF.match(os.path.basename(name)))}
-    if len(halves) > 1:
-        raise SourceError(
-            f"{path} holds {halves['train']} and {halves['test']}, and a table has its splits in "
-            f"a column: move them into folders split=train and split=test, or give one by its path"
         )
     [kind] = set(tables.values())
     if kind is JsonLines:

@@ -6,7 +6,9 @@ with its file and place. The conditions on labels are in `bigfs.storage.sources.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import logging
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,12 @@ from bigfs.engine import require_memory
 from bigfs.storage.errors import SourceError
 from bigfs.types import AnyArray, BoolArray, IntArray
 
+log = logging.getLogger("bigfs.storage")
+
 # samples or features, which the store numbers by int32
 MAX_SIDE = 2**31 - 1
+MOST_WHOLE = 2**24  # whole numbers up to it are exact in float32
+MOST_ROUNDED = 5  # columns of a block whose whole numbers lost digits, which are named
 MUST_FIT = "values must be finite and fit in float32"
 
 
@@ -37,6 +43,27 @@ def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array
             f"{place(row)}, column {X.indices[wrong[0]]} (from 0) is {X.data[wrong[0]]}: {MUST_FIT}"
         )
     return X
+
+
+def rounded(exact: AnyArray, data: AnyArray, indices: AnyArray) -> tuple[tuple[int, float], ...]:
+    """Return some columns whose whole numbers are others in float32, each with its first one."""
+    if exact.dtype == data.dtype:
+        return ()
+    large = np.flatnonzero(np.abs(data) > MOST_WHOLE)
+    lost = large[(exact[large] != data[large]) & (exact[large] == np.rint(exact[large]))]
+    columns, first = np.unique(indices[lost], return_index=True)
+    some = zip(columns.tolist(), exact[lost[first]].tolist(), strict=True)
+    return tuple(itertools.islice(some, MOST_ROUNDED))
+
+
+def note_rounded(found: Iterable[tuple[object, float]], place: str) -> None:
+    """Say which columns, by their names or numbers, hold whole numbers that lost digits."""
+    for column, value in itertools.islice(dict(found).items(), MOST_ROUNDED):
+        log.warning(
+            "%s: the column %r loses digits: %d becomes %d, as a store holds float32. Subtract its "
+            "least value, or leave the column out",
+            *(place, column, value, np.float32(value)),
+        )
 
 
 def real_type(dtype: np.dtype[Any], origin: str) -> np.dtype[Any]:

@@ -30,6 +30,7 @@ from bigfs.storage.sources.scratch_matrix import (
     write_csr,
 )
 from bigfs.storage.sources.tables.entries import ListRecords
+from bigfs.storage.sources.tables.records import without_surrogates
 from bigfs.storage.sources.tables.streams import Stream, StreamText
 
 if TYPE_CHECKING:
@@ -152,6 +153,12 @@ class Blocks(ListRecords, Stream):
         if feature_names is None:
             feature_names = getattr(data, "feature_names", None)
         self.feature_names = None if feature_names is None else [str(v) for v in feature_names]
+        for name in self.feature_names or ():
+            if not name.isascii() and without_surrogates(name) != name:
+                raise SourceError(
+                    f"feature_names holds {samples.shorten(name)}, with half of a surrogate pair, "
+                    f"which has no bytes in UTF-8: replace it"
+                )
 
     def column_names(self) -> list[str]:
         return list(self.told)
@@ -184,7 +191,7 @@ class Blocks(ListRecords, Stream):
         """Yield the rows as tables of their indices and values, and of what belongs to samples."""
         import pyarrow as pa
 
-        start, fields = 0, None
+        start, fields, rounded = 0, None, dict[int, float]()
         for number, item in enumerate(blocks):
             is_pair = isinstance(item, tuple | list) and len(item) == 2 and _is_array(item[0])
             X, y = item if is_pair else (item, None)
@@ -202,12 +209,17 @@ class Blocks(ListRecords, Stream):
                 raise SourceError(f"{place}: either all blocks or none must have labels")
             fields = set(columns)
             for first, rows in cut_rows(X, self.path, start):
-                lists = {"indices": rows.indices, "values": rows.data.astype(np.float32)}
+                values = rows.data.astype(np.float32)
+                rounded |= dict(checks.rounded(rows.data, values, rows.indices))
+                lists = {"indices": rows.indices, "values": values}
                 table = {k: pa.ListArray.from_arrays(rows.indptr, v) for k, v in lists.items()}
                 table |= {k: v.slice(first, rows.shape[0]) for k, v in columns.items()}
                 batch = pa.RecordBatch.from_pydict(table)
                 yield pa.RecordBatchReader.from_batches(batch.schema, [batch])
             start += n
+        names = self.feature_names
+        found = ((j if names is None else names[j], value) for j, value in rounded.items())
+        checks.note_rounded(found, self.path)
         for name, values in self.told.items():
             if len(values) != start:
                 raise SourceError(f"the {self.path} has {start} rows and {len(values)} {name}s")
@@ -328,7 +340,9 @@ def _dask_rows(X: Any, i: int, origin: str) -> Any:
         parts.append(part.compute())
     if len(parts) == 1:
         return parts[0]
-    return sp.hstack(parts, format="csr") if sp.issparse(parts[0]) else np.hstack(parts)
+    if sp.issparse(parts[0]):
+        return sp.hstack(parts, format="csr")
+    return np.ma.hstack(parts) if any(map(np.ma.isMaskedArray, parts)) else np.hstack(parts)
 
 
 def _transpose(X: Any, origin: str, folder: Path) -> ScratchMatrix:

@@ -27,7 +27,9 @@ from bigfs.storage.staging.scratch import (
     RowBlock,
     by_segment,
     delete,
+    forget,
     open_array,
+    read_once,
     row_bounds,
     write_block,
 )
@@ -92,6 +94,7 @@ def build(
 
     `free` is called when the source is read.
     """
+    shutil.rmtree(scratch / "source", ignore_errors=True)  # left by a process that was killed
     # a worker compiles what counts text in a new installation, while the source is decompressed
     sizes = [plan.weighting.ngram_range] if isinstance(plan.source, TextSource) else []
     with engine.started_tiles(compile_kernels, sizes), engine.limit_memory(memory_limit):
@@ -121,8 +124,10 @@ def build(
         engine.require_memory(MATRIX_BASE + 8 * d, what, MATRIX_BASE + memory_limit)
     shutil.rmtree(source_folder(scratch))
     free()
+    tables.note_rounded(blocks, source.feature_names, terms, source.path)
     if {"weight", "scale"} & set(plan.settings):
         kept = {k: plan.settings[k] for k in SETTINGS if k in plan.settings}
+        forget(scratch)
         blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
         columns[units.column] = units.factors
     segments, blocks = order_by_split(blocks)
@@ -136,9 +141,11 @@ def build(
     for path in ("uns", "uns/columns", "uns/statistics"):
         writer.group(path, "dict")
     transpose.write_rows(writer, blocks, (n, d), chunks)
+    forget(scratch)
     delete(blocks, *BY_ROW)
     target = tables.decide_target(blocks, source)
     tables.note_single_classes(blocks, target, source.path)
+    tables.note_joined_labels(target, source)
     names = tables.names_of(blocks)
     with engine.limit_memory(memory_limit):
         obs = tables.obs_of(blocks, source.obs_columns, source.path)
@@ -208,10 +215,14 @@ def width_of(source: MatrixSource, blocks: Sequence[RowBlock]) -> int:
 
 
 def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
-    return [
-        write_block(block.path, rows.X, block.split, block.told)
-        for block, rows in read_parts(piece, path, source)
-    ]
+    return read_once(
+        path,
+        RowBlock,
+        lambda: [
+            write_block(block.path, rows.X, block.split, block.told)
+            for block, rows in read_parts(piece, path, source)
+        ],
+    )
 
 
 def order_by_split(

@@ -4,19 +4,22 @@ row per feature.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
 from bigfs.engine import require_memory
 from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segment
 from bigfs.storage.format.writer import Writer
-from bigfs.storage.sources import samples
+from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import Source
 from bigfs.storage.sources.samples import CATEGORIES, Target
 from bigfs.storage.staging.scratch import RowBlock, open_samples
@@ -26,6 +29,8 @@ log = logging.getLogger("bigfs.storage")
 
 Parts = Callable[[], Iterable[Any]]  # gives a fresh iterator over the parts of a column
 MANY_CLASSES = 20  # of which it is said if most have one sample
+SEPARATORS = (";", "|", ",", " ")  # of several labels in one text
+FEWEST_SETS = 4  # classes, of which it is said that they look like several labels
 CATEGORY_BYTES = 200  # of a category beside its text, in the tables that hold it
 
 
@@ -89,6 +94,27 @@ def decide_target(blocks: Sequence[RowBlock], source: Source, kind: str | None =
 def _categories(path: str, role: str) -> Any:
     column = open_samples(path, role)
     return samples.coded(column if hasattr(column, "dictionary") else column.flatten()).categories
+
+
+def note_joined_labels(target: Target, source: Source) -> None:
+    """Say that most classes look like several labels in one text, whose parts come again."""
+    if target.kind != "class" or source.label_separator or not target.texts:
+        return
+    if "label_separator" not in inspect.signature(type(source)).parameters:
+        return
+    for separator in SEPARATORS:
+        sets = [set(name.split(separator)) for name in target.class_names if separator in name]
+        parts = Counter(chain.from_iterable(sets))
+        are_most = 2 * len(sets) >= len(target.class_names) >= FEWEST_SETS
+        if are_most and len(parts) < len(target.class_names) and min(parts.values()) > 1:
+            log.warning(
+                "%s: most of its %d classes, such as %s, hold %r between parts that come again: "
+                "give label_separator=%s if each is several labels",
+                *(source.path, len(target.class_names)),
+                samples.shorten(next(name for name in target.class_names if separator in name)),
+                *(separator, quote(separator)),
+            )
+            return
 
 
 def note_single_classes(blocks: Sequence[RowBlock], target: Target, place: str) -> None:
@@ -240,6 +266,18 @@ def running_indptr(lengths: Iterable[AnyArray], total: int = 0) -> Iterator[AnyA
             ends = total + np.cumsum(part, dtype=np.int64)
             total = int(ends[-1])
             yield ends
+
+
+def note_rounded(
+    blocks: Sequence[RowBlock], names: Sequence[str] | None, terms: str | None, place: str
+) -> None:
+    """Say which columns hold whole numbers that lost digits."""
+    found = dict(pair for block in blocks for pair in block.rounded)
+    named: dict[int, object] = {j: j if names is None else names[j] for j in found}
+    if terms is not None and found:
+        with open(terms, encoding="utf-8", newline="\n") as lines:
+            named |= {j: line[:-1] for j, line in enumerate(lines) if j in found}
+    checks.note_rounded(((named[j], found[j]) for j in sorted(found)), place)
 
 
 # --- var ------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ MAX_EXPONENT = 9999  # a written exponent stops growing here
 MAX_EXACT_MANTISSA, MAX_EXACT_POWER = 1 << 53, 22  # up to these, float64 holds both exactly
 POWERS = np.array([float(f"1e{k}") for k in range(309)])  # correctly rounded, as 10.0**k is not
 MAX_POWER = 308
+MOST_WHOLE = 2**24  # whole numbers up to it are exact in float32
 TINY = 1e-300  # stands for numbers too small to scale, which are 0 in float32 but not 0
 ERROR = 2.0**-50  # bound of the relative error of a value, which is rounded three times
 
@@ -190,7 +191,7 @@ def parse(raw: AnyArray, base: int, has_labels: bool, lines: int, marks: int) ->
     lines, their number per line (int32), and (place in them, place of the first byte) of each that
     float64 may hold inexactly; the query of each line, −1 without one; then the entries in CSR,
     from column 0, whether they are sorted, and the same pairs for each value whose float32 is
-    unsure.
+    unsure, or has fewer digits than its whole number.
     """
     n = len(raw)
     labels = np.empty(lines + marks)
@@ -284,7 +285,8 @@ def parse(raw: AnyArray, base: int, has_labels: bool, lines: int, marks: int) ->
                     elif sure and (not np.isfinite(single) or (single == 0 and value != 0)):
                         code = NOT_FINITE
                     else:
-                        if not sure:
+                        is_rounded = abs(single) > MOST_WHOLE and value != single
+                        if not sure or (is_rounded and value == np.rint(value)):
                             unsure.append((entry, begin))
                         indices[entry] = index - base
                         values[entry] = single

@@ -114,11 +114,14 @@ class Svmlight(PlainFile, MatrixSource):
         indptr, indices, values, is_sorted, unsure = entries
         if code:
             raise SourceError(self._error_message(code, start, raw, where))
-        for entry, begin in unsure:  # too close to the middle between two float32 numbers
-            value = float(_number_at(raw, begin))
+        # too close to the middle between two float32 numbers, or whole numbers that lose digits
+        exact = {entry: float(_number_at(raw, begin)) for entry, begin in unsure}
+        for (_, begin), value in zip(unsure, exact.values(), strict=True):
             if not checks.fits_float32(np.array([value])).all():
                 raise SourceError(self._error_message(5, start, raw, begin))
-            values[entry] = value
+        if exact:
+            values = values.astype(np.float64)
+            values[list(exact)] = list(exact.values())
         numbers = {
             label: samples.parse_number(_number_at(raw, begin)) for label, begin in unsure_labels
         }

@@ -34,8 +34,7 @@ log = logging.getLogger("bigfs.storage")
 SURVEY_BYTES = 4 << 20  # of a piece in the reading before
 FILLS = ("mean", "zero")
 INDEX_NAMES = ("", "__index_level_0__")  # of pandas' index in CSV and in Parquet
-LEAST_COUNTED = 20  # samples, of which a column is said to count them
-MOST_WHOLE = 2**24  # whole numbers up to it are exact in float32
+LEAST_COUNTED = 4  # samples, of which a column is said to count them
 
 
 @dataclass(eq=False, kw_only=True)
@@ -124,7 +123,7 @@ class NumericTable(MatrixRecords, Table):
         return ready
 
     def _note_columns(self) -> None:
-        """Say which of the first numbers count the samples, and which lose digits in a store."""
+        """Say which of the first numbers count the samples."""
         batch = next(itertools.chain.from_iterable(map(self.batches, self.pieces(1))), None)
         if batch is None or batch.length < LEAST_COUNTED:
             return
@@ -137,16 +136,6 @@ class NumericTable(MatrixRecords, Table):
                     *(self.path, self.numbers[j], self.numbers[j]),
                     self._without([self.numbers[j]]),
                 )
-        is_whole = table == np.rint(table)
-        loses = is_whole & (np.abs(table) > MOST_WHOLE) & (table.astype(np.float32) != table)
-        for j in np.flatnonzero(loses.any(axis=0)).tolist():
-            value = table[int(np.argmax(loses[:, j])), j]
-            log.warning(
-                "%s: the column %r loses digits: %d becomes %d, as a store holds float32. Subtract "
-                "its least value, or leave it out by %s",
-                *(self.path, self.numbers[j], value, np.float32(value)),
-                self._without([self.numbers[j]]),
-            )
 
     def _without(self, names: Sequence[str]) -> str:
         """Return what to type to leave columns out: the option that was given, and the change."""

@@ -15,6 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -42,6 +43,7 @@ from bigfs.storage.sources.tables.columns import as_numbers
 from bigfs.storage.sources.tables.names import Block, join_blocks
 from bigfs.storage.sources.tables.where import Condition
 
+HALF = re.compile(r"(train|test|valid(?:ation)?|dev)(?=[-_.])")  # the file of a half of a table
 ROLES = {"label": "label", "split": "split", "name": "id"}  # their fields, if nobody names others
 
 
@@ -172,6 +174,21 @@ class Records(PlainFile):
             return list(self.listed)
         files = list_files(self.path, self.suffixes)
         return [file for file in files if os.path.getsize(file)] or files  # Spark writes empty ones
+
+    def check(self) -> None:
+        """Refuse several files that are called train and test, where nobody names a split."""
+        if "split" in self.named or self.root is None:
+            return
+        names = (file for file in self.files() if "split" not in self.partitions_of(file))
+        names = (os.path.basename(urlsplit(name).path) for name in names)
+        halves = {half[1]: name for name in names if (half := HALF.match(name))}
+        if len(halves) > 1:
+            some = " and ".join(halves[half] for half in sorted(halves, reverse=True)[:2])
+            raise SourceError(
+                f"{self.path} holds {some}, and a table has its splits in a column: move them into "
+                f"folders split=train and split=test, name their column with split=, or give one "
+                f"by its path"
+            )
 
     def left_out(self) -> list[str]:
         if self.url or not os.path.isdir(self.path):

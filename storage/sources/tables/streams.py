@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.tables.columns import decoded
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
 from bigfs.storage.sources.tables.numeric import NumericTable
@@ -24,6 +25,8 @@ from bigfs.storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+UNREAD = ("run_end_encoded", "list_view", "large_list_view")  # types that pyarrow hardly knows
 
 
 @dataclass(eq=False, kw_only=True)
@@ -77,6 +80,13 @@ class Stream(Table):
 
         for reader in self.tables:
             names = self.columns_to_read(reader.schema.names)
+            for name in names:  # pyarrow ends the process where it slices or casts some of these
+                kind = reader.schema.field(name).type
+                if str(kind).startswith(UNREAD):
+                    raise SourceError(
+                        f"the column {name!r} holds {kind}, which cannot be read: turn it into "
+                        f"plain values or lists"
+                    )
             for batch in reader:
                 batch = batch.select(names)
                 rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)
@@ -93,7 +103,14 @@ def open_reader(table: Any) -> pa.RecordBatchReader:
     import pyarrow as pa
 
     if hasattr(table, "iloc") and hasattr(table, "columns"):  # pandas would give its index too
-        table = pa.RecordBatch.from_pandas(table, preserve_index=False)
+        try:
+            table = pa.RecordBatch.from_pandas(table, preserve_index=False)
+        except (pa.ArrowException, TypeError) as error:
+            why = " ".join(map(str, error.args)).splitlines()[0]
+            raise SourceError(
+                f"the frame of pandas cannot be read ({shorten(why, 200)}): give each column one "
+                f"type, and sparse ones as a matrix, by frame.sparse.to_coo() and feature_names="
+            ) from error
     if not hasattr(table, "__arrow_c_stream__"):
         batch = pa.record_batch(table)
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
@@ -149,7 +166,7 @@ class ContentHash:
                 self._hash(name, "values").update(memoryview(content)[first:last])
         elif types.is_boolean(kind):
             self._add(name, "values", values.cast(pa.uint8()))
-        elif hasattr(kind, "bit_width") and len(values.buffers()) == 2:
+        elif types.is_primitive(kind) or types.is_decimal(kind):
             self._add(name, "values", values)
         else:
             raise SourceError(

@@ -72,6 +72,7 @@ class Table(Records):
         """Yield the columns to read in batches of any size."""
 
     def check(self) -> None:
+        super().check()
         self.columns_to_read(self.column_names())
 
     def columns_to_read(self, columns: list[str]) -> list[str]:
@@ -273,10 +274,11 @@ class CsvFile(Table):
 
     def _names(self, path: str) -> list[str]:
         with source_errors(f"{path} is broken"), open_text(path, self.encoding) as file:
-            return with_partitions(self._read_header(file, path), self.partitions_of(path))
+            names = map(_trim, self._read_header(file, path))
+            return with_partitions(list(names), self.partitions_of(path))
 
     def _read_header(self, file: IO[bytes], path: str) -> list[str]:
-        """Read the names of the columns."""
+        """Read the names of the columns, with the blanks around them."""
         lines = (raw.decode("utf-8-sig") for raw in iter(lambda: file.readline(LINE_LIMIT), b""))
         quote = '"' if self.quote in (None, "none") else self.quote
         try:
@@ -297,6 +299,11 @@ class CsvFile(Table):
             raise SourceError(f"{path}, line 1: no header can be read: {why}") from error
         if self.header is False:
             return [str(j) for j in range(len(names))]
+        if any(name.lstrip().startswith(quote) for name in names) and self.quote != "none":
+            raise SourceError(
+                f"{path}, line 1: blanks come before the quote of {names[-1].strip()!a}, which "
+                f"would be a part of the field: remove the blanks after the delimiters"
+            )
         if self.header is None and _are_values(names):
             raise SourceError(
                 f"{path}, line 1: the names of the columns would be numbers, such as "
@@ -342,7 +349,8 @@ class CsvFile(Table):
         block = min(max(limit // self.memory_per_byte, SMALL_RECORD), MAX_RECORD)
         size = self.length()  # an empty file is refused
         with open(self.plain, "rb") as file:
-            columns = self._read_header(file, self.path)
+            names = self._read_header(file, self.path)
+            columns = list(map(_trim, names))
             start = 0 if self.header is False else file.tell()
         wanted, there = (
             self.columns_to_read(with_partitions(columns, self.partitions)),
@@ -375,6 +383,8 @@ class CsvFile(Table):
                 part = batch.slice(0, batch.num_rows - is_closed)
                 if self.quote is None and self.delimiter == "\t":
                     self._refuse_breaks(part, count)
+                if columns != names:  # the writer puts blanks behind its commas
+                    part = _trimmed(part)
                 yield partitioned(part, self.partitions, wanted)
                 count += batch.num_rows
         except pa.ArrowInvalid as error:
@@ -389,6 +399,19 @@ class CsvFile(Table):
                 raise SourceError(f"{self.path}, after the header: {why}") from error
         if not is_closed:
             raise SourceError(f"{self.path} has a quote that is never closed")
+
+
+def _trim(name: str) -> str:
+    return name.strip(" ")
+
+
+def _trimmed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return texts without blanks at their ends."""
+    from pyarrow import compute
+
+    columns = [compute.utf8_trim(values, " ") for values in batch.columns]
+    columns = [compute.if_else(compute.equal(c, ""), None, c) for c in columns]
+    return type(batch).from_arrays(columns, batch.schema.names)
 
 
 def _are_values(names: Sequence[str]) -> bool:

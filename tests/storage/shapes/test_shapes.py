@@ -9,13 +9,16 @@ import json
 import lzma
 import os
 import pickle
+import re
 import tarfile
 import zipfile
 
+import dask.array as da
 import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
@@ -596,7 +599,80 @@ READ = {
         {},
         (2, [], None),
     ),
+    "texts in Hindi": (
+        both(
+            '{"text": "आधुनिक मानक हिन्दी", "label": "x"}\n{"text": "मानक", "label": "y"}\n',
+            "t.jsonl",
+        ),
+        {},
+        XY,
+    ),
+    "blanks behind commas": (both("a, b, label\n1, 2, x\n3, 4, y\n"), TABLE, XY),
+    "parts of names that no half has": (
+        lambda f: (
+            files(f, **{"trained.csv": csv(FRAME[:3]), "untested.csv": csv(FRAME[3:])}) / "*.csv"
+        ),
+        TABLE,
+        SIX,
+    ),
+    "halves with a column of their own": (
+        lambda f: files(f, **{"train.csv": csv(FRAME[:4]), "test.csv": csv(FRAME[4:])}) / "t*.csv",
+        {"split": "split", **TABLE},
+        (*SIX, ("train", "test")),
+    ),
+    "lists of decimals": (
+        lambda f: pa.table({"i": [[0, 1], [1]], "v": DECIMALS}),
+        {"indices": "i", "values": "v"},
+        (2, [], None),
+    ),
     "truth values": (both("a,label\ntrue,x\nfalse,y\n"), TABLE, XY),
+}
+
+COUNTED = "key,b,label\n1,5,x\n2,6,y\n3,1,x\n4,0,y\n"
+DAYS = np.array([[20240101.0, 1.0], [20240102.0, 2.0]])
+TOPIC_SETS = ["E11", "ECAT", "E11 ECAT", "M11", "E11 M11", "ECAT M11", "E11 ECAT M11"]
+DECIMALS = pa.array([["1.5", "2"], ["3"]], pa.list_(pa.string())).cast(
+    pa.list_(pa.decimal128(5, 2))
+)
+
+# what is read although it looks like a mistake, and what is said of it
+NOTED = {
+    "a column that counts few samples": (
+        both(COUNTED),
+        TABLE,
+        "the column 'key' counts the samples: give name=key",
+    ),
+    "days in CSV": (
+        both("day,label\n3,x\n20240103,y\n"),
+        TABLE,
+        "the column 'day' loses digits: 20240103",
+    ),
+    "a day that only a category hides": (
+        both("day,color,label\n20240103,red,x\n3,blue,y\n"),
+        {"categories": "color", **TABLE},
+        "the column 'day' loses digits: 20240103",
+    ),
+    "days in svmlight": (
+        both("1 1:20240103 2:3\n2 2:1\n", "t.svm"),
+        {},
+        "the column 0 loses digits: 20240103",
+    ),
+    "days in an array": (both(npy(DAYS), "t.npy"), {}, "the column 0 loses digits: 20240101"),
+    "days in an object": (
+        lambda f: DAYS,
+        {"feature_names": ["day", "n"]},
+        "the column 'day' loses digits: 20240101",
+    ),
+    "several labels in one text": (
+        both("label\ttext\n" + "".join(f"{v}\tword w{v}\n" for v in TOPIC_SETS), "t.tsv"),
+        {"min_df": 1},
+        "most of its 7 classes, such as 'E11 ECAT', hold ' ' .*give label_separator=%20",
+    ),
+    "texts in Thai": (
+        both('{"text": "สวัสดีชาวโลก"}\n{"text": "สวัสดีชาว"}\n', "t.jsonl"),
+        {"min_df": 1},
+        "the script of most letters has none between words",
+    ),
 }
 
 # what is written, the options, and what the refusal says
@@ -971,6 +1047,54 @@ REFUSED = {
     ),
     "rows of libffm": (both("1 0:3:1 1:4:0.5\n", "t.ffm"), {}, "a value must be a finite number"),
     "NaN in JSON Lines": (both('{"features":{"x":NaN}}\n', "t.jsonl"), {}, "NaN is not a number"),
+    "texts in Chinese": (
+        both("".join(f'{{"text": "我们今天去北京{c}"}}\n' for c in "甲乙丙丁"), "t.jsonl"),
+        {},
+        "the script of most letters has none between words: write blanks between the words first",
+    ),
+    "a pattern of two halves": (
+        lambda f: (
+            files(f, **{"train-0.parquet": parquet(), "test-0.parquet": parquet()}) / "*.parquet"
+        ),
+        TABLE,
+        "and a table has its splits in a column: .*split=train and split=test",
+    ),
+    "training and validation": (
+        lambda f: files(f, **{"train.jsonl": jsonl(), "validation.jsonl": jsonl()}),
+        {},
+        "and a table has its splits in a column",
+    ),
+    "blanks before quotes": (both('"a", "label"\n"1", "x"\n'), TABLE, "remove the blanks after"),
+    "masked blocks of Dask": (
+        lambda f: da.from_array(np.ma.MaskedArray(np.eye(2), mask=[[0, 1], [0, 0]]), chunks=1),
+        {},
+        r"row 0, column 1 \(from 0\) is masked",
+    ),
+    "a frame of mixed columns": (
+        lambda f: pd.DataFrame({"a": [1, "x", 2.5]}),
+        TABLE,
+        "give each column one type",
+    ),
+    "a frame of sparse columns": (
+        lambda f: pd.DataFrame.sparse.from_spmatrix(sp.eye(3)),
+        TABLE,
+        r"frame\.sparse\.to_coo",
+    ),
+    "runs in a column": (
+        lambda f: pa.table({"a": pc.run_end_encode(pa.array([1.0, 1, 2]))}),
+        TABLE,
+        "'a' holds run_end_encoded.*, which cannot be read: turn it into plain values",
+    ),
+    "views of lists": (
+        lambda f: pa.table({"i": pa.array([[0, 1], [1]], pa.list_view(pa.int64()))}),
+        {"indices": "i"},
+        "'i' holds list_view.*, which cannot be read: turn it into plain values",
+    ),
+    "half of a surrogate in a name": (
+        lambda f: np.eye(2),
+        {"feature_names": ["a\ud800", "b"]},
+        "half of a surrogate pair",
+    ),
     "an option twice": (
         asked(csv(), "columns=a&columns=b"),
         {},
@@ -998,6 +1122,14 @@ def test_a_shape_is_read_right(tmp_path, name):
     assert found.tolist() == (y or [-1] * n)
     assert not splits or tuple(corpus.splits) == splits[0]
     assert corpus.X.row_tiles[0].load().nnz > 0
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_a_shape_is_read_with_a_note(tmp_path, caplog, name):
+    write, options, note = NOTED[name]
+    (tmp_path / "s").mkdir()
+    storage.stage(write(tmp_path / "s"), tmp_path / "out.zarr", **options)
+    assert re.search(note, caplog.text)
 
 
 @pytest.mark.parametrize("name", REFUSED)
