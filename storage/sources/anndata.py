@@ -30,6 +30,7 @@ from bigfs.storage.format.checked import CheckedStore
 from bigfs.storage.format.manifest import store_at
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, Rows
+from bigfs.storage.sources.files import BROKEN, is_ours
 from bigfs.storage.sources.hdf5 import HDF5, open_hdf5, other_hdf5
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
@@ -311,7 +312,11 @@ class AnnData(MatrixSource):
                     yield file
         except SourceError:
             raise
-        except (OSError, KeyError, ValueError, RuntimeError, zarr.errors.BaseZarrError) as error:
+        except (*BROKEN, SystemError, zarr.errors.BaseZarrError) as error:
+            # h5py raises these where a damaged file holds something else under a name
+            theirs = type(getattr(error, "obj", None)).__module__.startswith("h5py")
+            if isinstance(error, TypeError | AttributeError) and is_ours(error) and not theirs:
+                raise
             raise SourceError(
                 f"{self.path} is broken, or not AnnData: "
                 f"{str(error).splitlines()[0] if str(error) else error!r}"

@@ -282,7 +282,7 @@ def source_errors(complaint: str) -> Iterator[None]:
     try:
         yield
     except BROKEN as error:
-        if isinstance(error, MISTAKES) and _is_ours(error):
+        if isinstance(error, MISTAKES) and is_ours(error):
             raise
         # EINVAL: a damaged file made the reader seek to a wrong place. Other errors are the disk's
         if isinstance(error, StoreError) or (
@@ -293,7 +293,7 @@ def source_errors(complaint: str) -> Iterator[None]:
         raise SourceError(f"{complaint}: {text}") from error
 
 
-def _is_ours(error: BaseException) -> bool:
+def is_ours(error: BaseException) -> bool:
     """Return whether a line of this package raised an error, and not what it calls."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__")).startswith("bigfs.")
