@@ -25,19 +25,48 @@ from pydantic.fields import FieldInfo
 from bigfs.flows.options import Engine, RunScoring, Staging, known_methods
 from bigfs.flows.reuse import content_key, digest, source_name
 from bigfs.flows.use.files import require_local
-from bigfs.selectors.registry import decided_by
+from bigfs.selectors.registry import METHODS, SYNONYMS, decided_by
 from bigfs.storage.errors import redacted
 
 DAY = 24 * 3600.0
 KEY_DIGITS = 8  # of a key in the name of a directory
 
 
+def said(text: str, **schema: Any) -> Any:
+    """Return the help text of a field, for the command line and for Prefect's form.
+
+    Prefect overwrites the description of a parameter, but not what else its schema says.
+    """
+    return Field(description=text, json_schema_extra={"description": text, **schema})
+
+
+# --- the fields of requests, which are the parameters of flows too --------------------------------
+
+Source = Annotated[
+    str, said("path, URL, or a name that `bigfs datasets` lists, or a staged corpus")
+]
+Store = Annotated[
+    str | None, said("path or URL of the staged corpus (default: .bigfs/NAME-KEY.zarr)")
+]
+Out = Annotated[
+    str | None,
+    AfterValidator(lambda out: out if out is None else require_local(out)),
+    said("directory of the results (default: runs/NAME-KEY)"),
+]
+Settings = Annotated[Staging, said("how the source is staged")]
+Cluster = Annotated[Engine, said("where the work is done")]
+Overlap = Annotated[
+    Literal["wait", "skip"], said("what to do while another run uses the same directory")
+]
+Fresh = Annotated[bool, said("do it again, even if results exist, and replace other results")]
+Timeout = Annotated[float, Field(gt=0), said("time limit per step, in seconds")]
 Method = Annotated[
     str,
     AfterValidator(lambda name: known_methods([name])[0]),
-    Field(
-        description="a method that `bigfs methods` lists, or a synonym; auto tries those that "
-        "suit the target, in folds of the training samples"
+    said(
+        "a method that `bigfs methods` lists, or a synonym; auto tries those that suit the target, "
+        "in folds of the training samples",
+        enum=[*METHODS, *SYNONYMS],
     ),
 ]
 MODES = ("auto", "percentile", "fpr", "fdr", "fwe")
@@ -57,12 +86,17 @@ def _number_or_mode(value: Any) -> Any:
 Features = Annotated[
     Annotated[int, Field(ge=1)] | Literal["auto", "percentile", "fpr", "fdr", "fwe"],
     BeforeValidator(_number_or_mode),
-    Field(
-        description="number of features to select, or auto: the smallest within one standard error "
-        "of the best, by folds of the training samples; percentile, fpr, fdr and fwe choose by "
-        "p-values, at the level that the parameter param gives"
+    said(
+        "number of features to select, or auto: the smallest within one standard error of the "
+        "best, by folds of the training samples; percentile, fpr, fdr and fwe choose by p-values, "
+        "at the level that the parameter param gives"
     ),
 ]
+Parameters = Annotated[
+    dict[str, Any],
+    said("parameters of the method, by their names in scikit-learn style"),
+]
+CurveScoring = Annotated[RunScoring, said("how the selection is scored")]
 
 
 class Request(BaseModel):
@@ -71,29 +105,14 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
     order: ClassVar[str] = "source"  # the first fields, in the order of their positions
 
-    source: Annotated[
-        str,
-        Field(description="path, URL, or a name that `bigfs datasets` lists, or a staged corpus"),
-    ]
-    store: Annotated[
-        str | None,
-        Field(description="path or URL of the staged corpus (default: .bigfs/NAME-KEY.zarr)"),
-    ] = None
-    out: Annotated[
-        str | None,
-        AfterValidator(lambda out: out if out is None else require_local(out)),
-        Field(description="directory of the results (default: runs/NAME-KEY)"),
-    ] = None
-    settings: Annotated[Staging, Field(description="how the source is staged")] = Staging()
-    engine: Annotated[Engine, Field(description="where the work is done")] = Engine()
-    overlap: Annotated[
-        Literal["wait", "skip"],
-        Field(description="what to do while another run uses the same directory"),
-    ] = "wait"
-    fresh: Annotated[
-        bool, Field(description="do it again, even if results exist, and replace other results")
-    ] = False
-    timeout: Annotated[float, Field(gt=0, description="time limit per step, in seconds")] = DAY
+    source: Source
+    store: Store = None
+    out: Out = None
+    settings: Settings = Staging()
+    engine: Cluster = Engine()
+    overlap: Overlap = "wait"
+    fresh: Fresh = False
+    timeout: Timeout = DAY
 
     # what is staged, once the source was found
     _staging: Any = PrivateAttr(default=None)
@@ -154,11 +173,8 @@ class Job(Request):
 
     method: Method = "sparge-lda"
     features: Features = 500
-    parameters: Annotated[
-        dict[str, Any],
-        Field(description="parameters of the method, by their names in scikit-learn style"),
-    ] = {}
-    scoring: Annotated[RunScoring, Field(description="how the selection is scored")] = RunScoring()
+    parameters: Parameters = {}
+    scoring: CurveScoring = RunScoring()
 
     @property
     def first_metric(self) -> str | None:

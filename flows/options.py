@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +43,13 @@ def count_or_share(value: int | float | str) -> int | float:
     if number >= 1 if isinstance(number, int) else 0 < number <= 1:
         return number
     raise ValueError(f"must be a whole number of at least 1 or a share in (0, 1]; got {value}")
+
+
+def seconds_of(age: str) -> float:
+    """Read an age such as 30d, 12h or 2w."""
+    if (found := re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", age)) is None:
+        raise ValueError(f"must be a number of hours, days or weeks: 12h, 30d or 4w; got {age!r}")
+    return float(found[1]) * {"h": 3600, "d": 86400, "w": 7 * 86400}[found[2]]
 
 
 def _english_or_file(words: str | list[str] | None) -> str | list[str] | None:

@@ -1,43 +1,62 @@
-"""The flows of Prefect: a run, a comparison, and single steps. All of Prefect is here and in
-`bigfs.flows.report.artifacts`.
+"""The flows of Prefect: a run, a comparison, single steps, and a whole night. All of Prefect is
+here and in `bigfs.flows.report.artifacts`.
 
-A task is a plain function of `bigfs.flows.steps`. Prefect caches no result: the disk says what is
-done. A flow has the fields of a model as its parameters. They are evaluated here, not kept as
-strings, because `serve` pickles a flow with its types.
+A task is a plain function. Prefect caches no result: the disk says what is done. The parameters of
+a flow are fields of a request. Their types are evaluated here, not kept as strings, because `serve`
+pickles a flow with its types.
 """
 
 import contextlib
-import inspect
 import logging
+import os
+import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from prefect import flow, get_run_logger, runtime, task
-from prefect.logging.handlers import APILogHandler
-from prefect.settings import (
-    PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW,
-    get_current_settings,
-    temporary_settings,
-)
+from prefect.settings import get_current_settings
 from prefect.states import Completed, State
 from prefect.tasks import exponential_backoff
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from bigfs import storage
 from bigfs.flows import run as runs
 from bigfs.flows import steps
 from bigfs.flows.comparison import compare as comparison
+from bigfs.flows.comparison import request as asked
 from bigfs.flows.comparison.request import Comparison
-from bigfs.flows.job import DAY, Job, Request
-from bigfs.flows.options import Engine, RunScoring
+from bigfs.flows.job import (
+    DAY,
+    Cluster,
+    CurveScoring,
+    Features,
+    Fresh,
+    Job,
+    Method,
+    Out,
+    Overlap,
+    Parameters,
+    Settings,
+    Source,
+    Store,
+    Timeout,
+    said,
+)
+from bigfs.flows.options import Engine, RunScoring, Scoring, Staging, seconds_of
 from bigfs.flows.report import artifacts
-from bigfs.selectors.registry import METHODS
-from bigfs.storage.errors import BusyError, may_pass, redacted
+from bigfs.flows.use.files import require_local
+from bigfs.flows.use.predict import predict as predict_samples
+from bigfs.storage.errors import BusyError, SourceError, may_pass, redacted
+from bigfs.storage.format import manifest
 from bigfs.storage.runs.runs import lock_run
 
 SKIPPED: State[Any] = Completed(
-    name="Skipped", message="skipped: another run works on the same corpus or directory"
+    name="Skipped", message="skipped: another run works on the same directory"
 )
+STAGING, ENGINE, SCORING = Staging(), Engine(), RunScoring()  # the defaults of parameters
 
 
 # --- tasks ----------------------------------------------------------------------------------------
@@ -61,7 +80,10 @@ def _make_task(step: Callable[..., Any]) -> Any:
 
 
 STEPS = (steps.stage, steps.graph, steps.select, steps.evaluate, steps.report)
-OTHERS = (steps.evaluate_again, comparison.run_method)
+OTHERS = (
+    *(steps.evaluate_again, comparison.run_method, predict_samples),
+    *(storage.append, storage.leftovers, storage.delete_leftovers),
+)
 TASKS = {step: _make_task(step) for step in (*STEPS, *OTHERS)}
 SHOW = {
     steps.select: artifacts.show_selection,
@@ -72,15 +94,15 @@ SHOW = {
 
 def as_task(step: Callable[..., Any], request: Any, *arguments: Any) -> Any:
     """Call a step as a task, and show its result. A `bigfs.flows.run.Call`."""
-    choices: dict[str, Any] = {}
-    if step in STEPS:
-        choices["timeout_seconds"] = request.timeout
+    name = step.__name__
     if step is steps.select:
-        choices["task_run_name"] = f"select {request.features} by {request.method}"
+        name = f"select {request.features} by {request.method}"
     if step is comparison.run_method:
-        choices["task_run_name"] = arguments[-1].replace("{", "{{").replace("}", "}}")
+        name = arguments[-1]
+    # that of a comparison is the time of a method
+    limit = None if isinstance(request, Comparison) else request.timeout
     is_new = step is steps.report and arguments[0].unfinished
-    result = TASKS[step].with_options(**choices)(request, *arguments)
+    result = _call(step, request, *arguments, name=name, limit=limit)
     if step in SHOW:
         if "prefect" not in result.metadata:
             result.update_metadata(prefect=_flow_run_info())
@@ -88,6 +110,27 @@ def as_task(step: Callable[..., Any], request: Any, *arguments: Any) -> Any:
         if is_new:
             artifacts.tell_change(result)
     return result
+
+
+def _call(
+    step: Callable[..., Any],
+    *arguments: Any,
+    name: str | None = None,
+    limit: float | None = None,
+    **options: Any,
+) -> Any:
+    """Call a function as a task of this name, which must end in the time."""
+    name = name or step.__name__
+    named = TASKS[step].with_options(
+        task_run_name=name.replace("{", "{{").replace("}", "}}"), timeout_seconds=limit
+    )
+    began = time.monotonic()
+    try:
+        return named(*arguments, **options)
+    except TimeoutError as error:
+        if limit is None or time.monotonic() - began < limit:
+            raise
+        raise TimeoutError(f"{name} took longer than {limit:g} s, its time limit") from error
 
 
 def _flow_run_info() -> dict[str, Any]:
@@ -108,38 +151,51 @@ def _flow_run_info() -> dict[str, Any]:
 # --- parameters -----------------------------------------------------------------------------------
 
 
-def fields_of(
-    model: type[Request], names: str = "", *, required: str = ""
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a function the fields of a model as parameters: all, or the named ones."""
-    fields, parameters = model.fields(), []
-    for name in names.split() or fields:
-        field = fields[name]
-        is_required = field.is_required() or name in required.split()
-        default = inspect.Parameter.empty if is_required else field.get_default()
-        annotation: Any = Annotated[(field.annotation, *field.metadata, _form_field(name, field))]
-        parameters.append(
-            inspect.Parameter(
-                name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=default,
-                annotation=annotation,
-            )
+def _given(place: str | None) -> str | None:
+    """Return a path or a URL, which `$NAME` gives by a variable of the flow's process."""
+    if place is None or not place.startswith("$"):
+        return require_shown(place)
+    if place[1:] not in os.environ:
+        raise ValueError(f"the flow's process has no variable {place[1:]}: set it for the worker")
+    return os.environ[place[1:]]
+
+
+def require_shown(place: str | None) -> str | None:
+    """Refuse a URL with credentials, because Prefect shows the parameters of a flow to all."""
+    if place is not None and re.search(SECRET, place):
+        parts = urlsplit(place)
+        raise SourceError(
+            f"the URL of {parts.netloc.rpartition('@')[2]}{parts.path} holds credentials, which "
+            f"Prefect's pages would show: set a variable for the worker, and give its name as $NAME"
         )
+    return place
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.Signature(parameters)
 
-        def call(*given: Any, **named: Any) -> Any:
-            return function(**signature.bind(*given, **named).arguments)
-
-        call.__name__ = call.__qualname__ = function.__name__
-        call.__doc__ = function.__doc__
-        call.__signature__ = signature  # type: ignore[attr-defined]  # Prefect reads it
-        call.__annotations__ = {p.name: p.annotation for p in parameters}
-        return call
-
-    return decorate
+# of signed links, and names of users. The server refuses it too, before it keeps it.
+SECRET = (
+    r"^\w+://([^/?#]*@|[^#]*[?&][^=&#]*"
+    r"([Ss]ig|[Ss]ignature|[Tt]oken|[Ss]ecret|[Pp]assword|[Cc]redential|[Kk]ey)=)"
+)
+UNSIGNED = Field(json_schema_extra={"not": {"type": "string", "pattern": SECRET}})
+Origin = Annotated[Source, UNSIGNED]
+Target = Annotated[Store, UNSIGNED]
+StagedCorpus = Annotated[str, UNSIGNED, said("path or URL of a staged corpus")]
+NewSamples = Annotated[
+    str, UNSIGNED, said("path or URL of the new samples, in the format of the corpus")
+]
+RunFolder = Annotated[str, said("directory of the run")]
+Format = Annotated[str | None, said("format of the source (default: detected from its content)")]
+Split = Annotated[
+    Literal["train", "test"],
+    said("split of new samples that name none, if the store has splits"),
+]
+Folder = Annotated[str, said("folder of the stores")]
+Also = Annotated[list[str] | None, said("other folders with runs, whose stores are kept")]
+Keep = Annotated[
+    str,
+    AfterValidator(lambda age: seconds_of(age) and age),
+    said("how long stores that no run names and earlier results of runs are kept: 12h, 30d or 4w"),
+]
 
 
 def named(template: str) -> Callable[[], str]:
@@ -147,28 +203,27 @@ def named(template: str) -> Callable[[], str]:
     return lambda: redacted(template.format(**runtime.flow_run.get_parameters()))
 
 
-def _form_field(name: str, field: Any) -> Any:
-    """Return a field with help text for the form.
-
-    The text is in the schema's extra fields, because Prefect overwrites the description of a
-    parameter with the one in the docstring.
-    """
-    extra: dict[str, Any] = {"description": field.description}
-    if name == "method":
-        extra["enum"] = list(METHODS)
-    return Field(json_schema_extra=extra)
-
-
 # --- flows ----------------------------------------------------------------------------------------
 
 
 @flow(name="bigfs", flow_run_name=named("{features} features of {source} by {method}"))
-@fields_of(Job)
-def bigfs(**given: Any) -> Any:
+def bigfs(
+    source: Origin,
+    method: Method = "sparge-lda",
+    features: Features = 500,
+    store: Target = None,
+    out: Out = None,
+    settings: Settings = STAGING,
+    parameters: Parameters = {},  # noqa: B006, pydantic copies it
+    engine: Cluster = ENGINE,
+    overlap: Overlap = "wait",
+    fresh: Fresh = False,
+    timeout: Timeout = DAY,
+    scoring: CurveScoring = SCORING,
+) -> Any:
     """Select features of a corpus and report on them: stage, graph, select, evaluate, report.
 
-    A step whose result exists is not repeated. The parameters are the fields of
-    `bigfs.flows.job.Job`.
+    A step whose result exists is not repeated.
 
     Returns
     -------
@@ -178,61 +233,173 @@ def bigfs(**given: Any) -> Any:
     See Also
     --------
     compare : Compare methods, numbers of features and parameters.
+    nightly : Append what came, select again, and delete what is old.
     """
-    return _run(Job(**given))
+    return _run(_request(Job, locals()))
 
 
-@flow(name="select", flow_run_name=named("{features} features of {store} by {method}"))
-@fields_of(
-    Job,
-    "store out method features parameters engine overlap fresh timeout scoring",
-    required="store out",
-)
-def select(**given: Any) -> Any:
+@flow(name="bigfs-select", flow_run_name=named("{features} features of {store} by {method}"))
+def select(
+    store: StagedCorpus,
+    out: Out = None,
+    method: Method = "sparge-lda",
+    features: Features = 500,
+    parameters: Parameters = {},  # noqa: B006
+    engine: Cluster = ENGINE,
+    overlap: Overlap = "wait",
+    fresh: Fresh = False,
+    timeout: Timeout = DAY,
+    scoring: CurveScoring = SCORING,
+) -> Any:
     """Select features of a staged corpus and write the report, as `bigfs select` does.
 
     Returns the run's directory.
     """
-    return _run(Job(source=given["store"], **given), scored=False)
+    return _run(_request(Job, {"source": store, **locals()}), scored=False)
 
 
-@flow(name="stage", flow_run_name=named("stage {source}"))
-@fields_of(Job, "source store settings engine timeout")
-def stage(**given: Any) -> Any:
+@flow(name="bigfs-stage", flow_run_name=named("stage {source}"))
+def stage(
+    source: Origin,
+    store: Target = None,
+    settings: Settings = STAGING,
+    engine: Cluster = ENGINE,
+    timeout: Timeout = DAY,
+) -> str:
     """Stage a source as a corpus store. Returns the store's URI."""
-    job = Job(**given)
+    job = _request(Job, locals())
     job = job.model_copy(update={"store": runs.store_of(job)})
     with on_cluster(job.engine):
-        return as_task(steps.stage, job)["store"]
+        return str(as_task(steps.stage, job)["store"])
 
 
-@flow(name="evaluate", flow_run_name="evaluate {run}")
+@flow(name="bigfs-append", flow_run_name=named("append {source} to {store}"))
+def append(
+    source: NewSamples,
+    store: StagedCorpus,
+    format: Format = None,
+    split: Split = "train",
+    engine: Cluster = ENGINE,
+    timeout: Timeout = DAY,
+) -> str:
+    """Add the samples of a source to a store, as `bigfs append` does. Returns the store's URI."""
+    options = {"format": format, "split": split, "memory_limit": engine.staging_memory}
+    with on_cluster(engine):
+        return str(_call(storage.append, _given(source), _given(store), limit=timeout, **options))
+
+
+@flow(name="bigfs-evaluate", flow_run_name="evaluate {run}")
 def evaluate(
-    run: Annotated[str, Field(description="directory of the run")],
-    engine: Engine | None = None,
-    timeout: Annotated[float, Field(gt=0, description="time limit, in seconds")] = DAY,
-    scoring: RunScoring | None = None,
+    run: RunFolder,
+    engine: Cluster = ENGINE,
+    timeout: Timeout = DAY,
+    scoring: CurveScoring = SCORING,
 ) -> str:
     """Evaluate a run again and rewrite its report, as `bigfs evaluate` does.
 
     Returns the run's directory.
     """
-    engine, choices = engine or Engine(), (scoring or RunScoring()).choices()
     with lock_run(run), on_cluster(engine):
-        evaluate_again = TASKS[steps.evaluate_again].with_options(timeout_seconds=timeout)
-        found = evaluate_again(run, choices)
+        found = _call(steps.evaluate_again, run, scoring.choices(), name="evaluate", limit=timeout)
         artifacts.show_curves(found)
         artifacts.show_summary(found)
     return run
 
 
-@flow(name="compare", flow_run_name=named("comparison on {source}"))
-@fields_of(Comparison)
-def compare(**given: Any) -> Any:
+@flow(name="bigfs-predict", flow_run_name=named("predict {data} by {run}"))
+def predict(
+    run: RunFolder,
+    data: Annotated[str, UNSIGNED, said("a store, or a source that is read in pieces")],
+    out: Annotated[str, said("path of the CSV or .parquet file to write")],
+    part: Annotated[
+        Literal["train", "test"] | None, said("predict only this part of a store")
+    ] = None,
+    format: Format = None,
+    scores: Annotated[bool, said("also write the decision value of each class")] = False,
+    engine: Cluster = ENGINE,
+    timeout: Timeout = DAY,
+) -> str:
+    """Predict samples with the model of a run, as `bigfs predict` does. Returns the file."""
+    options = {"part": part, "format": format, "scores": scores}
+    options["memory_limit"] = engine.staging_memory
+    with on_cluster(engine):
+        found = _call(
+            predict_samples, run, _given(data), out, name="predict", limit=timeout, **options
+        )
+    get_run_logger().info("%s: %s samples %s", found.file, found.rows, found.scores or "")
+    return str(found.file)
+
+
+@flow(name="bigfs-prune", flow_run_name=named("prune {folder}"))
+def prune(folder: Folder = ".bigfs", also: Also = None, keep: Keep = "30d") -> int:
+    """Delete what nothing needs and what is older, as `bigfs prune --yes` does.
+
+    Returns the number of bytes.
+    """
+    found = _call(storage.leftovers, folder, runs=also or (), older_than=seconds_of(keep))
+    for path, _, why in found:
+        get_run_logger().info("%s: %s", path, why)
+    return int(_call(storage.delete_leftovers, found))
+
+
+@flow(name="bigfs-nightly", flow_run_name=named("night of {store}"))
+def nightly(
+    source: NewSamples,
+    store: Annotated[str, AfterValidator(require_local), said("path of the staged corpus")],
+    out: Annotated[str, said("directory of the results")],
+    method: Method = "sparge-lda",
+    features: Features = 500,
+    parameters: Parameters = {},  # noqa: B006
+    settings: Settings = STAGING,
+    engine: Cluster = ENGINE,
+    timeout: Timeout = DAY,
+    scoring: CurveScoring = SCORING,
+    keep: Keep = "30d",
+) -> str:
+    """Append what came, select again, score it, and delete what is older than `keep`.
+
+    The first night stages the samples. Each later one appends them, unless the corpus has them.
+    Returns the run's directory.
+    """
+    if manifest.exists(manifest.normalize_uri(store)):
+        append(source, store, engine=engine, timeout=timeout)
+    else:
+        stage(source, store, settings, engine, timeout)
+    bigfs(
+        *(store, method, features),
+        out=out,
+        parameters=parameters,
+        engine=engine,
+        timeout=timeout,
+        scoring=scoring,
+    )
+    # what lies beside the store, and in the folder of default stores there
+    prune(str(Path(store).parent / ".bigfs"), [str(Path(out).parent)], keep)
+    return out
+
+
+@flow(name="bigfs-compare", flow_run_name=named("comparison on {source}"))
+def compare(
+    source: Origin,
+    methods: asked.MethodNames = None,
+    sizes: asked.Counts = None,
+    out: Out = None,
+    scoring: asked.ListScoring = Scoring(),  # noqa: B008, it is never changed
+    store: Target = None,
+    settings: Settings = STAGING,
+    engine: Cluster = ENGINE,
+    overlap: Overlap = "wait",
+    fresh: Fresh = False,
+    lists: asked.Lists = None,
+    selectors: asked.Selectors = None,
+    grid: asked.Grid = None,
+    subsamples: asked.Subsamples = None,
+    constraints: asked.Bounds = None,
+    timeout: asked.MethodTime = DAY,
+) -> Any:
     """Compare methods on one corpus by their scores, costs and choices.
 
-    The parameters are the fields of `bigfs.flows.comparison.request.Comparison`, which says more. A
-    method that fails or takes longer than `timeout` is a row that says so.
+    A method that fails or takes longer than `timeout` is a row that says so.
 
     Returns
     -------
@@ -243,7 +410,13 @@ def compare(**given: Any) -> Any:
     --------
     bigfs : One method, with a report on its features.
     """
-    return _compare(Comparison(**given))
+    return _compare(_request(Comparison, locals()))
+
+
+def _request(model: type[Any], given: dict[str, Any]) -> Any:
+    """Return the request of a flow with these parameters."""
+    places = {name: _given(given[name]) for name in ("source", "store") if name in given}
+    return model(**given | places)
 
 
 def _run(job: Job, *, scored: bool = True) -> Any:
@@ -280,27 +453,17 @@ def _skip_if_busy() -> Iterator[None]:
 def on_cluster(engine: Engine) -> Iterator[None]:
     """Start or reach the flow's Dask cluster for the block.
 
-    Prefect shows its dashboard, the progress of the work and the log of bigfs.
+    Prefect shows its dashboard and the progress of the work, and with its setting
+    PREFECT_LOGGING_EXTRA_LOGGERS=bigfs the log of bigfs.
     """
-    with engine.start() as client, _logged(), artifacts.progress():
-        if (link := engine.dashboard_link(client)) is not None:
-            get_run_logger().info("Dask dashboard: %s", link)
-            artifacts.show_dashboard(link)
-        yield
-
-
-@contextlib.contextmanager
-def _logged() -> Iterator[None]:
-    """Send the log of bigfs to that of the flow run, and nowhere else."""
-    log, handler = logging.getLogger("bigfs"), APILogHandler()
-    before = log.level, log.propagate
-    log.addHandler(handler)
+    log = logging.getLogger("bigfs")
+    level = log.level
     log.setLevel(logging.INFO)
-    log.propagate = False
     try:
-        with temporary_settings({PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW: "ignore"}):
-            yield  # threads of Dask serve no flow
+        with engine.start() as client, artifacts.progress():
+            if (link := engine.dashboard_link(client)) is not None:
+                get_run_logger().info("Dask dashboard: %s", link)
+                artifacts.show_dashboard(link)
+            yield
     finally:
-        level, log.propagate = before
         log.setLevel(level)
-        log.removeHandler(handler)

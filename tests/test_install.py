@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,23 @@ def test_the_wheel_runs_in_an_empty_environment(wheel, version, tmp_path):
     assert (tmp_path / "runs").exists()
     code = "import bigfs; print(bigfs.__file__)"
     assert str(tmp_path) in call(str(binaries / "python"), "-c", code, cwd=tmp_path)
+
+
+@pytest.mark.nightly
+def test_the_flows_of_the_wheel_load_beside_folders_of_the_users_own(wheel, tmp_path):
+    """A worker starts in the folder of a project, whose flows often lie in `flows`."""
+    with zipfile.ZipFile(wheel) as files:
+        files.extractall(tmp_path / "site")
+    for name in ("flows", "storage"):
+        (tmp_path / "project" / name).mkdir(parents=True)
+        (tmp_path / "project" / name / "__init__.py").write_text(
+            "raise ImportError('not of bigfs')"
+        )
+    code = (
+        "from prefect.flows import load_flow_from_entrypoint as load\n"
+        "flow = load('bigfs.flows.prefect_flows.bigfs', use_placeholder_flow=False)\n"
+        "import bigfs; print(bigfs.__file__, flow.name)"
+    )
+    env = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+    out = call(sys.executable, "-c", code, cwd=tmp_path / "project", env=env)
+    assert out.split()[-2:] == [str(tmp_path / "site" / "bigfs" / "__init__.py"), "bigfs"]

@@ -206,7 +206,7 @@ def run() -> None:
     logging.getLogger("bigfs.storage").addHandler(Waits(logging.WARNING))
     with signals.handle_signals():
         try:
-            status = app(standalone_mode=False)
+            status = app(prog_name="bigfs", standalone_mode=False)
         except (TyperException, ValueError, OSError, MemoryError, ClusterLost) as error:
             if state["debug"]:
                 raise

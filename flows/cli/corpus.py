@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,7 +18,7 @@ from bigfs.flows.cli.output import (
     show,
 )
 from bigfs.flows.job import Request
-from bigfs.flows.options import Engine, Staging
+from bigfs.flows.options import Engine, Staging, seconds_of
 
 
 def stage(
@@ -192,7 +191,10 @@ def prune(
     from bigfs import storage
     from bigfs.engine import format_bytes
 
-    age = None if older_than is None else seconds_of(older_than)
+    try:
+        age = None if older_than is None else seconds_of(older_than)
+    except ValueError as error:
+        raise UsageError(f"--older-than {error}") from error
     found = storage.leftovers(folder, runs=split(also) or (), older_than=age)
     size = storage.delete_leftovers(found) if yes else sum(leftover.bytes for leftover in found)
     here = Path.cwd()
@@ -205,13 +207,3 @@ def prune(
     lines.append(f"{format_bytes(size)} {end}" if found else "nothing to delete")
     record = {"found": [item._asdict() for item in found], "bytes": size, "deleted": yes}
     print_record(record, as_json, "\n".join(lines))
-
-
-def seconds_of(age: str) -> float:
-    """Read an age such as 30d, 12h or 2w."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", age)
-    if found is None:
-        raise UsageError(
-            f"--older-than must be a number of hours, days or weeks: 12h, 30d or 4w; got {age!r}"
-        )
-    return float(found[1]) * {"h": 3600, "d": 86400, "w": 7 * 86400}[found[2]]

@@ -80,6 +80,7 @@ def serve(
     require_extra("flows", "bigfs serve")
     require_parameters(job.method, job.features, job.parameters)
     runs.prepare(job)  # a missing source is an error now, and not in the night
+    _set_defaults()
     if (address := api_address()) is None:
         raise ValueError(
             "bigfs serve needs a Prefect server: run `prefect server start`, and set "
@@ -89,8 +90,9 @@ def serve(
     schedule = make_schedule(cron, timezone or local_timezone())
     require_api(address, "start it, or let cron call `bigfs run --no-prefect`")
     print(f"schedule: {cron} in the time zone {schedule.timezone}", flush=True)
-    from bigfs.flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import bigfs, require_shown
 
+    require_shown(job.source)
     with contextlib.suppress(SystemExit):  # Prefect's answer to SIGTERM as it starts
         bigfs.serve(
             name=name or source_name(job.source),
@@ -139,8 +141,10 @@ def uses_prefect(choice: bool | None) -> bool:
     """
     if choice is False:
         return False
-    if not state["debug"]:  # Prefect reads it as it is imported
-        _set_defaults(PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL="CRITICAL")
+    # Prefect reads them as it is imported
+    _set_defaults(
+        **{} if state["debug"] else {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
+    )
     if (address := api_address()) is not None:
         require_api(address, "start it, or give --no-prefect")
     elif choice:
@@ -160,6 +164,7 @@ def result_of_flow(name: str, request: Request) -> None:
     """Run a flow by the fields of a request. Raises what it raised, or that it was skipped."""
     from bigfs.flows import prefect_flows
 
+    prefect_flows.require_shown(request.source)
     state = getattr(prefect_flows, name)(**dict(request), return_state=True)
     if state.name == "Skipped":
         raise BusyError(state.message)
@@ -211,6 +216,8 @@ def _set_defaults(**environment: str) -> None:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_CLI_PROMPT": "false",
+        "PREFECT_LOGGING_EXTRA_LOGGERS": "bigfs",
+        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # threads of Dask serve no flow
         **environment,
     }.items():
         os.environ.setdefault(name, value)

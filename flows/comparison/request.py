@@ -10,8 +10,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from bigfs.flows.job import Method, Request
-from bigfs.flows.options import Methods, Scoring, Sizes
+from bigfs.flows.job import DAY, Request, said
+from bigfs.flows.options import Methods, Scoring, Sizes, known_methods
 from bigfs.flows.reuse import source_name
 from bigfs.selectors.registry import canonical_name
 
@@ -31,8 +31,11 @@ def _require_constraints(constraints: Constraints | None) -> Constraints | None:
     return constraints
 
 
-def _require_sparge(method: str | None) -> str | None:
-    if method is not None and not method.startswith("sparge-"):
+def _require_sparge(given: str | None) -> str | None:
+    if given is None:
+        return None
+    [method] = known_methods([given])
+    if not method.startswith("sparge-"):
         raise ValueError(f"an audit is by SparGE's objective: name a sparge- method; got {method}")
     return method
 
@@ -48,6 +51,55 @@ def list_name(given: str) -> str:
     return f"{name}{f' {column}' if column else ''}"
 
 
+# --- the fields of requests, which are the parameters of flows too --------------------------------
+
+MethodNames = Annotated[
+    Methods | None,
+    said(
+        "methods that `bigfs methods` lists (default: by the target, such as sparge-lda, anova and "
+        "chi2)"
+    ),
+]
+Counts = Annotated[
+    Sizes | None,
+    said(
+        "numbers of features (default: 10, 20, 50 and 100 % of 500, or of the features that there "
+        "are)"
+    ),
+]
+ListScoring = Annotated[Scoring, said("how the choices are scored")]
+Lists = Annotated[list[str] | None, said(LISTS)]
+Selectors = Annotated[
+    list[str] | None,
+    said(
+        "a selector of another package to compare with, as package.module:Class or file.py:Class; "
+        "its code is run in a process of its own"
+    ),
+]
+Grid = Annotated[
+    dict[str, dict[str, list[Any]]] | None,
+    said('values to try, by method and parameter: {"sparge-lda": {"gamma": [0.5, 1, 2]}}'),
+]
+Subsamples = Annotated[
+    int | None,
+    Field(ge=2),
+    said(
+        "choose again from this many random halves of the training samples, to measure the "
+        "stability of the choice (default: the folds, if there are any)"
+    ),
+]
+Bounds = Annotated[
+    Constraints | None,
+    AfterValidator(_require_constraints),
+    said("features to keep and to forbid in every choice, as lists of names or indices"),
+]
+MethodTime = Annotated[
+    float,
+    Field(gt=0),
+    said("time that one method may take, to choose and to be scored, in seconds"),
+]
+
+
 class Comparison(Request):
     """What is compared, and how it is scored.
 
@@ -60,56 +112,15 @@ class Comparison(Request):
 
     order = "source methods sizes out scoring store settings engine overlap fresh"
 
-    methods: Annotated[
-        Methods | None,
-        Field(
-            description="methods that `bigfs methods` lists (default: by the target, such as "
-            "sparge-lda, anova and chi2)"
-        ),
-    ] = None
-    sizes: Annotated[
-        Sizes | None,
-        Field(
-            description="numbers of features (default: 10, 20, 50 and 100 % of 500, or of the "
-            "features that there are)"
-        ),
-    ] = None
-    scoring: Annotated[Scoring, Field(description="how the choices are scored")] = Scoring()
-    lists: Annotated[list[str] | None, Field(description=LISTS)] = None
-    selectors: Annotated[
-        list[str] | None,
-        Field(
-            description="a selector of another package to compare with, as package.module:Class or "
-            "file.py:Class; its code is run in a process of its own"
-        ),
-    ] = None
-    grid: Annotated[
-        dict[str, dict[str, list[Any]]] | None,
-        Field(
-            description="values to try, by method and parameter: "
-            '{"sparge-lda": {"gamma": [0.5, 1, 2]}}'
-        ),
-    ] = None
-    subsamples: Annotated[
-        int | None,
-        Field(
-            ge=2,
-            description="choose again from this many random halves of the training samples, to "
-            "measure the stability of the choice (default: the folds, if there are any)",
-        ),
-    ] = None
-    constraints: Annotated[
-        Constraints | None,
-        Field(
-            description="features to keep and to forbid in every choice, as lists of names or "
-            "indices"
-        ),
-        AfterValidator(_require_constraints),
-    ] = None
-    timeout: Annotated[
-        float,
-        Field(gt=0, description="seconds that one method may take, to choose and to be scored"),
-    ] = 86400.0
+    methods: MethodNames = None
+    sizes: Counts = None
+    scoring: ListScoring = Scoring()
+    lists: Lists = None
+    selectors: Selectors = None
+    grid: Grid = None
+    subsamples: Subsamples = None
+    constraints: Bounds = None
+    timeout: MethodTime = DAY
 
     @model_validator(mode="after")
     def _require_methods_of_grid(self) -> Self:
@@ -170,7 +181,7 @@ class Audit(Request):
 
     lists: Annotated[list[str], Field(min_length=1, description=LISTS)]
     method: Annotated[
-        Method | None,
+        str | None,
         AfterValidator(_require_sparge),
         Field(description="SparGE's embedding that judges (default: by the kind of the target)"),
     ] = None

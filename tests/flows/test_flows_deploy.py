@@ -3,6 +3,7 @@ through the API.
 """
 
 import contextlib
+import inspect
 import json
 import os
 import re
@@ -15,8 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from prefect.client.schemas.actions import WorkPoolCreate
 
 from bigfs.flows.comparison.files import read_comparison
+from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.job import Job
 from tests.helpers.processes import (
     CANARY,
     PREFECT_WARNS,
@@ -53,13 +57,42 @@ def test_every_deployment_fits_its_flow(deployment):
     assert deployment["schedules"][0]["timezone"]
 
 
-def test_the_form_has_a_help_text_for_every_parameter():
+FLOWS = ("bigfs", "select", "stage", "append", "evaluate", "predict", "prune", "nightly", "compare")
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_the_form_has_a_help_text_for_every_parameter(name):
     from bigfs.flows import prefect_flows
 
-    for flow in (prefect_flows.bigfs, prefect_flows.compare, prefect_flows.select):
-        fields = flow.parameters.model_dump()["properties"]
-        assert all(field["description"] for field in fields.values())
-    assert "anova" in prefect_flows.bigfs.parameters.model_dump()["properties"]["method"]["enum"]
+    flow = getattr(prefect_flows, name)
+    assert flow.name == ("bigfs" if name == "bigfs" else f"bigfs-{name}")
+    assert all(field["description"] for field in schema_of(flow).values())
+
+
+def schema_of(flow):
+    return flow.parameters.model_dump()["properties"]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("bigfs", Job), ("select", Job), ("stage", Job), ("compare", Comparison)]
+)
+def test_the_parameters_of_a_flow_are_fields_of_its_request(name, model):
+    from bigfs.flows import prefect_flows
+
+    flow, fields = getattr(prefect_flows, name), model.fields()
+    given = inspect.signature(flow.fn).parameters
+    assert set(given) <= set(fields)
+    assert name in ("select", "stage") or set(given) == set(fields)
+    for field, parameter in given.items():
+        if parameter.default is not inspect.Parameter.empty:
+            assert parameter.default == fields[field].get_default()
+
+
+def test_the_form_offers_methods_and_their_synonyms():
+    from bigfs.flows import prefect_flows
+
+    for flow in (prefect_flows.bigfs, prefect_flows.nightly):
+        assert {"anova", "f-classif"} <= set(schema_of(flow)["method"]["enum"])
 
 
 def test_the_compose_file_opens_ports_on_this_machine_only():
@@ -199,7 +232,8 @@ def deployed(prefect, tmp_path):
     write_corpus(tmp_path / "corpus.jsonl", seed=3)
     Secret(value=CANARY).save("store-key", overwrite=True)
     plan = yaml.safe_load((ROOT / "deploy" / "prefect.yaml").read_text())
-    nightly, weekly = plan["deployments"]
+    nightly, weekly, _ = plan["deployments"]
+    plan["deployments"] = [nightly, weekly]
     for deployment in plan["deployments"]:
         deployment["parameters"] |= {
             "source": str(tmp_path / "corpus.jsonl"),
@@ -255,7 +289,7 @@ def test_deployments_run_by_schedule_and_by_hand_with_their_secret_and_keep_it(d
 
     with client() as api:
         nightly, weekly = (
-            api.read_deployment_by_name(name) for name in ("bigfs/nightly", "compare/weekly")
+            api.read_deployment_by_name(name) for name in ("bigfs/nightly", "bigfs-compare/weekly")
         )
         asked = [
             api.create_flow_run_from_deployment(
@@ -304,6 +338,19 @@ def secrets_of(worker):
     for child in psutil.Process(worker.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             yield child.environ().get("AWS_SECRET_ACCESS_KEY")
+
+
+def test_the_page_deploys_a_flow_in_python(prefect):
+    page = (ROOT / "docs" / "guide" / "scheduled.md").read_text()
+    [block] = [b for b in re.findall(r"```python\n(.*?)```", page, flags=re.S) if "deploy(" in b]
+    with client() as api:
+        api.create_work_pool(WorkPoolCreate(name="bigfs", type="process"), overwrite=True)
+        exec(block, {})
+        made = api.read_deployment_by_name("bigfs-nightly/from-python")
+        assert made.entrypoint == "bigfs.flows.prefect_flows.nightly"
+        assert made.parameters["keep"] == "30d"
+        api.delete_deployment(made.id)
+        api.delete_work_pool("bigfs")
 
 
 # --- bigfs serve ----------------------------------------------------------------------------------

@@ -561,6 +561,7 @@ def test_a_help_fits_80_columns_and_its_examples_are_commands(bigfs, monkeypatch
     assert status == 0
     assert max(len(line) for line in out.splitlines()) <= 80
     assert "--quiet" in out
+    assert "Annotated" not in out
     examples = out.partition("Examples:")[2].split("\n bigfs ")[1:]
     assert len(examples) >= 2
     group = typer.main.get_command(app)

@@ -117,7 +117,7 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
     ran.clear()
     store = about["corpus"]["store"]
     # the store itself is a source too
-    assert run_flow(store, [*methods, "chi2"], settings=None).is_completed()
+    assert run_flow(store, [*methods, "chi2"], settings=Staging()).is_completed()
     assert sorted(ran) == ["chi2", "f-regression"]
     again = json.loads(Path("out/compare.json").read_text())
     assert again["reused"] == ["laplacian", "mutual-info", "lsdf", "all features"]
