@@ -73,10 +73,10 @@ MODES = ("auto", "percentile", "fpr", "fdr", "fwe")
 
 
 def _number_or_mode(value: Any) -> Any:
-    """Read a number of features, or how it is chosen."""
+    """Read a number of features, or how it is chosen. None is the default number."""
     if isinstance(value, str) and value.isdigit():
         value = int(value)
-    if value in MODES or (isinstance(value, int) and value >= 1):
+    if value is None or value in MODES or (isinstance(value, int) and value >= 1):
         return value
     raise ValueError(
         f"must be a whole number of at least 1, {', '.join(MODES[:-1])} or {MODES[-1]}; got {value}"
@@ -84,12 +84,13 @@ def _number_or_mode(value: Any) -> Any:
 
 
 Features = Annotated[
-    Annotated[int, Field(ge=1)] | Literal["auto", "percentile", "fpr", "fdr", "fwe"],
+    Annotated[int, Field(ge=1)] | Literal["auto", "percentile", "fpr", "fdr", "fwe"] | None,
     BeforeValidator(_number_or_mode),
     said(
         "number of features to select, or auto: the smallest within one standard error of the "
         "best, by folds of the training samples; percentile, fpr, fdr and fwe choose by p-values, "
-        "at the level that the parameter param gives"
+        "at the level that the parameter param gives (default: 500, or half of the features of a "
+        "corpus with fewer than 1,000)"
     ),
 ]
 Parameters = Annotated[
@@ -172,7 +173,7 @@ class Job(Request):
     order = "source method features store out settings parameters"
 
     method: Method = "sparge-lda"
-    features: Features = 500
+    features: Features = None
     parameters: Parameters = {}
     scoring: CurveScoring = RunScoring()
 
@@ -212,7 +213,8 @@ class Job(Request):
         The default name ends with digits of the question's hash. The content of the source is no
         part of it, so that a folder that grows keeps its directory.
         """
-        readable = f"{source_name(self.source)}-{self.method}-{self.features}"
+        number = [] if self.features is None else [str(self.features)]
+        readable = "-".join([source_name(self.source), self.method, *number])
         return self.with_default_out(readable, self.question)
 
 

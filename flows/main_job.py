@@ -15,7 +15,7 @@ from bigfs.storage.runs.runs import Run
 def run(
     source: str | os.PathLike[str],
     method: str = "sparge-lda",
-    features: int | str = 500,
+    features: int | str | None = None,
     *,
     store: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -36,8 +36,9 @@ def run(
         Path, URL, or the name of a corpus, with options as in ``wine.csv?columns=*&label=kind``.
     method : str, default="sparge-lda"
         A method that `bigfs methods` lists, or the name of its class.
-    features : int or {"auto", "percentile", "fpr", "fdr", "fwe"}, default=500
-        Number of features, or how it is chosen.
+    features : int or {"auto", "percentile", "fpr", "fdr", "fwe"}, default=None
+        Number of features, or how it is chosen. None selects 500, or half of the features of a
+        corpus with fewer than 1,000.
     store : str, path-like or None, default=None
         Path or URL of the staged corpus. None makes one in the folder .bigfs.
     out : str, path-like or None, default=None

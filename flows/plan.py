@@ -45,4 +45,6 @@ class Plan:
     @property
     def features(self) -> Any:
         """The number of features, or how it is chosen."""
-        return self.job.features
+        from bigfs.flows.evaluation.selection import number_of
+
+        return number_of(self.job.features, self.corpus)

@@ -200,7 +200,14 @@ Keep = Annotated[
 
 def named(template: str) -> Callable[[], str]:
     """Return a function that names a flow run by its parameters, without secrets of a URL."""
-    return lambda: redacted(template.format(**runtime.flow_run.get_parameters()))
+
+    def name() -> str:
+        given = runtime.flow_run.get_parameters()
+        if given.get("features", 0) is None:
+            given = given | {"features": "the best"}
+        return redacted(template.format(**given))
+
+    return name
 
 
 # --- flows ----------------------------------------------------------------------------------------
@@ -210,7 +217,7 @@ def named(template: str) -> Callable[[], str]:
 def bigfs(
     source: Origin,
     method: Method = "sparge-lda",
-    features: Features = 500,
+    features: Features = None,
     store: Target = None,
     out: Out = None,
     settings: Settings = STAGING,
@@ -243,7 +250,7 @@ def select(
     store: StagedCorpus,
     out: Out = None,
     method: Method = "sparge-lda",
-    features: Features = 500,
+    features: Features = None,
     parameters: Parameters = {},  # noqa: B006
     engine: Cluster = ENGINE,
     overlap: Overlap = "wait",
@@ -348,7 +355,7 @@ def nightly(
     store: Annotated[str, AfterValidator(require_local), said("path of the staged corpus")],
     out: Annotated[str, said("directory of the results")],
     method: Method = "sparge-lda",
-    features: Features = 500,
+    features: Features = None,
     parameters: Parameters = {},  # noqa: B006
     settings: Settings = STAGING,
     engine: Cluster = ENGINE,

@@ -154,6 +154,8 @@ def store_of(request: Request) -> str:
 
 def require_own(job: Job) -> None:
     """Refuse a directory with the result of another question, unless it is to be replaced."""
+    from bigfs.flows.report.summary import count_of_features
+
     try:
         run = Run.open(job.folder)
     except RunError:
@@ -165,7 +167,7 @@ def require_own(job: Job) -> None:
         return
     source = run.metadata.get("corpus", {}).get("source", parameters["store"])
     raise RunError(
-        f"{job.out} holds another result ({held['features']} features of {source} by "
+        f"{job.out} holds another result ({count_of_features(run.metadata)} of {source} by "
         f"{held['method']}): give another --out, or --fresh to replace it"
     )
 
@@ -180,11 +182,14 @@ def find_result(plan: Plan, scored: bool) -> Run | None:
     from bigfs.flows.evaluation import selection
 
     job, corpus, choices = plan.job, plan.corpus, plan.job.scoring.choices()
-    selection.selector_for(corpus, job.method, job.features, job.question["parameters"])
+    selection.selector_for(corpus, job.method, plan.features, job.question["parameters"])
     if scored:
-        evaluation.require_choices(corpus, job.features, **choices)
+        evaluation.require_choices(corpus, plan.features, **choices)
     else:
         require_metrics(corpus.spec["target"] or "class", choices.get("metrics", ()))
+    if job.features is None and plan.features < selection.MOST:
+        d = corpus.X.shape[1]
+        inform(f"{plan.features} of {d} features are selected: --features gives another number")
     if job.fresh:
         discard_unfinished(job.folder)
         return None

@@ -85,7 +85,7 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
     if held is not None and reuse.is_selected(held):
         _log_reuse("select")
         return held
-    corpus, method, m = plan.corpus, job.method, job.features
+    corpus, method, m = plan.corpus, job.method, plan.features
     parameters = job.question["parameters"]
     selector = selection.selector_for(corpus, method, m, parameters)
     train = selection.training_part(corpus)
@@ -100,6 +100,8 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
     run = Run.begin(job.folder, request, plan.key)
     checkpoint = run.checkpoint()
     figures: dict[str, Any] = {"corpus": job.corpus, "content": corpus.spec["content"]}
+    if job.features is None:
+        figures["n_features"] = m
     if isinstance(corpus, Corpus) and (decided := corpus.manifest.source.get("decided")):
         figures["decided"] = decided  # of the source, which rules what `predict` reads
     with abandon_on_error(run), warnings.catch_warnings(record=True) as warned:

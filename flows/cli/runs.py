@@ -163,7 +163,8 @@ def select(
 
     selection.require_parameters(job.method, job.features, job.parameters)
     corpus = storage.open(job.source)
-    selection.selector_for(corpus, job.method, job.features, job.parameters)
+    features = selection.number_of(job.features, corpus)
+    selection.selector_for(corpus, job.method, features, job.parameters)
     job = job.with_out()
     job = job.model_copy(
         update={"scoring": RunScoring(metrics=None if metric is None else [metric])}
@@ -316,7 +317,7 @@ def stability(
     from bigfs.flows.use.stability import measure_stability
 
     selection.require_parameters(job.method, job.features, job.parameters)
-    if not isinstance(job.features, int):
+    if isinstance(job.features, str):
         raise UsageError(f"--features must be a whole number here; got {job.features}")
     if not 0 < share < 1:
         raise UsageError(f"--share must be between 0 and 1; got {share:g}")

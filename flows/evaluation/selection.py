@@ -18,6 +18,7 @@ from bigfs.selectors.scores.pvalues import SignificanceSelector
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.scaling import scaling_of
 
+MOST = 500  # features of a run that names no number
 AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
 SIGNIFICANCE: Final = ("percentile", "fpr", "fdr", "fwe")  # modes that choose the number
 Features = int | Literal["auto", "percentile", "fpr", "fdr", "fwe"]
@@ -103,8 +104,14 @@ def given_graph(parameters: dict[str, Any]) -> str | None:
     return name
 
 
-def require_parameters(method: str, features: Features, parameters: dict[str, Any]) -> None:
+def number_of(features: Features | None, corpus: Any) -> Features:
+    """Return the number of features, or how it is chosen, where None is the default."""
+    return min(MOST, max(1, corpus.X.shape[1] // 2)) if features is None else features
+
+
+def require_parameters(method: str, features: Features | None, parameters: dict[str, Any]) -> None:
     """Check a method, its number of features and its parameters without any data."""
+    features = features or 1
     if not isinstance(features, str) and features < 1:
         raise ValueError(f"the number of features must be at least 1; got {features}")
     make_selector(method, features, parameters)._validate_params()

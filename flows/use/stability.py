@@ -21,7 +21,7 @@ def measure_stability(
     out: str | Path,
     *,
     method: str,
-    features: int,
+    features: int | None,
     parameters: dict[str, Any] | None = None,
     subsamples: int = 50,
     share: float = 0.5,
@@ -29,7 +29,8 @@ def measure_stability(
     """Write how often each feature of a store is chosen from subsamples of the training samples."""
     corpus, file = storage.open(store), with_suffix(out, (".csv",))
     require_ours(file, partial(is_table, header=HEADER))
-    selector = selection.selector_for(corpus, method, features, parameters or {})
+    m = selection.number_of(features, corpus)
+    selector = selection.selector_for(corpus, method, m, parameters or {})
     if selection.get_method(method).scores != "scores_":
         raise ValueError(f"{method} does not choose features, so it has no stability")
     train = selection.training_part(corpus)

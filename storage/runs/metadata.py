@@ -42,7 +42,7 @@ class _Measured(BaseModel):
 class _Parameters(BaseModel):
     store: str
     method: str
-    features: int | Literal["auto", "percentile", "fpr", "fdr", "fwe"]
+    features: int | Literal["auto", "percentile", "fpr", "fdr", "fwe"] | None
     parameters: dict[str, Any]
 
 
@@ -67,7 +67,7 @@ class _Metadata(BaseModel):
     curves: list[_Point] = []
     measured: _Measured = _Measured()
     size_choice: _SizeChoice | None = None
-    n_features: int | None = None  # where p-values chose it
+    n_features: int | None = None  # where no number was given
     profile: list[list[float]] = []
     hints: list[str] = []
     resumed: dict[str, int] = {}

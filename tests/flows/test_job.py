@@ -262,3 +262,16 @@ def test_the_age_of_a_process_is_what_its_parent_measures():
     age = float(subprocess.check_output([sys.executable, "-c", code]))
     longest = time.perf_counter() - began
     assert longest / 2 < age < longest + 0.02  # the kernel counts in hundredths of a second
+
+
+def test_without_a_number_half_of_the_features_of_a_small_corpus_are_selected(bigfs):
+    source = write_corpus(Path("corpus.jsonl"), seed=3)  # of 60 features
+    words = ("run", source, "-m", "anova", "--workers", 0, "--out", "r")
+    status, _, err = bigfs(*words)
+    assert status == 0
+    assert "bigfs: 30 of 60 features are selected: --features gives another number" in err
+    assert len(Run.open("r").selected) == Run.open("r").metadata["n_features"] == 30
+    assert "has this result already" in bigfs(*words)[2]
+    fails(bigfs(*words, "-n", 20), "r holds another result (30 features of")
+    assert bigfs("evaluate", "r", "--workers", 0)[0] == 0
+    assert bigfs("stability", Run.open("r").store, "s.csv", "-m", "anova", "--workers", 0)[0] == 0
