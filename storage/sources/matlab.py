@@ -17,8 +17,7 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.arrays import SavedMatrix
-from bigfs.storage.sources.hdf5 import open_hdf5
-from bigfs.storage.sources.scratch_matrix import CHUNK, ScratchMatrix, open_dense, transpose_csc
+from bigfs.storage.sources.scratch_matrix import ScratchMatrix, open_dense
 from bigfs.types import AnyArray
 
 READER = [sys.executable, "-P", str(Path(__file__).with_name("matfile.py"))]
@@ -29,8 +28,8 @@ class Mat(SavedMatrix):
     """A MATLAB file with a matrix of samples × features and a vector of labels.
 
     Texts in the variables feature_names and class_names are the names of the columns, and of the
-    classes of whole labels from 1 (or from 0 where 0 occurs). Files of version 7.3 are HDF5. Older
-    ones can't be read in pieces: a process of its own reads them within the memory limit.
+    classes of whole labels from 1 (or from 0 where 0 occurs). A file can't be read in pieces: a
+    process of its own reads it within the memory limit. Files of version 7.3 are refused.
     """
 
     format = "mat"
@@ -46,8 +45,12 @@ class Mat(SavedMatrix):
 
     def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
         with open(self.path, "rb") as file:
-            is_hdf5 = file.read(10) == b"MATLAB 7.3"
-        matrix, y = self._from_hdf5(folder) if is_hdf5 else self._from_reader(folder)
+            if file.read(10) == b"MATLAB 7.3":
+                raise SourceError(
+                    f"{self.path} is of version 7.3: save it by save(NAME, 'X', 'Y', '-v7'), or "
+                    f"its matrix as .npz or .h5ad"
+                )
+        matrix, y = self._from_reader(folder)
         return matrix, None if y is None else self._by_name(y, matrix.folder)
 
     def prepare(self, scratch: Path) -> Self:
@@ -98,35 +101,6 @@ class Mat(SavedMatrix):
             matrix = open_dense(folder, self.path)
         return matrix, disk.load(folder / "own_y.npy") if matrix.has("own_y") else None
 
-    def _from_hdf5(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
-        """Read MATLAB 7.3, which stores arrays transposed and sparse ones as csc (ir, jc, data)."""
-        from bigfs.storage.sources.matfile import (
-            choose_variables,  # whose import of scipy.io takes long
-        )
-
-        folder.mkdir(parents=True, exist_ok=True)
-        with open_hdf5(self.path) as file:
-            x, y, names = choose_variables(set(file) - {"#refs#"}, self.x, self.y)
-            X = file[x]
-            if hasattr(X, "shape"):
-                d, n = X.shape
-                checks.require_shape(n, d, self.path)
-                out = disk.allocate(folder / "X.npy", X.dtype, (n, d))
-                step = max(1, CHUNK // d)
-                for start in range(0, n, step):
-                    out[start : start + step] = X[:, start : start + step].T
-                out.flush()
-                matrix = open_dense(folder, self.path)
-            else:
-                shape = int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1
-                parts = {"data": X["data"], "indices": X["ir"], "indptr": X["jc"]}
-                matrix = transpose_csc(folder, self.path, parts, shape)
-            for name in names:
-                disk.save(folder / f"{name}.npy", _cells(file, file[name]))
-            if not y:
-                return matrix, None
-            return matrix, _cells(file, file[y]) if file[y].dtype == object else file[y][:]
-
 
 def _run_reader(task: dict[str, Any]) -> dict[str, Any]:
     """Run `bigfs.storage.sources.matfile` and return its reply, or raise the error that it met."""
@@ -149,11 +123,3 @@ def _names(folder: str, name: str) -> list[str] | None:
         return None
     names = disk.load(file)
     return [str(value).rstrip() for value in names.ravel()] if names.dtype.kind == "U" else None
-
-
-def _cells(file: Any, variable: Any) -> AnyArray:
-    """Return the texts of a cell array of MATLAB 7.3, which holds references to arrays of codes."""
-    cells = variable[()].ravel()
-    if cells.dtype != object:  # not a cell array
-        return np.zeros(0)
-    return np.array(["".join(map(chr, file[cell][()].ravel().tolist())) for cell in cells])

@@ -1052,6 +1052,11 @@ REFUSED = {
         {},
         "the script of most letters has none between words: write blanks between the words first",
     ),
+    "MATLAB 7.3": (
+        both(b"MATLAB 7.3 MAT-file".ljust(512), "t.mat"),
+        {},
+        r"is of version 7\.3: save it by save\(NAME, 'X', 'Y', '-v7'\)",
+    ),
     "a pattern of two halves": (
         lambda f: (
             files(f, **{"train-0.parquet": parquet(), "test-0.parquet": parquet()}) / "*.parquet"

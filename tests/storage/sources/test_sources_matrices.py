@@ -53,24 +53,6 @@ def test_a_stack_of_images_is_flattened_columns_first(tmp_path, rng):
     assert "".join(y) == "abcabcabc"
 
 
-def test_matlab_7_3(tmp_path, matrix):
-    h5py = pytest.importorskip("h5py", reason="h5py is an optional extra")
-    csc = matrix.tocsc()
-    with h5py.File(tmp_path / "v73.mat", "w", userblock_size=512) as file:
-        file["Y"] = (np.arange(23) % 2)[None]
-        group = file.create_group("X")
-        group.attrs["MATLAB_sparse"] = 23
-        for name, array in (("data", csc.data), ("ir", csc.indices), ("jc", csc.indptr)):
-            group[name] = array
-        file["dense"] = matrix.toarray().T
-    with open(tmp_path / "v73.mat", "r+b") as file:
-        file.write(b"MATLAB 7.3 MAT-file".ljust(128))
-    for options in ({}, {"x": "dense"}):
-        X, y, *_ = rows_of(sources.find(tmp_path / "v73.mat", **options), tmp_path, 100)
-        np.testing.assert_array_equal(X, matrix.toarray())
-        np.testing.assert_array_equal(y, np.arange(23) % 2)
-
-
 @pytest.mark.slow
 def test_real_matlab_files(real_data, tmp_path):
     X, y, *_ = rows_of(sources.find(real_data / "colon.mat"), tmp_path, 10**5)
