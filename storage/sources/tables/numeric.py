@@ -74,8 +74,9 @@ class NumericTable(MatrixRecords, Table):
                 f"{self.path}: columns= names {name!r}, which holds the label, the split, the "
                 f"name or another role of a sample: leave it out, or name another column for that"
             )
-        matched = self._match("columns", [c for c in columns if c not in roles])
-        return [c for c in matched if c not in INDEX_NAMES or c in self.columns]
+        others = [c for c in columns if c not in roles]
+        matched = {*self._match("columns", others), *self._match("categories", others)}
+        return [c for c in others if c in matched and (c not in INDEX_NAMES or c in self.columns)]
 
     def _match(self, option: str, columns: list[str]) -> list[str]:
         """Return the columns that the patterns of an option name, in the order of the table."""

@@ -19,12 +19,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import quote as quote_url
 
 from bigfs import engine
 from bigfs.engine import format_bytes, require_memory
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redacted
-from bigfs.storage.sources.base import PlainFile, shorten_names
+from bigfs.storage.sources.base import PlainFile, shorten, shorten_names
 from bigfs.storage.sources.files import no_text, open_text, source_errors
 from bigfs.storage.sources.tables.columns import decoded, is_plain
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
@@ -297,6 +298,11 @@ class CsvFile(Table):
             if isinstance(error, UnicodeDecodeError) or "NUL" in str(error):
                 why = f"it is not {self.encoding}" if self.encoding else NO_UTF8
             raise SourceError(f"{path}, line 1: no header can be read: {why}") from error
+        if len(names) == 1 and (other := next((c for c in ";\t|" if c in names[0]), None)):
+            raise SourceError(
+                f"{path}, line 1: there is one column, and its name {shorten(names[0])} seems to "
+                f"be divided by {other!r}: give delimiter={quote_url(other)}"
+            )
         if self.header is False:
             return [str(j) for j in range(len(names))]
         if any(name.lstrip().startswith(quote) for name in names) and self.quote != "none":

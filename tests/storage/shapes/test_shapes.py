@@ -607,6 +607,11 @@ READ = {
         {},
         XY,
     ),
+    "categories beside a pattern": (
+        both("num_a,num_b,color,label\n1,2,red,x\n3,4,blue,y\n"),
+        {"columns": "num_*", "categories": "color"},
+        XY,
+    ),
     "blanks behind commas": (both("a, b, label\n1, 2, x\n3, 4, y\n"), TABLE, XY),
     "parts of names that no half has": (
         lambda f: (
@@ -1051,6 +1056,11 @@ REFUSED = {
         both("".join(f'{{"text": "我们今天去北京{c}"}}\n' for c in "甲乙丙丁"), "t.jsonl"),
         {},
         "the script of most letters has none between words: write blanks between the words first",
+    ),
+    "CSV by semicolons": (
+        both("a;b;label\n1;2;x\n"),
+        TABLE,
+        r"one column, and its name 'a;b;label' seems to be divided by ';': give delimiter=%3B",
     ),
     "MATLAB 7.3": (
         both(b"MATLAB 7.3 MAT-file".ljust(512), "t.mat"),

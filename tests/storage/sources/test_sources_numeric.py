@@ -138,7 +138,7 @@ def test_numbers_are_real_targets_on_request(frame, tmp_path, suffix):
     [
         ({"columns": "gene_9"}, "columns= names 'gene_9', but the columns are 'gene_1', 'gene_2'"),
         ({"columns": "gene_1,group"}, "columns= names 'group', which holds the label"),
-        ({"categories": "batch"}, "categories= names 'batch', but the columns are 'gene_1'"),
+        ({"categories": "nothing"}, "categories= names 'nothing', but the columns are"),
         ({"categories": ""}, "column 'color' does not hold numbers"),
         ({"missing": "median"}, "missing must be one of mean, zero; got 'median'"),
         ({"target": "set"}, "target must be class, real or multilabel; got 'set'"),
