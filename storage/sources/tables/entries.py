@@ -128,7 +128,7 @@ class EntryRecords(MatrixRecords):
 
 @dataclass(eq=False, kw_only=True)
 class MapRecords(EntryRecords):
-    """Records with a row {column: value}."""
+    """Records with a row {column: value}, or a vector."""
 
     features: str = "features"  # the field with the row, which every record must have
     required = ("features",)
@@ -141,6 +141,8 @@ class MapRecords(EntryRecords):
         import pyarrow as pa
 
         rows = batch.fields[self.features]
+        if isinstance(rows, list) and _holds_vectors(rows):
+            rows = _vectors(rows, self.features, batch.place)
         if isinstance(rows, list):
             if wrong := _first_other(rows, {dict}):
                 raise SourceError(
@@ -151,12 +153,9 @@ class MapRecords(EntryRecords):
             keys = _texts(list(chain.from_iterable(rows)), _places(batch, lengths))
             numbers: Any = list(chain.from_iterable(row.values() for row in rows))
         else:
-            if not pa.types.is_map(rows.type):
-                raise SourceError(
-                    f"{batch.place(0)} …: column {self.features!r} holds {rows.type}, but must "
-                    f"hold maps of columns to values"
-                )
             _require_no_null(rows, self.features, batch.place)
+            if not pa.types.is_map(rows.type):
+                return self._vector_entries(rows, batch)
             ends = rows.offsets.to_numpy()
             lengths, cut = np.diff(ends).astype(np.int64), slice(int(ends[0]), int(ends[-1]))
             keys, numbers = decoded(rows.keys[cut]), rows.items[cut]
@@ -164,6 +163,45 @@ class MapRecords(EntryRecords):
                 keys = keys.to_numpy()
         place = _places(batch, lengths)
         return Entries(lengths, keys, _numbers(numbers, keys, place))
+
+    def _vector_entries(self, rows: Any, batch: Batch) -> Entries:
+        """Return the entries of vectors: lists of numbers, pairs of index and value, or structs of
+        indices and values, whose indices are null where the vector is dense.
+        """
+        from pyarrow import compute, types
+
+        indices, values, kind = None, rows, rows.type
+        if types.is_struct(kind) and {"indices", "values"} <= {part.name for part in kind}:
+            fields = dict(zip((part.name for part in kind), rows.flatten(), strict=True))
+            indices, values = fields["indices"], fields["values"]
+            _require_no_null(values, f"{self.features}.values", batch.place)
+        if not _is_list(values.type) or not (indices is None or _is_list(indices.type)):
+            raise SourceError(
+                f"{batch.place(0)} …: column {self.features!r} holds {kind}, but must hold maps of "
+                f"columns to values, lists of numbers, lists of index and value, or structs of "
+                f"indices and values"
+            )
+        lengths = compute.list_value_length(values).to_numpy().astype(np.int64)
+        place, flat = _places(batch, lengths), values.flatten()
+        if types.is_struct(flat.type) and flat.type.num_fields == 2:
+            _require_no_null(flat, self.features, place)
+            keys, flat = flat.flatten()
+            keys = _keys(keys, self.features, place)
+        else:
+            keys = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        if indices is not None:
+            sizes = compute.list_value_length(indices)  # null where the vector is dense
+            wrong = compute.fill_null(
+                compute.not_equal(sizes, compute.list_value_length(values)), False
+            )
+            if (i := compute.index(wrong, True).as_py()) >= 0:
+                raise SourceError(
+                    f"{batch.place(i)}: {self.features} has {sizes[i]} indices and {lengths[i]} "
+                    f"values"
+                )
+            is_sparse = np.repeat(sizes.is_valid().to_numpy(zero_copy_only=False), lengths)
+            keys[is_sparse] = _keys(indices.flatten(), f"{self.features}.indices", place)
+        return Entries(lengths, keys, _numbers(flat, keys, place))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -202,6 +240,32 @@ def _places(batch: Batch, lengths: IntArray) -> Place:
     return lambda entry: batch.place(int(np.searchsorted(ends, entry, side="right")))
 
 
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _holds_vectors(rows: list[Any]) -> bool:
+    """Return whether rows of JSON are lists, or objects with lists of indices and values."""
+    first = next((row for row in rows if row is not None), None)
+    return isinstance(first, list) or (
+        isinstance(first, dict) and isinstance(first.get("values"), list)
+    )
+
+
+def _vectors(rows: list[Any], name: str, place: Place) -> Any:
+    """Return vectors of JSON as Arrow has them."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(rows)
+    except (pa.ArrowException, OverflowError) as error:
+        raise SourceError(
+            f"{place(0)} …: {name} must hold vectors of one kind: {str(error).splitlines()[0]}"
+        ) from error
+
+
 def _first_other(values: list[Any], kinds: set[type]) -> tuple[int, str] | None:
     """Return the place and the type of the first value of another type."""
     if not set(map(type, values)) - kinds:
@@ -218,7 +282,6 @@ def _require_no_null(values: Any, name: str, place: Place) -> None:
 
 def _flat(batch: Batch, name: str) -> tuple[IntArray, Any]:
     """Return the lengths of the lists of a field, and their values one after the other."""
-    import pyarrow as pa
     from pyarrow import compute
 
     rows = batch.fields[name]
@@ -226,8 +289,7 @@ def _flat(batch: Batch, name: str) -> tuple[IntArray, Any]:
         if wrong := _first_other(rows, {list}):
             raise SourceError(f"{batch.place(wrong[0])}: {name} is {wrong[1]}, but must be a list")
         return np.fromiter(map(len, rows), np.int64, len(rows)), list(chain.from_iterable(rows))
-    kind, types = rows.type, pa.types
-    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+    if not _is_list(kind := rows.type):
         raise SourceError(f"{batch.place(0)} …: column {name!r} holds {kind}, but must hold lists")
     _require_no_null(rows, name, batch.place)
     lengths = compute.list_value_length(rows).to_numpy().astype(np.int64)

@@ -272,8 +272,8 @@ class NumericTable(MatrixRecords, Table):
         if pa.types.is_nested(batch.fields[name].type):
             raise SourceError(
                 f"{batch.place(0)} …: column {name!r} holds {batch.fields[name].type}, and a "
-                f"column must hold one number per sample: leave it out of columns=, or name "
-                f"lists of columns and values with indices= and values="
+                f"column must hold one number per sample: read it alone by features={name}, or "
+                f"leave it out by {self._without([name])}"
             )
         row = next(
             i for i in range(batch.length) if not self._is_number(batch.fields[name][i : i + 1])

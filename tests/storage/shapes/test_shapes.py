@@ -254,6 +254,12 @@ XY = (2, ["x", "y"], [0, 1])
 VECTORS = pa.array(
     [{"type": 0, "size": 9, "indices": [i, 5], "values": [2.0, 1.0]} for i in range(2)]
 )
+MIXED = pa.array(
+    [
+        {"type": 0, "size": 3, "indices": [2], "values": [2.0]},
+        {"type": 1, "size": None, "indices": None, "values": [1.0, 0.0, 4.0]},
+    ]
+)
 PAIRS = pa.array([[{"index": i, "value": 2.0}] for i in range(2)])
 LISTS = pa.FixedSizeListArray.from_arrays(np.arange(8, dtype="f4"), 4)
 TOPICS = "id\tlabel\ttext\n1\tE11 ECAT\tword\n2\tECAT\tthing\n3\tE11\tword\n"
@@ -605,6 +611,31 @@ READ = {
             "t.jsonl",
         ),
         {},
+        XY,
+    ),
+    "vectors of Spark": (
+        both(columns(label=["x", "y"], features=VECTORS), "t.parquet"),
+        {"features": "features"},
+        XY,
+    ),
+    "dense and sparse vectors of Spark": (
+        both(columns(label=["x", "y"], features=MIXED), "t.parquet"),
+        {"features": "features"},
+        XY,
+    ),
+    "pairs of BigQuery": (
+        both(columns(label=["x", "y"], features=PAIRS), "t.parquet"),
+        {"features": "features"},
+        XY,
+    ),
+    "embeddings": (
+        both(columns(label=["x", "y"], embedding=LISTS), "t.parquet"),
+        {"features": "embedding"},
+        XY,
+    ),
+    "embeddings in JSON Lines": (
+        both('{"e": [0, 1.5], "label": "x"}\n{"e": [2, 0], "label": "y"}\n', "t.jsonl"),
+        {"features": "e"},
         XY,
     ),
     "categories beside a pattern": (
@@ -1004,20 +1035,15 @@ REFUSED = {
         {},
         r"its format\.npy has .*holds a word or two numbers",
     ),
-    "vectors of Spark": (
-        both(columns(label=["x", "y"], features=VECTORS), "t.parquet"),
-        {"features": "features"},
-        "'features' holds struct.*must hold maps",
-    ),
-    "pairs of BigQuery": (
-        both(columns(label=["x", "y"], features=PAIRS), "t.parquet"),
-        {"features": "features"},
-        "'features' holds list<.*must hold maps",
-    ),
     "embeddings in a column": (
         both(columns(label=["x", "y"], embedding=LISTS), "t.parquet"),
         TABLE,
-        "'embedding' holds fixed_size_list.*must hold one number per sample",
+        "'embedding' holds fixed_size_list.*read it alone by features=embedding",
+    ),
+    "a vector with an index too many": (
+        lambda f: pa.table({"v": pa.array([{"indices": [1, 2], "values": [1.0]}])}),
+        {"features": "v"},
+        r"row 0 \(from 0\): v has 2 indices and 1 values",
     ),
     "triplets of a database": (
         both(

@@ -18,6 +18,7 @@ from tests.helpers.sources import SIZES, refused, rows_of
 from tests.helpers.stores import write_named
 
 PIECES = [700, 3000, 10**7]  # bytes
+DENSE = {"type": 1, "size": None, "indices": None, "values": [1.0, 0.0, 4.0, 0.0]}  # of Spark
 
 
 @pytest.fixture
@@ -265,3 +266,23 @@ def test_a_name_is_one_line(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"features": {"a\\nb": 1}}\n')
     refused(path, r"line 1 …: the name 'a\\nb' holds a line break", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"type": 0, "size": 4, "indices": [1, 3], "values": [2.0, 5.0]}, DENSE, None],
+        [[{"i": 1, "v": 2.0}, {"i": 3, "v": 5.0}], [{"i": 0, "v": 1.0}, {"i": 2, "v": 4.0}], None],
+        [[0.0, 2.0, 0.0, 5.0], [1.0, 0.0, 4.0, 0.0], None],
+    ],
+    ids=["structs", "pairs", "lists"],
+)
+def test_vectors_are_rows(tmp_path, rows):
+    column = pa.array(rows)[:2]
+    for offset in (0, 1):  # a slice begins inside of its children
+        table = pa.table({"v": column[offset:]})
+        corpus = storage.open(storage.stage(table, tmp_path / f"{offset}.zarr", features="v"))
+        expected = np.array([[0.0, 2, 0, 5], [1, 0, 4, 0]])[offset:]
+        X = corpus.X.row_tiles[0].load().toarray()
+        np.testing.assert_array_equal(X, expected[:, : X.shape[1]])
+        assert not expected[:, X.shape[1] :].any()
