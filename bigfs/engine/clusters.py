@@ -11,7 +11,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterator
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -51,8 +51,8 @@ BEFORE_START = {  # environment of a worker before it starts
     # Zarr decodes chunks in threads, and each would hold freed memory of its own.
     "MALLOC_ARENA_MAX": 1,
 }
-# what distributed sets by default
-ONE_THREAD = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
+# before, other users of the machine could connect to the process that workers are forked from
+START = "forkserver" if sys.platform == "linux" and sys.version_info >= (3, 11, 1) else "spawn"
 LEAST_WORKER = int(IDLE / SHARES.most) + TILE_TASK  # bytes of the smallest worker
 WORKER_MEMORY = "1GB"  # of a worker of a local cluster, where no limit is given
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
@@ -136,19 +136,6 @@ def cluster(
     >>> selector.selected_
     array([2, 3])
     """
-    if planned_memory is not None:
-        rest: dict[str, Any] = {
-            "workers": workers,
-            "memory_limit": memory_limit,
-            "timeout": timeout,
-        }
-        rest |= {"security": security, "dashboard": dashboard}
-        with (
-            holding_session(planned=parse_bytes(planned_memory)),
-            cluster(scheduler, **rest) as running,
-        ):
-            yield running
-        return
     if scheduler is None and workers is None:
         scheduler = configured_scheduler()
     if workers is not None and workers < -1:
@@ -156,13 +143,16 @@ def cluster(
             f"workers must be a number of processes, 0 for this process alone, or -1 for one per "
             f"core; got {workers}"
         )
+    is_serial = scheduler is None and workers == 0
     if scheduler is None and memory_limit is not None:
-        require_size(memory_limit, TILE_TASK if workers == 0 else LEAST_WORKER)
-    if scheduler is None and workers == 0:
-        limit: dict[str, Any] = {}
+        require_size(memory_limit, TILE_TASK if is_serial else LEAST_WORKER)
+    changes: dict[str, Any] = {}
+    if planned_memory is not None:
+        changes["planned"] = parse_bytes(planned_memory)
+    if is_serial:
         if memory_limit is not None and memory_limit != "auto":
-            limit = {"limit": parse_bytes(memory_limit), "baseline": None}
-        with holding_session(client=SERIAL, **limit):
+            changes |= {"limit": parse_bytes(memory_limit), "baseline": None}
+        with holding_session(client=SERIAL, **changes):
             yield None
         return
     memory_limit = WORKER_MEMORY if memory_limit is None else memory_limit
@@ -175,7 +165,7 @@ def cluster(
                 "with Client(…, asynchronous=False)"
             )
         prepare_client(scheduler)
-        with holding_session(client=scheduler):
+        with holding_session(client=scheduler, **changes):
             yield scheduler
         return
     log, client_log = logging.getLogger("distributed"), logging.getLogger("distributed.client")
@@ -192,20 +182,17 @@ def cluster(
             address = stack.enter_context(_specified(str(scheduler)))
         else:
             address = scheduler
+        options = {"security": _security(security), "set_as_default": False, "timeout": timeout}
         with _translate_connect_errors(scheduler):
-            client = stack.enter_context(
-                _connect(
-                    address, security=_security(security), set_as_default=False, timeout=timeout
-                )
-            )
+            client = stack.enter_context(_connect(address, **options))
         if is_specified:
             _wait_for_worker(client, timeout)
         prepare_client(client)
         if scheduler is not None and not is_specified:  # the cluster goes on without us
             stack.callback(release_client, client)
+        stack.enter_context(holding_session(client=client, **changes))
         try:
-            with holding_session(client=client):
-                yield client
+            yield client
         except Exception:  # told apart from an interruption, which the next clause is about
             raise
         except BaseException:  # an interruption: the errors of the broken tasks say nothing new
@@ -218,13 +205,12 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
     """Start a local cluster that only this process and its workers can use."""
     from distributed import LocalCluster, Security
 
-    method = "forkserver" if prepare_workers() else "spawn"
     # distributed opens this port always
     port, pages = 0, WITHOUT_HTTP
     if dashboard:
         port = free_port()
         pages = WITH_DASHBOARD | {ORIGINS: [f"127.0.0.1:{port}", f"localhost:{port}"]}
-    with dask.config.set(pages | {"distributed.worker.multiprocessing-method": method}):
+    with dask.config.set(pages | {"distributed.worker.multiprocessing-method": START}):
         with _interrupts_blocked():
             started = LocalCluster(
                 n_workers=workers,
@@ -288,32 +274,6 @@ def _wait_for_worker(client: Any, timeout: str) -> None:
 
 # Python's resource tracker would name the semaphores of a process that had to end at once
 NO_LEAK_WARNING = "ignore::UserWarning:multiprocessing.resource_tracker"
-CAN_FORK = sys.platform == "linux" and sys.version_info >= (3, 11, 1)
-WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix"]
-
-
-def prepare_workers(*modules: str) -> bool:
-    """Start the process that the workers of local clusters are forked from, if none runs.
-
-    It imports their libraries once. Return whether it runs. It does not where other users of the
-    machine could connect to it, before Python 3.11.1, nor where somebody else ended it.
-    """
-    if not CAN_FORK:
-        return False
-    forkserver.set_forkserver_preload([*WORKERS_IMPORT, *modules])
-    # distributed is not imported for its defaults: that takes as long as all of the rest
-    given = dask.config.get("distributed.nanny.pre-spawn-environ", {})
-    settings = ONE_THREAD | given | BEFORE_START
-    added = {k: str(v) for k, v in settings.items() if k not in os.environ}
-    os.environ.update(added)
-    try:
-        with _interrupts_blocked(), contextlib.suppress(ChildProcessError):
-            forkserver.ensure_running()
-            return True
-    finally:
-        for name in added:
-            del os.environ[name]
-    return False
 
 
 @contextlib.contextmanager
@@ -374,16 +334,16 @@ def _connect(address: Any, **options: Any) -> Any:
     # waits forever for the lock that this start holds.
     from distributed import Client
 
-    class SafeClient(Client):
+    class ClosedOnFailure(Client):
         def start(self, **options: Any) -> None:
             try:
                 super().start(**options)
             except BaseException:
+                self.status = "connecting"  # "closed" would leave its thread
                 self.close()
-                self._loop_runner.stop()
                 raise
 
-    return SafeClient(address, **options)
+    return ClosedOnFailure(address, **options)
 
 
 def _security(security: Any) -> Any:

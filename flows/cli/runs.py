@@ -72,7 +72,6 @@ def run(
         print_run(job.folder, as_json)
         say_done(job)
         return
-    job.engine.prepare("bigfs.flows.steps")
     prepared = runs.prepare(job)  # what is refused is an error before any work starts
     with show_progress(as_json, "start-up"):
         if into is not None:
@@ -156,7 +155,6 @@ def select(
     A killed run resumes from its last checkpoint.
     """
     require_extra("report", "bigfs select")
-    job.engine.prepare("bigfs.flows.steps")
     from bigfs import storage
     from bigfs.flows import run as runs
     from bigfs.flows.evaluation import selection
@@ -200,7 +198,6 @@ def evaluate(
 ) -> None:
     """Score a run against simple baselines and all features, and rewrite its report."""
     require_extra("report", "bigfs evaluate")
-    engine.prepare("bigfs.flows.steps")
     from bigfs import storage
     from bigfs.flows import steps
     from bigfs.storage.runs.runs import Run, lock_run

@@ -20,7 +20,7 @@ import pytest
 
 from bigfs import engine
 from bigfs.engine import clusters
-from bigfs.engine.clusters import CAN_FORK, describe_workers
+from bigfs.engine.clusters import describe_workers
 from bigfs.flows.options import Engine
 
 pytestmark = pytest.mark.process
@@ -262,41 +262,3 @@ def test_a_failed_step_is_over_before_its_error_is_raised(tmp_path):
         with pytest.raises(ValueError, match="the first one fails"):
             engine.map_tiles(fail_or_write, tiles)
         assert (tmp_path / "written").exists()
-
-
-ENDED = """
-import os, signal
-from multiprocessing import forkserver
-import psutil
-from bigfs.engine import clusters
-
-clusters.WORKERS_IMPORT = []
-print(clusters.prepare_workers())
-(server,) = [p for p in psutil.Process().children() if "forkserver" in " ".join(p.cmdline())]
-server.kill()
-os.waitpid(server.pid, 0)  # as psutil.wait_procs does
-print(clusters.prepare_workers())
-"""
-
-
-@pytest.mark.skipif(not CAN_FORK, reason="no worker is forked here")
-def test_workers_are_spawned_where_somebody_else_ended_the_fork_server():
-    answer = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True)
-    assert answer.stdout.split() == ["True", "False"], answer.stderr
-
-
-PREPARED = """
-import sys
-from multiprocessing import forkserver
-from bigfs.engine import clusters
-
-clusters.WORKERS_IMPORT = []
-clusters.prepare_workers()
-print("distributed" in sys.modules, forkserver._forkserver._forkserver_pid is not None)
-"""
-
-
-@pytest.mark.skipif(not CAN_FORK, reason="no worker is forked here")
-def test_preparing_the_workers_does_not_wait_for_imports():
-    answer = subprocess.run([sys.executable, "-c", PREPARED], capture_output=True, text=True)
-    assert answer.stdout.split() == ["False", "True"], answer.stderr
