@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from typing import Any, Protocol
 from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet
@@ -34,8 +34,6 @@ from bigfs.engine.clusters import (
     translate_cluster_errors,
 )
 from bigfs.engine.lazy_blocks import (
-    Input,
-    Slot,
     WithInputs,
     graph_of_inputs,
     having_inputs,
@@ -115,10 +113,10 @@ class Run:
 
 class OnRun:
     """Turn a function of a tile into one of a run: the list of results, what `fold` makes of them
-    as they come, or a running total that the function is given and returns."""
+    and their number as they come, or a running total that the function is given and returns."""
 
     def __init__(
-        self, fn: Callable[..., Any], fold: Callable[..., Any] = list, running: bool = False
+        self, fn: Callable[..., Any], fold: Callable[..., Any] | None = None, running: bool = False
     ) -> None:
         self.fn, self.fold, self.running = fn, fold, running
         self.sent = list[int]()
@@ -127,9 +125,10 @@ class OnRun:
     def __call__(self, run: Run, *shared: Any) -> Any:
         task = Task(self.fn, self.sent)
         if not self.running:
-            return self.fold(
+            parts = (
                 task(tile, *own, *shared) for tile, own in zip(run.tiles, run.operands, strict=True)
             )
+            return list(parts) if self.fold is None else self.fold(parts, len(run.tiles))
         n = len(shared) - len(self.sent)
         *common, total = shared[:n]
         for tile, own in zip(run.tiles, run.operands, strict=True):
@@ -199,29 +198,16 @@ class Serial:
 
     def map(self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None) -> list[Any]:
         """Return the results of all tiles."""
-        if lazy_inputs(tiles, shared, each):
-            planned = Planned(self, len(tiles), label)
-            return planned.gather(planned.submit(fn, tiles, shared, each))
         return list(self._results(fn, tiles, shared, each, label))
 
     def stream(self, fn: Any, tiles: Any, shared: Any, each: Any) -> Iterator[tuple[int, Any]]:
         """Yield the number and the result of each tile."""
-        if not lazy_inputs(tiles, shared, each):
-            yield from enumerate(self._results(fn, tiles, shared, each, None))
-            return
-        for a in range(0, len(tiles), LEAST_WINDOW):
-            window = slice(a, a + LEAST_WINDOW)
-            own = [operand[window] for operand in each]
-            yield from enumerate(self.map(fn, tiles[window], shared, own, None), a)
+        yield from enumerate(self._results(fn, tiles, shared, each, None))
 
     def fold(
         self, fn: Any, tiles: Any, shared: Any, each: Any, combine: Combine, label: Any
     ) -> Any:
         """Return what `combine` makes of the results, in a tree."""
-        if lazy_inputs(tiles, shared, each):
-            planned = Planned(self, len(tiles), label)
-            keys = planned.submit(fn, tiles, shared, each)
-            return planned.gather([tree(planned, keys, combine, TREE_ARITY)])[0]
         parts = self._results(fn, tiles, shared, each, label)
         return fold(parts, len(tiles), combine, TREE_ARITY)
 
@@ -229,99 +215,56 @@ class Serial:
         self, fn: Any, groups: Sequence[range], tiles: Any, shared: Any, each: Any, label: Any
     ) -> Any:
         """Return the sum of the running totals of groups of tiles."""
-        if lazy_inputs(tiles, shared, each):
-            planned = Planned(self, len(tiles), label)
-            keys = [planned.chain(fn, group, tiles, shared, each) for group in groups]
-            return planned.gather([tree(planned, keys, add, TOTALS_ARITY)])[0]
-        runs = [Run.of(tiles, each, group) for group in groups]
-        totals = self._results(OnRun(fn, running=True), runs, (*shared, None), (), label)
-        return fold(totals, len(runs), add, TOTALS_ARITY)
+        results = self._results(fn, tiles, shared, each, label, {group[0] for group in groups})
+        totals = (deque(itertools.islice(results, len(group)), 1).pop() for group in groups)
+        return fold(totals, len(groups), add, TOTALS_ARITY)
 
     def _results(
-        self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None
+        self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None, begins: Any = None
     ) -> Iterator[Any]:
-        """Run the tasks one by one."""
+        """Run the tasks one by one. The last operand may be the result of the task before, None for
+        those that begin."""
         task, shared = task_of(fn), [unshared(value) for value in shared]
-        show = _progress.get() if label else None
+        show, total = _progress.get() if label else None, None
+        inputs = InTurn([(tile, *own) for tile, *own in zip(tiles, *each, strict=True)], shared)
         for i, tile in enumerate(tiles):
-            yield task(tile, *(operand[i] for operand in each), *shared)
+            more = () if begins is None else (None if i in begins else total,)
+            total = None  # it may be large
+            with inputs.of(i):
+                total = task(tile, *(operand[i] for operand in each), *shared, *more)
+            yield total
             if show:
                 show(str(label), i + 1, len(tiles))
 
 
-class Planned:
-    """Tasks of one graph of Dask, for tiles that wait for values of a user's own graph. It has the
-    shape of an executor. A handle is a key."""
+class InTurn:
+    """The inputs of tasks that run one by one. Each is computed once, and held until the last task
+    that needs it has ended."""
 
-    def __init__(self, executor: Serial | OnCluster, n_tasks: int = 0, label: Any = None) -> None:
-        self.executor, self.graph = executor, dict[Any, Any]()
-        self._show, self._label = _progress.get() if label else None, label
-        self._n_tasks, self._done = n_tasks, 0
+    def __init__(self, operands: Sequence[Any], shared: Any) -> None:
+        common = lazy_inputs(*shared)
+        self.inputs = [common | lazy_inputs(*of_task) for of_task in operands]
+        self.last = {key: i for i, needed in enumerate(self.inputs) for key in needed}
+        self.held = dict[Any, Any]()
 
-    def submit(
-        self, fn: Any, tiles: Any, shared: Any, each: Any = (), common: Any = None
-    ) -> list[Any]:
-        """Add a task for each tile, and return their keys. Each needs the common inputs too, which
-        are those of the shared operands unless these are futures."""
-        task, shared, keys = task_of(fn), [unshared(o) for o in shared], list[Any]()
-        common, inputs = common or lazy_inputs(*shared), dict[Any, Input]()
-        for i, tile in enumerate(tiles):
-            operands = [tile, *(operand[i] for operand in each), *shared]
-            needed = common | lazy_inputs(operands[: len(operands) - len(shared)])
-            others = [o for o in operands if is_handle(o)]
-            call: Callable[..., Any] = WithInputs(
-                task, list(needed), [Slot if is_handle(o) else o for o in operands]
-            )
-            if self._show is not None:
-                call = self._counted(call, self._show)
-            keys.append(self._add(call, list(needed), others))
-            inputs |= needed
-        self.graph |= graph_of_inputs(inputs)
-        return keys
-
-    def call(self, fn: Combine, parts: Sequence[Any]) -> Any:
-        """Add a task that takes the values of others."""
-        return self._add(fn, list(parts))
-
-    def chain(self, fn: Any, group: range, tiles: Any, shared: Any, each: Any) -> Any:
-        """Add the tasks of a running total over a group of tiles, and return the last key."""
-        total = None
-        for i in group:
-            run = Run.of(tiles, each, range(i, i + 1))
-            (total,) = self.submit(OnRun(fn, running=True), [run], (*shared, total))
-        return total
-
-    def gather(self, keys: list[Any]) -> list[Any]:
-        """Compute some of the tasks."""
-        return self.executor.get(self.graph, [key.key for key in keys])
-
-    def _add(self, fn: Callable[..., Any], *operands: list[Any]) -> Key:
-        key = f"{fn.__name__}-{uuid4()}"
-        named = [[o.key if isinstance(o, Key) else o for o in part] for part in operands]
-        self.graph[key] = (fn, *named)
-        return Key(key)
-
-    def _counted(self, call: Callable[..., Any], show: Progress) -> Callable[..., Any]:
-        @wraps(call, ("__name__",))
-        def count(*operands: Any) -> Any:
-            value = call(*operands)
-            self._done += 1
-            show(str(self._label), self._done, self._n_tasks)
-            return value
-
-        return count
-
-
-@dataclass(frozen=True)
-class Key:
-    """A task in a graph of Dask."""
-
-    key: str
+    @contextlib.contextmanager
+    def of(self, i: int) -> Iterator[None]:
+        """Have the inputs of the task number i in the block."""
+        if not (keys := list(self.inputs[i])):
+            yield
+            return
+        with having_inputs(self.held):
+            self.held |= zip(keys, dask.get(graph_of_inputs(self.inputs[i]), keys), strict=True)
+        with having_inputs(self.held):
+            yield
+        for key in keys:
+            if self.last[key] == i:
+                del self.held[key]
 
 
 def is_handle(value: Any) -> bool:
     """Return whether an operand stands for the value of a task."""
-    return isinstance(value, Key) or (hasattr(value, "key") and hasattr(value, "add_done_callback"))
+    return hasattr(value, "key") and hasattr(value, "add_done_callback")
 
 
 @dataclass(frozen=True)
@@ -354,22 +297,19 @@ class OnCluster:
         return self.client.submit(fn, list(parts), pure=False)
 
     def get(self, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
-        """Start a graph of Dask, and return the futures of some keys."""
+        """Start some keys of a graph of Dask, and return their futures."""
         return list(self.client.get(graph, keys, sync=False))
 
     def map(self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None) -> list[Any]:
         """Return the results of all tiles. A task takes several where each thread has many."""
         with self._errors():
             tasks = Pass(self, fn, tiles, shared, each)
-            size = tasks.run_size()
-            if size > 1:
-                parts = cut(range(len(tiles)), size)
-                runs = [run for part in parts for run in tasks.at_one_home(part)]
-                futures = tasks.start_runs(OnRun(fn), runs)
-            else:
+            if tasks.size == 1:
                 futures = tasks.start()
+            else:
+                futures = tasks.start_runs(OnRun(fn), cut(range(len(tiles)), tasks.size))
         results = self.gather(futures, label)
-        return list(itertools.chain.from_iterable(results)) if size > 1 else results
+        return results if tasks.size == 1 else list(itertools.chain.from_iterable(results))
 
     def stream(self, fn: Any, tiles: Any, shared: Any, each: Any) -> Iterator[tuple[int, Any]]:
         """Yield the number and the result of each tile as it comes. Only a few tasks per worker run
@@ -407,32 +347,13 @@ class OnCluster:
         where each thread has many."""
         with self._errors():
             tasks = Pass(self, fn, tiles, shared, each)
-            futures, size = dict[range, Any](), tasks.run_size()
-            if size > 1:
-                largest = TREE_ARITY  # tiles of a subtree
-                while largest * TREE_ARITY <= size:
-                    largest *= TREE_ARITY
-                parts = cut(range(len(tiles)), largest)
-                runs = [run for part in parts for run in tasks.subtrees(part)]
-                for length, same in itertools.groupby(runs, len):
-                    of_length = list(same)
-                    of_run = OnRun(fn, partial(fold, n=length, combine=combine, arity=TREE_ARITY))
-                    started = tasks.start_runs(of_run, of_length)
-                    futures.update(zip(of_length, started, strict=True))
-                steps = list(futures.values())
-                handles = [self._subtree(part, futures, combine) for part in parts]
+            if tasks.size == 1:
+                steps = tasks.start()
             else:
-                handles = steps = tasks.start()
-            root = tree(self, handles, combine, TREE_ARITY)
-            del futures, handles
+                of_run = OnRun(fn, partial(fold, combine=combine, arity=TREE_ARITY))
+                steps = tasks.start_runs(of_run, cut(range(len(tiles)), tasks.size))
+            root = tree(self, steps, combine, TREE_ARITY)
         return self.gather([root], label, steps)[0]
-
-    def _subtree(self, part: range, futures: dict[range, Any], combine: Combine) -> Any:
-        """Return the sum over a subtree, of which one task or several have sums."""
-        if part in futures:
-            return futures.pop(part)
-        below = [self._subtree(below, futures, combine) for below in children(part)]
-        return self.call(combine, below)
 
     def accumulate(
         self, fn: Any, groups: Sequence[range], tiles: Any, shared: Any, each: Any, label: Any
@@ -512,8 +433,9 @@ class Pass:
     """The tasks of a map on a cluster, to be started together or a few at a time.
 
     Each prefers the worker of its tile, which may have it in its cache: a tile at the place p of
-    its matrix, from 0 to 1, is that of the thread number p · threads. Others may take it. A task
-    that waits for values of others runs where these lie.
+    its matrix, from 0 to 1, is that of the thread number p · threads, and tiles that one task takes
+    together have the worker of the first. Others may take it. A task that waits for values of
+    others runs where these lie.
     """
 
     def __init__(
@@ -522,13 +444,15 @@ class Pass:
         self.executor, self.client, self.priority = executor, executor.client, priority
         self.fn, self.each, self.n_shared = fn, each, len(shared)
         self.common = lazy_inputs(*shared)
-        self.is_planned = bool(self.common or lazy_inputs(tiles, each))
-        self.waits = self.is_planned or any(is_handle(values[0]) for values in each if len(values))
+        self.has_inputs = bool(self.common or lazy_inputs(tiles, each))
+        self.waits = self.has_inputs or any(is_handle(values[0]) for values in each if len(values))
         self.slots = [worker for worker, n in executor.threads().items() for _ in range(n)]
+        self.size = self._run_size(len(tiles))
         self.homes: list[str | None] = [None] * len(tiles)
         if self.slots and not self.waits and not all(isinstance(t, np.ndarray) for t in tiles):
             places = [place(tile, (i + 0.5) / len(tiles)) for i, tile in enumerate(tiles)]
-            self.homes = [self.slots[int(p * len(self.slots))] for p in places]
+            firsts = [i - i % self.size for i in range(len(tiles))]  # of their runs
+            self.homes = [self.slots[int(places[i] * len(self.slots))] for i in firsts]
         sent = dict[int, Shared]()
         self.tiles = [detach(tile, sent) for tile in tiles]
         self.sent = list(sent)
@@ -547,11 +471,22 @@ class Pass:
         """Start the tasks of some tiles, or of all, and return their futures."""
         numbers = range(len(self.tiles)) if numbers is None else numbers
         task, futures = task_of(self.fn, self.sent), dict[int, Any]()
-        if self.is_planned:
-            planned = Planned(self.executor)
-            each = [[values[i] for i in numbers] for values in self.each]
-            some = [self.tiles[i] for i in numbers]
-            return planned.gather(planned.submit(task, some, self.shared, each, self.common))
+        if self.has_inputs:
+            own = [[self.tiles[i], *(values[i] for values in self.each)] for i in numbers]
+            inputs = [self.common | lazy_inputs(operands) for operands in own]
+            needed = {key: one for of_task in inputs for key, one in of_task.items()}
+            started = self.executor.get(graph_of_inputs(needed), list(needed))
+            at = dict(zip(needed, started, strict=True))
+            return [
+                self.client.submit(
+                    WithInputs(task, list(of_task)),
+                    [at[key] for key in of_task],
+                    *(*operands, *self.shared),
+                    pure=False,
+                    priority=self.priority,
+                )
+                for operands, of_task in zip(own, inputs, strict=True)
+            ]
         by_home = dict[str | None, list[int]]()
         for i in numbers:
             by_home.setdefault(self.homes[i], []).append(i)
@@ -573,24 +508,20 @@ class Pass:
 
     # --- runs of several tiles ----------------------------------------------------------------
 
-    def run_size(self) -> int:
-        """Return how many consecutive tiles one task takes: 1 unless each thread has many. A task
-        takes a millisecond of the scheduler, whatever it does."""
-        if self.waits or len(self.tiles) < TREE_ARITY * TASKS_PER_THREAD:
-            return 1
-        size = len(self.tiles) // (TASKS_PER_THREAD * max(len(self.slots), 1))
-        return size if size >= TREE_ARITY else 1
+    def _run_size(self, n: int) -> int:
+        """Return how many of n consecutive tiles one task takes: those of a subtree of a sum, and 1
+        unless each thread has many. A task takes a millisecond of the scheduler, whatever it
+        does."""
+        size = 1
+        if not self.waits:
+            while TASKS_PER_THREAD * max(len(self.slots), 1) * size * TREE_ARITY <= n:
+                size *= TREE_ARITY
+        return size
 
     def at_one_home(self, numbers: range) -> list[range]:
         """Cut numbers of tiles into the longest runs whose tiles have the same worker."""
         inner = (i for i in numbers[1:] if self.homes[i] != self.homes[i - 1])
         return [range(a, b) for a, b in itertools.pairwise((numbers.start, *inner, numbers.stop))]
-
-    def subtrees(self, numbers: range) -> list[range]:
-        """Cut numbers of tiles into subtrees of a sum whose tiles have the same worker."""
-        if len(self.at_one_home(numbers)) == 1:
-            return [numbers]
-        return [part for below in children(numbers) for part in self.subtrees(below)]
 
     def start_runs(self, fn: OnRun, runs: Sequence[range], *more: Any) -> list[Any]:
         """Start a task for each run of tiles, with more shared operands after those of the pass."""
@@ -624,15 +555,7 @@ def cut(numbers: range, size: int) -> list[range]:
     return [numbers[a : a + size] for a in range(0, len(numbers), size)]
 
 
-def children(numbers: range) -> list[range]:
-    """Cut a subtree of a sum into those below it."""
-    size = TREE_ARITY
-    while size * TREE_ARITY < len(numbers):
-        size *= TREE_ARITY
-    return cut(numbers, size if size < len(numbers) else 1)
-
-
-def tree(executor: OnCluster | Planned, parts: Sequence[Any], combine: Combine, arity: int) -> Any:
+def tree(executor: OnCluster, parts: Sequence[Any], combine: Combine, arity: int) -> Any:
     """Return the handle of the whole, which combines at least once."""
     parts = [executor.call(combine, parts[k : k + arity]) for k in range(0, len(parts), arity)]
     return parts[0] if len(parts) == 1 else tree(executor, parts, combine, arity)
@@ -862,11 +785,15 @@ def dask_array(fn: Callable[..., Any], tiles: Sequence[Any], meta: Any) -> Any:
     """Return the blocks ``fn(tile, meta)`` as a lazy Dask array, one below the other."""
     import dask.array as da
 
-    planned, name = Planned(Serial()), f"{fn.__name__.strip('_')}-{uuid4()}"
-    for i, key in enumerate(planned.submit(fn, tiles, (meta,))):
-        planned.graph[name, i, 0] = planned.graph.pop(key.key)
+    graph, inputs = dict[Any, Any](), dict[Any, Any]()
+    name = f"{fn.__name__.strip('_')}-{uuid4()}"
+    for i, tile in enumerate(tiles):
+        needed = lazy_inputs(tile)
+        graph[name, i, 0] = WithInputs(partial(Task(fn), tile, meta), list(needed)), list(needed)
+        inputs |= needed
+    graph |= graph_of_inputs(inputs)
     chunks = (tuple(tile.stop - tile.start for tile in tiles), (meta.shape[1],))
-    return da.Array(planned.graph, name, chunks, meta=meta)
+    return da.Array(graph, name, chunks, meta=meta)
 
 
 def dask_slices(X: Any, chunks: tuple[int, int]) -> Any:

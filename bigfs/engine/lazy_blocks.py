@@ -157,20 +157,13 @@ def having_inputs(values: Mapping[Any, Any]) -> Iterator[None]:
         yield
 
 
-class Slot:
-    """Marks an operand that is the value of another task."""
-
-
 class WithInputs:
-    """A function with its operands, of which some are values of other tasks, and with the keys of
-    the inputs that it needs."""
+    """A function of operands, which first gets the values of the inputs with these keys."""
 
-    def __init__(self, fn: Callable[..., Any], keys: Sequence[Any], operands: Sequence[Any]):
-        self.fn, self.keys, self.operands = fn, list(keys), list(operands)
+    def __init__(self, fn: Callable[..., Any], keys: Sequence[Any]) -> None:
+        self.fn, self.keys = fn, list(keys)
         self.__name__ = getattr(fn, "__name__", "task")
 
-    def __call__(self, inputs: list[Any], others: list[Any]) -> Any:
-        rest = iter(others)
-        operands = [next(rest) if operand is Slot else operand for operand in self.operands]
+    def __call__(self, inputs: list[Any], *operands: Any) -> Any:
         with having_inputs(dict(zip(self.keys, inputs, strict=True))):
             return self.fn(*operands)
