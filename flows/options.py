@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from bigfs.advice import closest, install_command
+from bigfs.engine.budget import count_as_idle
 from bigfs.engine.clusters import (
     cluster,
     reported,
@@ -343,7 +344,12 @@ class Engine(BaseModel):
         ),
     ] = None
     memory_limit: Annotated[
-        str, AfterValidator(_size), Field(description="memory limit per local process")
+        str,
+        AfterValidator(_size),
+        Field(
+            description="memory limit per local process. A limit that is given counts all that the "
+            "process holds (default: 1GB, beside what this process held before)"
+        ),
     ] = "1GB"
     dashboard: Annotated[
         bool,
@@ -376,13 +382,15 @@ class Engine(BaseModel):
     @contextlib.contextmanager
     def start(self) -> Iterator[Any]:
         """Start or reach the Dask cluster that these options name. Say where its dashboard is."""
-        with cluster(
+        running = cluster(
             self.cluster or self.scheduler,
             workers=self.workers,
             memory_limit=self.memory_limit,
             security=self.tls,
             dashboard=self.dashboard,
-        ) as client:
+        )
+        is_given = "memory_limit" in self.model_fields_set
+        with running as client, contextlib.nullcontext() if is_given else count_as_idle():
             if (link := self.dashboard_link(client)) is not None:
                 inform(f"Dask dashboard: {link}")
             if self.performance_report is None:

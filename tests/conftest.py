@@ -28,8 +28,7 @@ def as_in_a_new_process():
     a fixture that many tests share.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for module in (executor, memory):
-            patch.setattr(module, "own_memory", lambda: IDLE)
+        patch.setattr(executor, "own_memory", lambda: IDLE)
         yield
 
 
@@ -95,8 +94,7 @@ def allow_memory(monkeypatch):
     def allow(limit):
         for module in (engine, memory):
             monkeypatch.setattr(module, "memory_limit", lambda: limit)
-        for module in (executor, memory):
-            monkeypatch.setattr(module, "own_memory", lambda: 0)
+        monkeypatch.setattr(executor, "own_memory", lambda: 0)
         monkeypatch.setattr(executor, "IDLE", 0)
 
     return allow

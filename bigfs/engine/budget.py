@@ -65,7 +65,8 @@ class Session:
 
     client: Any = None  # of a cluster, or `SERIAL`. None: not asked yet
     limit: int | None = None  # bytes that were given
-    # bytes that this process holds beside a step. 0 where the limit is that of the steps alone
+    # bytes that this process holds beside a step: all, where the limit is its own, `IDLE` where it
+    # is that of a worker or a default, and 0 where it is that of the steps alone
     baseline: int | None = None
     planned: int = PLANNED  # bytes of the process by which a way is chosen
     said: set[str] | None = None  # what was said already and is not said again
@@ -142,6 +143,11 @@ def leave_unsaid(what: str) -> contextlib.AbstractContextManager[None]:
 def limit_memory(limit: int) -> contextlib.AbstractContextManager[None]:
     """Set the memory limit of each step inside a block, beside what this process holds."""
     return holding_session(limit=limit, baseline=0)
+
+
+def count_as_idle() -> contextlib.AbstractContextManager[None]:
+    """Let this process count as an idle one inside a block, whatever its user has loaded."""
+    return holding_session(baseline=IDLE)
 
 
 def given_limit() -> int | None:

@@ -94,7 +94,9 @@ def cluster(
     memory_limit : str or int, default=None
         Memory of each worker, or of this process with `workers=0`, as Dask writes it. "auto" shares
         the machine's memory. None gives each worker 1 GB, and this process the memory of its
-        control group or of the machine. Ignored with `scheduler`, whose workers have limits.
+        control group or of the machine. Ignored with `scheduler`, whose workers have limits. With
+        `workers=0` it counts all that this process holds. The process that drives workers may take
+        as much as one of them, beside what it held before.
     planned_memory : str or int, default=None
         Memory of a process by which one of several ways to the same answer is chosen, such as the
         solver of a ridge system. The last bits of the answer depend on it, so it is the same on
@@ -165,7 +167,7 @@ def cluster(
                 "with Client(…, asynchronous=False)"
             )
         prepare_client(scheduler)
-        with holding_session(client=scheduler, **changes):
+        with holding_session(client=scheduler, baseline=IDLE, **changes):
             yield scheduler
         return
     log, client_log = logging.getLogger("distributed"), logging.getLogger("distributed.client")
@@ -190,7 +192,7 @@ def cluster(
         prepare_client(client)
         if scheduler is not None and not is_specified:  # the cluster goes on without us
             stack.callback(release_client, client)
-        stack.enter_context(holding_session(client=client, **changes))
+        stack.enter_context(holding_session(client=client, baseline=IDLE, **changes))
         try:
             yield client
         except Exception:  # told apart from an interruption, which the next clause is about

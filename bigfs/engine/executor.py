@@ -618,14 +618,20 @@ def session() -> Iterator[None]:
     Each public function that makes more than one pass is in such a block. A cluster that is lost in
     the block is an error of the step that needs it.
     """
-    current, baseline = client(), current_session().baseline
-    if baseline is None:
-        baseline = own_memory() if current is None else IDLE
+    current, baseline = client(), held_memory()
     who = SERIAL if current is None else current
     said = current_session().said
     said = set() if said is None else said
     with holding_session(client=who, baseline=baseline, said=said), one_blas_thread():
         yield
+
+
+def held_memory() -> int:
+    """Return the bytes that this process holds beside a step. In one that drives a cluster, what
+    the user has loaded is not the step's."""
+    if (baseline := current_session().baseline) is not None:
+        return baseline
+    return own_memory() if client() is None else IDLE
 
 
 def n_workers() -> int:

@@ -20,8 +20,8 @@ from bigfs.engine.budget import (
     of_thread,
     process_memory,
 )
-from bigfs.engine.executor import client, known_workers
-from bigfs.engine.workers import cached_bytes, clear_cache, own_memory
+from bigfs.engine.executor import client, held_memory, known_workers
+from bigfs.engine.workers import cached_bytes, clear_cache
 from bigfs.types import AnyArray
 
 
@@ -72,8 +72,7 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
     """
     allowed, held = memory_limit() if limit is None else parse_bytes(limit), 0
     if limit is None:
-        baseline = current_session().baseline
-        held = own_memory() if baseline is None else baseline
+        held = held_memory()
         if held and projected + held + cached_bytes() > allowed and not in_task():
             clear_cache()
     if projected + held > allowed:

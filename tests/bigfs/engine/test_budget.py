@@ -8,8 +8,9 @@ from distributed import Client, LocalCluster, system
 
 from bigfs import RLSR, Matrix, engine
 from bigfs.engine import clusters, executor, memory
-from bigfs.engine.budget import IDLE, current_session
+from bigfs.engine.budget import IDLE, SERIAL, current_session, holding_session
 from bigfs.engine.workers import own_memory
+from bigfs.flows.options import Engine
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.graph.row_blocks import block_size
 from bigfs.linalg.ridge import choose_solver, project_costs
@@ -108,6 +109,32 @@ def test_what_a_process_holds_is_measured_at_the_door(monkeypatch):
             assert current_session().baseline == held
     with engine.cluster(workers=0, memory_limit="64GB"), engine.session():
         assert current_session().baseline > held + loaded.nbytes / 2
+
+
+def test_what_the_user_has_loaded_refuses_no_step_of_a_default_limit(monkeypatch):
+    """A run in a notebook that held 1.06 GB was refused by the default limit of 1 GB."""
+    monkeypatch.setattr(executor, "own_memory", lambda: 2 * GB)
+    with Engine(workers=0).start():
+        engine.require_memory(600 * 10**6, "a step")
+        with (
+            engine.session(),
+            pytest.raises(engine.NotEnoughMemory, match=r"beside the 352\.00 MiB"),
+        ):
+            engine.require_memory(700 * 10**6, "a step")
+    # a limit that is given is that of all
+    refused = pytest.raises(engine.NotEnoughMemory, match=r"beside the 1\.86 GiB that it holds")
+    with Engine(workers=0, memory_limit="1GB").start(), refused:
+        engine.require_memory(1, "a step")
+
+
+def test_what_the_user_has_loaded_refuses_no_step_beside_workers(monkeypatch):
+    monkeypatch.setattr(executor, "own_memory", lambda: 2 * GB)
+    monkeypatch.setattr(executor, "known_workers", dict)
+    with engine.limit_memory(GB), holding_session(client=object(), baseline=None):
+        engine.require_memory(600 * 10**6, "a step")
+    refused = pytest.raises(engine.NotEnoughMemory, match=r"beside the 1\.86 GiB that it holds")
+    with holding_session(client=SERIAL, limit=GB, baseline=None), refused:
+        engine.require_memory(1, "a step")
 
 
 def test_the_limit_of_a_step_has_nothing_beside_it():
