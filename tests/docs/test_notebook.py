@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "pipelines.md"
 N, D = 60, 20
+# at least. How many a worker has is the scheduler's choice: the store has one tile, with one home.
+TASKS = 100
 
 
 def cell(start):
@@ -105,7 +107,8 @@ def test_an_h5ad_file_in_five_lines(expression, tmp_path, monkeypatch, capfd):
     names = {"Client": Watched, "bigfs": bigfs, "storage": storage}
     exec(code, names)
     assert len(Watched.done) == 2
-    assert min(Watched.done) > 10
+    assert min(Watched.done) > 0
+    assert sum(Watched.done) > TASKS
     card = eval(last, names)._repr_html_()
     genes = ["gene0", "gene1", "gene2"]
     check(names["selector"], names["accuracy"], genes, capfd.readouterr().err, card)
@@ -120,7 +123,8 @@ def test_a_persisted_array_in_four_lines(expression, capfd):
         names = {"X": client.persist(da.concatenate(blocks)), "y": y, "bigfs": bigfs}
         exec(code, names)
     assert len(Watched.done) == 2
-    assert min(Watched.done) > 10
+    assert min(Watched.done) > 0
+    assert sum(Watched.done) > TASKS
     card = eval(last, names)._repr_html_()
     check(names["selector"], names["accuracy"], ["x0", "x1", "x2"], capfd.readouterr().err, card)
     serial = bigfs.SelectorCV(cv=3)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bigfs import storage
+from bigfs import Matrix, storage
 from bigfs.flows.cli.runs import SYMBOLS
 from bigfs.flows.evaluation import selection
 from bigfs.graph import knn
@@ -12,7 +12,7 @@ from bigfs.selectors.registry import GROUPS, METHODS, groups_of
 from tests.helpers.stores import write_svmlight
 
 WORDS = {"anchor", "columns", "folds", "max", "or", "per", "rows"}
-CERTAIN = {"0": 0, "1": 1, "graph + 1": 1, "graph + 2": 2}  # with the graph at hand
+CERTAIN = {"0": 0, "1": 1, "2": 2, "graph + 1": 1, "graph + 2": 2}  # with the graph at hand
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -56,3 +56,19 @@ def test_passes_are_those_that_are_said(name, corpus):
     before = X.passes
     selector.fit(X, y + 0.5 if name == "f-regression" else y)
     assert X.passes - before == CERTAIN[METHODS[name].make()._cost.passes]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, method in METHODS.items()
+        if method.make()._cost.in_place in CERTAIN and not method.graph
+    ],
+)
+def test_passes_over_a_store_in_place_are_those_that_are_said(name, corpus):
+    """It has the layout by rows alone, and no statistics."""
+    X = Matrix(corpus.X.shape, rows=corpus.X.row_tiles)
+    y = corpus.y
+    selection.make_selector(name, 2, {}).fit(X, y + 0.5 if name == "f-regression" else y)
+    assert X.passes == CERTAIN[METHODS[name].make()._cost.in_place]
