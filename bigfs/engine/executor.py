@@ -335,6 +335,8 @@ class OnCluster:
                     start(len(done))
                     while done:
                         future, result = done.pop()
+                        if future.status != "finished":  # canceled, and the result is an error
+                            future.result()
                         yield running.pop(future), result
             except BaseException:
                 self.cancel(list(running))
