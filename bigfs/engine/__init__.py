@@ -14,7 +14,6 @@ from dask.utils import format_bytes as format_bytes
 from dask.utils import parse_bytes as parse_bytes
 
 from bigfs.engine.budget import IDLE as IDLE
-from bigfs.engine.budget import PLANNED as PLANNED
 from bigfs.engine.budget import SHARES as SHARES
 from bigfs.engine.budget import TILE_TASK as TILE_TASK
 from bigfs.engine.budget import NotEnoughMemory as NotEnoughMemory
@@ -26,15 +25,13 @@ from bigfs.engine.budget import trim_memory as trim_memory
 from bigfs.engine.clusters import ClusterLost as ClusterLost
 from bigfs.engine.clusters import cluster as cluster
 from bigfs.engine.clusters import quiet_dask as quiet_dask
-from bigfs.engine.executor import Progress as Progress
 from bigfs.engine.executor import Tile as Tile
-from bigfs.engine.executor import add as add
 from bigfs.engine.executor import client as client
 from bigfs.engine.executor import compute as compute
+from bigfs.engine.executor import current_executor as current_executor
 from bigfs.engine.executor import dask_array as dask_array
 from bigfs.engine.executor import dask_slices as dask_slices
 from bigfs.engine.executor import dask_vector as dask_vector
-from bigfs.engine.executor import gather_tiles as gather_tiles
 from bigfs.engine.executor import held_inputs as held_inputs
 from bigfs.engine.executor import in_this_process as in_this_process
 from bigfs.engine.executor import map_tiles as map_tiles
@@ -46,8 +43,6 @@ from bigfs.engine.executor import session as session
 from bigfs.engine.executor import show_progress as show_progress
 from bigfs.engine.executor import started_tiles as started_tiles
 from bigfs.engine.executor import stream_tiles as stream_tiles
-from bigfs.engine.executor import submit_tiles as submit_tiles
-from bigfs.engine.executor import wait_tiles as wait_tiles
 from bigfs.engine.lazy_blocks import LazyBlock as LazyBlock
 from bigfs.engine.lazy_blocks import empty_block as empty_block
 from bigfs.engine.lazy_blocks import is_lazy as is_lazy

@@ -39,7 +39,7 @@ from bigfs.engine.lazy_blocks import (
     having_inputs,
     lazy_inputs,
 )
-from bigfs.engine.shared import Shared, attach, detach, itself, unshared
+from bigfs.engine.shared import Shared, attach, detach, unshared
 from bigfs.engine.watchdog import watch
 from bigfs.engine.workers import one_blas_thread, own_memory, release_memory
 
@@ -462,12 +462,10 @@ class Pass:
 
     def _operand(self, value: Any) -> Any:
         """Return what stands for a value in the tasks. A large one travels once."""
-        if isinstance(value, Shared):
-            return value.at(self.client)
         is_large = isinstance(value, list) or hasattr(value, "indptr")
         if is_large or getattr(value, "nbytes", 0) > SMALL_BYTES:
-            return self.client.submit(itself, value, pure=False)
-        return value
+            value = Shared(value)
+        return value.at(self.client) if isinstance(value, Shared) else value
 
     def start(self, numbers: Sequence[int] | None = None) -> list[Any]:
         """Start the tasks of some tiles, or of all, and return their futures."""
@@ -607,7 +605,7 @@ def client() -> Any:
     return current
 
 
-def executor(local: bool = False) -> Serial | OnCluster:
+def current_executor(local: bool = False) -> Serial | OnCluster:
     """Return who runs the tasks. Tiles that hold their arrays (`local`) stay in this process."""
     current = None if local else client()
     return Serial() if current is None else OnCluster(current)
@@ -638,7 +636,7 @@ def held_memory() -> int:
 
 def n_workers() -> int:
     """Return the number of workers, 1 when serial."""
-    return executor().n_workers
+    return current_executor().n_workers
 
 
 _known: WeakKeyDictionary[Any, tuple[dict[str, int], dict[str, Any]]] = WeakKeyDictionary()
@@ -667,7 +665,7 @@ def map_tiles(
     label: str | None = None,
 ) -> list[Any]:
     """Return ``[fn(tile, *each_i, *shared) for tile in tiles]``, computed by one task per tile."""
-    return executor(local).map(fn, tiles, shared, each, label)
+    return current_executor(local).map(fn, tiles, shared, each, label)
 
 
 def stream_tiles(
@@ -679,7 +677,7 @@ def stream_tiles(
 ) -> Iterator[tuple[int, Any]]:
     """Yield the results of `map_tiles` with their numbers, on a cluster as they come. Only a few
     tasks per worker run or wait to be fetched at a time."""
-    return executor(local).stream(fn, tiles, shared, each)
+    return current_executor(local).stream(fn, tiles, shared, each)
 
 
 def reduce_tiles(
@@ -693,7 +691,7 @@ def reduce_tiles(
 ) -> Any:
     """Combine the results of `map_tiles` into one value, in a tree of fixed shape. At most
     `TREE_ARITY` · log(n) results exist at a time."""
-    return executor(local).fold(fn, tiles, shared, each, combine or add, label)
+    return current_executor(local).fold(fn, tiles, shared, each, combine or add, label)
 
 
 def reduce_groups(
@@ -708,31 +706,7 @@ def reduce_groups(
     """Sum a function over the tiles in at most `n_groups` running totals, each over consecutive
     tiles. The function takes the total as its last operand, None at first, and returns it."""
     groups = cut(range(len(tiles)), -(-len(tiles) // n_groups))
-    return executor(local).accumulate(fn, groups, tiles, shared, each, label)
-
-
-def submit_tiles(
-    fn: Callable[..., Any],
-    tiles: Sequence[Any],
-    *shared: Any,
-    each: Sequence[Sequence[Any]] = (),
-    local: bool = False,
-) -> Sequence[Any]:
-    """Start the tasks of `map_tiles` and return their handles, which may be the operands (`each`)
-    of others. `gather_tiles` fetches their values."""
-    return executor(local).submit(fn, tiles, shared, each)
-
-
-def gather_tiles(
-    handles: Sequence[Any], local: bool = False, label: str | None = None
-) -> list[Any]:
-    """Return the values of tasks that `submit_tiles` has started."""
-    return executor(local).gather(handles, label)
-
-
-def wait_tiles(handles: Sequence[Any], local: bool = False) -> None:
-    """Wait until tasks that `submit_tiles` has started have ended."""
-    executor(local).wait(handles)
+    return current_executor(local).accumulate(fn, groups, tiles, shared, each, label)
 
 
 @contextlib.contextmanager
@@ -747,7 +721,7 @@ def started_tiles(
     """Start the tasks of `map_tiles`, which run on the cluster beside what the block does. The
     tasks of the block go before them. They are canceled if the block fails. In this process they
     run when they are asked for."""
-    runs = executor(local)
+    runs = current_executor(local)
     if isinstance(runs, Serial):
         yield lambda: runs.map(fn, tiles, shared, each, label)
         return
@@ -765,7 +739,7 @@ def held_inputs(*tiles: Any, local: bool = False) -> Iterator[None]:
     if not (inputs := lazy_inputs(tiles)):
         yield
         return
-    runs, keys = executor(local), list(inputs)
+    runs, keys = current_executor(local), list(inputs)
     values = runs.get(graph_of_inputs(inputs), keys)
     with having_inputs(dict(zip(keys, values, strict=True))):
         yield
@@ -773,7 +747,7 @@ def held_inputs(*tiles: Any, local: bool = False) -> Iterator[None]:
 
 def compute(lazy: Any) -> Any:
     """Return the value of a Dask collection, computed where `map_tiles` computes."""
-    runs = executor()
+    runs = current_executor()
     if isinstance(runs, Serial):
         return lazy.compute(scheduler="sync")
     return runs.gather([runs.client.compute(lazy)])[0]

@@ -230,32 +230,27 @@ def compare_pairs(
     list
         What `finish` returned for each block.
     """
-    b, local, done = len(blocks), X.local, 0
+    b, runs, done = len(blocks), engine.current_executor(X.local), 0
     started = deque[Sequence[Any]]()  # handles of the rounds that are under way
 
     def wait(n_left: int) -> None:
         nonlocal done
         while len(started) > n_left:
             handles = started.popleft()
-            engine.wait_tiles(handles, local=local)
+            runs.wait(handles)
             done += len(handles)
             engine.show_progress(label, done, b * (b + 3) // 2)
 
-    with engine.held_inputs(blocks, local=local):
-        started.append(engine.submit_tiles(within.fn, blocks, *within.shared(), local=local))
+    with engine.held_inputs(blocks, local=X.local):
+        started.append(runs.submit(within.fn, blocks, within.shared(), ()))
         # the handle that has the list of each block, and which of a pair's lists it is
         lists: list[tuple[Any, int | None]] = [(handle, None) for handle in started[0]]
         of_pair, operands = OfPair(compare.fn), compare.shared()
         for pairs in round_robin(b):
             sides = [[lists[pair[side]] for pair in pairs] for side in (0, 1)]
             each = [[part[i] for part in side] for side in sides for i in (0, 1)]
-            both = engine.submit_tiles(
-                of_pair,
-                [(blocks[i], blocks[j]) for i, j in pairs],
-                *operands,
-                each=each,
-                local=local,
-            )
+            tiles = [(blocks[i], blocks[j]) for i, j in pairs]
+            both = runs.submit(of_pair, tiles, operands, each)
             for (i, j), handle in zip(pairs, both, strict=True):
                 if isinstance(handle, tuple):  # the lists themselves
                     lists[i], lists[j] = (handle[0], None), (handle[1], None)
@@ -264,11 +259,9 @@ def compare_pairs(
             started.append(both)
             wait(ROUNDS_AHEAD)
         each = [[part[i] for part in lists] for i in (0, 1)]
-        finished = engine.submit_tiles(
-            OfBlock(finish.fn), blocks, *finish.shared(), each=each, local=local
-        )
+        finished = runs.submit(OfBlock(finish.fn), blocks, finish.shared(), each)
         wait(0)
-        results = engine.gather_tiles(finished, local=local)
+        results = runs.gather(finished)
     engine.show_progress(label, b * (b + 3) // 2, b * (b + 3) // 2)
     X.passes += b  # each of b blocks is loaded for b comparisons
     return results

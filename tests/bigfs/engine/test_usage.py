@@ -118,7 +118,7 @@ class Unreachable:
     ("module", "ask"),
     [
         ("scratch", lambda: engine.ScratchFile("file").is_shared()),
-        ("executor", lambda: executor.executor().threads()),
+        ("executor", lambda: executor.current_executor().threads()),
         ("measure", measure.peak_memory),
         ("memory", memory.memory_limit),
     ],
