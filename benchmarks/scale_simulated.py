@@ -2,6 +2,8 @@
 
 python benchmarks/scale_simulated.py                     # the table and the picture
 python benchmarks/scale_simulated.py --workers 1024 --tiles-per-worker 98      # 10⁵ tiles
+python benchmarks/scale_simulated.py --graph planned     # RCV1's graph until its first tasks end
+python benchmarks/scale_simulated.py --graph whole       # 200,000 rows on real processes
 
 The scheduler and the driver are a process each, and 128 workers share one. A tile takes its time
 asleep, so a machine of two cores has 1,024 workers. Every pass is one of the engine: a sum over
@@ -13,6 +15,7 @@ bound from above.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import subprocess
 import sys
@@ -20,17 +23,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from types import SimpleNamespace
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import dask
 import numpy as np
 import psutil
+import scipy.sparse as sp
 import typer
 from distributed import Client, Worker
 from shared import load, table
 
-from bigfs import engine
+from bigfs import Matrix, engine
+from bigfs.graph import knn
+from bigfs.graph.approximate.cost import predict
+from bigfs.graph.row_blocks import RowBlock, Step, block_size, compare_pairs
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scale-simulated.svg"
 SHAPE = 1000, 10  # of what is summed
@@ -172,6 +181,94 @@ def passes(n: int, per_worker: int, times: list[float], repeats: int) -> Iterato
                 yield min(found, key=lambda one: one.seconds)
 
 
+def nothing(*_: Any) -> tuple[int, int]:
+    return 0, 0
+
+
+class Begun(Exception):
+    """The first tasks of a graph have ended."""
+
+
+def plan_graph(workers: list[int]) -> None:
+    """Print what the exact graph of RCV1 takes until its first tasks end, with tasks that do
+    nothing."""
+    from scale_simulated import nothing
+
+    def end(label: str, done: int, total: int) -> None:
+        raise Begun
+
+    n, rows = 804_414, []
+    for n_workers in workers:
+        with (
+            processes(n_workers) as (address, scheduler),
+            Client(address, set_as_default=False) as client,
+            engine.cluster(client),
+        ):
+            engine.map_tiles(nothing, some_tiles(n_workers, 0.0))  # connections, imports
+            processes_here = psutil.Process(), scheduler
+            before = [one.memory_info().rss for one in processes_here]
+            start = time.perf_counter()
+            size = block_size(n, 24 * 10, predict(n, np.full(47_236, n * 76 / 47_236)))
+            blocks = [RowBlock(a, min(a + size, n), ()) for a in range(0, n, size)]
+            X = SimpleNamespace(local=False, passes=0)
+            step = Step(nothing, ())
+            try:
+                with engine.progress(end):
+                    compare_pairs(X, blocks, step, step, step, "neighbors")
+            except Begun:
+                seconds = time.perf_counter() - start
+            more = [
+                one.memory_info().rss - b for one, b in zip(processes_here, before, strict=True)
+            ]
+        tasks = len(blocks) * (len(blocks) + 3) // 2
+        rows.append(
+            [n_workers, len(blocks), tasks, f"{seconds:.2f}", *(f"{m / 1e6:.0f}" for m in more)]
+        )
+        print(*rows[-1], flush=True)
+    header = ["workers", "blocks", "tasks in all", "s", "driver +MB", "scheduler +MB"]
+    table(f"RCV1's graph until its first tasks end; {load()}", header, rows)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Random sparse rows, made where they are loaded."""
+
+    start: int
+    stop: int
+    verified: ClassVar[bool] = True
+
+    def load(self) -> sp.csr_array:
+        rng, n = np.random.default_rng(self.start), self.stop - self.start
+        columns = np.sort(rng.integers(0, 4000, (n, 5)) * 5 + np.arange(5), axis=1)
+        return sp.csr_array(
+            (rng.random(5 * n), columns.ravel().astype(np.int32), np.arange(0, 5 * n + 1, 5)),
+            shape=(n, 20_000),
+        )
+
+
+def whole_graph(workers: list[int], n: int) -> None:
+    """Print the bits of a graph of n rows, and the processor time of the driver and the scheduler,
+    which is in its process, per task."""
+    from scale_simulated import Rows
+
+    rows = []
+    for n_workers in workers:
+        X = Matrix((n, 20_000), rows=[Rows(a, min(a + 4096, n)) for a in range(0, n, 4096)])
+        with engine.cluster(workers=n_workers, memory_limit="600MB") as client:
+            client.wait_for_workers(n_workers)
+            _ = X.stats
+            done: list[int] = []
+            start, used = time.perf_counter(), time.process_time()
+            with engine.progress(partial(lambda done, *step: done.append(step[2]), done)):
+                found = knn(X, 10, method="exact")
+            seconds, used = time.perf_counter() - start, time.process_time() - used
+        bits = hashlib.sha256(found.index.tobytes() + found.distance.tobytes()).hexdigest()[:12]
+        rows.append([n_workers, done[-1], f"{seconds:.1f}", f"{1e3 * used / done[-1]:.2f}", bits])
+        print(*rows[-1], flush=True)
+    header = ["workers", "tasks", "s", "driver and scheduler ms/task", "bits"]
+    table(f"An exact graph of {n:,} rows; {load()}", header, rows)
+
+
 def some_tiles(n: int, seconds: float) -> list[Tile]:
     from scale_simulated import Tile
 
@@ -208,11 +305,19 @@ def main(
     tiles_per_worker: int = 64,
     seconds: Annotated[list[float] | None, typer.Option(help="of a tile, once or more")] = None,
     repeats: int = 2,
+    graph: Annotated[Literal["planned", "whole"] | None, typer.Option(help="and no pass")] = None,
+    graph_rows: int = 200_000,
     address: Annotated[str | None, typer.Option(hidden=True)] = None,
     first: Annotated[int, typer.Option(hidden=True)] = 0,
 ) -> None:
     if address is not None:
         asyncio.run(host(address, range(first, first + (workers or [1])[0])))
+        return
+    if graph is not None:
+        if graph == "planned":
+            plan_graph(workers or [2, 32, 256, 1024])
+        else:
+            whole_graph(workers or [2, 8, 16, 32], graph_rows)
         return
     found: list[Pass] = []
     for n in workers or [64, 256, 1024]:
