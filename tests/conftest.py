@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import dask
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -34,8 +35,11 @@ def as_in_a_new_process():
 
 @pytest.fixture(autouse=True)
 def without_lost_clusters():
-    """The clusters that a process has lost are none of the next test's."""
-    yield
+    """The clusters that a process has lost are none of the next test's. Nor is the scheduler that
+    Dask goes on to ask for where a client is closed within its own block.
+    """
+    with dask.config.set(scheduler=dask.config.get("scheduler", None)):
+        yield
     executor.forget_lost_clients()
 
 
