@@ -25,7 +25,6 @@ from bigfs.engine.budget import trim_memory as trim_memory
 from bigfs.engine.clusters import ClusterLost as ClusterLost
 from bigfs.engine.clusters import cluster as cluster
 from bigfs.engine.clusters import quiet_dask as quiet_dask
-from bigfs.engine.executor import Tile as Tile
 from bigfs.engine.executor import client as client
 from bigfs.engine.executor import compute as compute
 from bigfs.engine.executor import current_executor as current_executor

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -57,43 +57,7 @@ CANCEL_SECONDS = 10.0  # to wait for running tasks of a failed step
 Combine = Callable[[list[Any]], Any]
 
 
-class Tile(Protocol):
-    """Key of the rows or columns [start, stop) of a matrix. They are loaded where they are used."""
-
-    start: int
-    stop: int
-
-    def load(self) -> Any: ...
-
-
 # --- what a task calls ----------------------------------------------------------------------------
-
-
-class Task:
-    """Call `fn` with aligned arrays and one thread of BLAS, which would round differently. Arrays
-    that traveled between processes may be unaligned. The last operands are what the tile shares
-    with others."""
-
-    def __init__(self, fn: Callable[..., Any], sent: Sequence[int] = ()) -> None:
-        self.fn, self.sent = fn, list(sent)
-        self.__name__ = getattr(fn, "__name__", "tile")
-
-    def __call__(self, *operands: Any) -> Any:
-        try:
-            if self.sent:
-                tile, *operands = operands  # type: ignore[assignment]
-                n = len(operands) - len(self.sent)
-                values = dict(zip(self.sent, operands[n:], strict=True))
-                operands = attach(tile, values), *operands[:n]
-            with one_blas_thread():
-                return self.fn(
-                    *(
-                        np.require(o, requirements="A") if isinstance(o, np.ndarray) else o
-                        for o in operands
-                    )
-                )
-        finally:
-            release_memory()
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,29 +75,51 @@ class Run:
         )
 
 
-class OnRun:
-    """Turn a function of a tile into one of a run: the list of results, what `fold` makes of them
-    and their number as they come, or a running total that the function is given and returns."""
+class Task:
+    """Call `fn` with aligned arrays and one thread of BLAS, which would round differently. Arrays
+    that traveled between processes may be unaligned. The last operands are what the tile shares
+    with others, by the numbers `sent`.
+
+    For a run of tiles it returns the list of results, or what `fold` makes of them and their number
+    as they come. A `running` total is the last operand, and what `fn` returns is given to the next.
+    """
 
     def __init__(
-        self, fn: Callable[..., Any], fold: Callable[..., Any] | None = None, running: bool = False
+        self,
+        fn: Callable[..., Any],
+        fold: Callable[..., Any] | None = None,
+        running: bool = False,
+        sent: Sequence[int] = (),
     ) -> None:
-        self.fn, self.fold, self.running = fn, fold, running
-        self.sent = list[int]()
+        self.fn, self.fold, self.running, self.sent = fn, fold, running, list(sent)
         self.__name__ = getattr(fn, "__name__", "tile")
 
-    def __call__(self, run: Run, *shared: Any) -> Any:
-        task = Task(self.fn, self.sent)
-        if not self.running:
-            parts = (
-                task(tile, *own, *shared) for tile, own in zip(run.tiles, run.operands, strict=True)
-            )
-            return list(parts) if self.fold is None else self.fold(parts, len(run.tiles))
-        n = len(shared) - len(self.sent)
-        *common, total = shared[:n]
-        for tile, own in zip(run.tiles, run.operands, strict=True):
-            total = task(tile, *own, *common, total, *shared[n:])
-        return np.asarray(total)
+    def __call__(self, tile: Any, *operands: Any) -> Any:
+        n = len(operands) - len(self.sent)
+        values, shared = dict(zip(self.sent, operands[n:], strict=True)), operands[:n]
+        if not isinstance(tile, Run):
+            return self._call(tile, values, shared)
+        each = zip(tile.tiles, tile.operands, strict=True)
+        if self.running:
+            *common, total = shared
+            for one, own in each:
+                total = self._call(one, values, (*own, *common, total))
+            return np.asarray(total)
+        parts = (self._call(one, values, (*own, *shared)) for one, own in each)
+        return list(parts) if self.fold is None else self.fold(parts, len(tile.tiles))
+
+    def _call(self, tile: Any, values: dict[int, Any], operands: Sequence[Any]) -> Any:
+        tile = attach(tile, values) if values else tile
+        try:
+            with one_blas_thread():
+                return self.fn(*map(aligned, (tile, *operands)))
+        finally:
+            release_memory()
+
+
+def aligned(value: Any) -> Any:
+    """Return an array that is aligned, and anything else as it is."""
+    return np.require(value, requirements="A") if isinstance(value, np.ndarray) else value
 
 
 def add(parts: list[Any]) -> Any:
@@ -160,14 +146,6 @@ def fold(parts: Iterator[Any], n: int, combine: Combine, arity: int) -> Any:
         for first in range(0, n, size)
     )
     return combine(list(of_children))
-
-
-def task_of(fn: Any, sent: Sequence[int] = ()) -> Any:
-    """Return what a task calls for a function of a tile or of a run."""
-    if isinstance(fn, OnRun):
-        fn.sent = list(sent)
-        return fn
-    return fn if isinstance(fn, Task) else Task(fn, sent)
 
 
 # --- the executors --------------------------------------------------------------------------------
@@ -224,7 +202,7 @@ class Serial:
     ) -> Iterator[Any]:
         """Run the tasks one by one. The last operand may be the result of the task before, None for
         those that begin."""
-        task, shared = task_of(fn), [unshared(value) for value in shared]
+        task, shared = Task(fn), [unshared(value) for value in shared]
         show, total = _progress.get() if label else None, None
         inputs = InTurn([(tile, *own) for tile, *own in zip(tiles, *each, strict=True)], shared)
         for i, tile in enumerate(tiles):
@@ -307,7 +285,7 @@ class OnCluster:
             if tasks.size == 1:
                 futures = tasks.start()
             else:
-                futures = tasks.start_runs(OnRun(fn), cut(range(len(tiles)), tasks.size))
+                futures = tasks.start_runs(Task(fn), cut(range(len(tiles)), tasks.size))
         results = self.gather(futures, label)
         return results if tasks.size == 1 else list(itertools.chain.from_iterable(results))
 
@@ -352,7 +330,7 @@ class OnCluster:
             if tasks.size == 1:
                 steps = tasks.start()
             else:
-                of_run = OnRun(fn, partial(fold, combine=combine, arity=TREE_ARITY))
+                of_run = Task(fn, partial(fold, combine=combine, arity=TREE_ARITY))
                 steps = tasks.start_runs(of_run, cut(range(len(tiles)), tasks.size))
             root = tree(self, steps, combine, TREE_ARITY)
         return self.gather([root], label, steps)[0]
@@ -444,7 +422,7 @@ class Pass:
         self, executor: OnCluster, fn: Any, tiles: Any, shared: Any, each: Any, priority: int = 0
     ) -> None:
         self.executor, self.client, self.priority = executor, executor.client, priority
-        self.fn, self.each, self.n_shared = fn, each, len(shared)
+        self.each, self.n_shared = each, len(shared)
         self.common = lazy_inputs(*shared)
         self.has_inputs = bool(self.common or lazy_inputs(tiles, each))
         self.waits = self.has_inputs or any(is_handle(values[0]) for values in each if len(values))
@@ -457,7 +435,7 @@ class Pass:
             self.homes = [self.slots[int(places[i] * len(self.slots))] for i in firsts]
         sent = dict[int, Shared]()
         self.tiles = [detach(tile, sent) for tile in tiles]
-        self.sent = list(sent)
+        self.task = Task(fn, sent=list(sent))
         self.shared = [self._operand(value) for value in (*shared, *sent.values())]
 
     def _operand(self, value: Any) -> Any:
@@ -470,7 +448,7 @@ class Pass:
     def start(self, numbers: Sequence[int] | None = None) -> list[Any]:
         """Start the tasks of some tiles, or of all, and return their futures."""
         numbers = range(len(self.tiles)) if numbers is None else numbers
-        task, futures = task_of(self.fn, self.sent), dict[int, Any]()
+        futures = dict[int, Any]()
         if self.has_inputs:
             own = [[self.tiles[i], *(values[i] for values in self.each)] for i in numbers]
             inputs = [self.common | lazy_inputs(operands) for operands in own]
@@ -479,7 +457,7 @@ class Pass:
             at = dict(zip(needed, started, strict=True))
             return [
                 self.client.submit(
-                    WithInputs(task, list(of_task)),
+                    WithInputs(self.task, list(of_task)),
                     [at[key] for key in of_task],
                     *(*operands, *self.shared),
                     pure=False,
@@ -491,10 +469,12 @@ class Pass:
         for i in numbers:
             by_home.setdefault(self.homes[i], []).append(i)
         for home, of_home in by_home.items():
-            where = {} if home is None else {"workers": [home], "allow_other_workers": True}
+            options: dict[str, Any] = {"pure": False, "priority": self.priority}
+            if home is not None:
+                options |= {"workers": [home], "allow_other_workers": True}
             operands = [[values[i] for i in of_home] for values in (self.tiles, *self.each)]
             operands += [[value] * len(of_home) for value in self.shared]
-            started = self.client.map(task, *operands, pure=False, priority=self.priority, **where)
+            started = self.client.map(self.task, *operands, **options)
             futures.update(zip(of_home, started, strict=True))
         return [futures[i] for i in numbers]
 
@@ -523,10 +503,11 @@ class Pass:
         inner = (i for i in numbers[1:] if self.homes[i] != self.homes[i - 1])
         return [range(a, b) for a, b in itertools.pairwise((numbers.start, *inner, numbers.stop))]
 
-    def start_runs(self, fn: OnRun, runs: Sequence[range], *more: Any) -> list[Any]:
+    def start_runs(self, task: Task, runs: Sequence[range], *more: Any) -> list[Any]:
         """Start a task for each run of tiles, with more shared operands after those of the pass."""
         twin = copy(self)
-        twin.fn, twin.each = fn, ()
+        twin.task, twin.each = task, ()
+        task.sent = self.task.sent
         twin.tiles = [Run.of(self.tiles, self.each, run) for run in runs]
         twin.homes = [self.homes[run.start] for run in runs]
         twin.shared = [*self.shared[: self.n_shared], *more, *self.shared[self.n_shared :]]
@@ -538,7 +519,7 @@ class Pass:
         longest = 1 if self.waits else CHAIN_TILES  # a task waits for the values of one tile
         for part in cut(group, longest):
             for run in self.at_one_home(part):
-                (total,) = self.start_runs(OnRun(fn, running=True), [run], total)
+                (total,) = self.start_runs(Task(fn, running=True), [run], total)
         return total
 
 

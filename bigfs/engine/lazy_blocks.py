@@ -12,7 +12,7 @@ from typing import Any
 import dask
 import numpy as np
 from dask.base import is_dask_collection
-from dask.core import get_dependencies
+from dask.core import flatten, get_dependencies
 from dask.optimization import cull
 
 from bigfs.engine.budget import holding
@@ -65,7 +65,7 @@ def lazy_blocks(X: Any) -> list[LazyBlock]:
     (optimized,) = dask.optimize(X)
     # the values that a cluster holds are only in the graph as it was
     graph = dict(X.__dask_graph__()) | dict(optimized.__dask_graph__())
-    keys = _flat(optimized.__dask_keys__())
+    keys = list(flatten(optimized.__dask_keys__()))
     owner: dict[Any, int] = {}
     for block, key in enumerate(keys):
         waiting = [key]
@@ -76,11 +76,6 @@ def lazy_blocks(X: Any) -> list[LazyBlock]:
             owner[needed] = block if needed not in owner else SEVERAL
             waiting += _needs(graph, needed)
     return [_lazy_block(graph, key, owner) for key in keys]
-
-
-def _flat(keys: Any) -> list[Any]:
-    """Return nested lists of keys as one list of objects."""
-    return [key for part in keys for key in _flat(part)] if isinstance(keys, list) else [keys]
 
 
 def _lazy_block(graph: dict[Any, Any], key: Any, owner: dict[Any, int]) -> LazyBlock:

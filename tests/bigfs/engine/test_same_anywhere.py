@@ -39,7 +39,7 @@ def test_blas_gets_its_threads_back_after_the_outer_block():
 
 
 def test_every_task_runs_with_one_thread():
-    tiles = [engine.Tile] * 2
+    tiles = [0, 1]
     assert engine.map_tiles(lambda tile: blas_threads(), tiles, local=True) == [{1}, {1}]
     assert engine.map_tiles(lambda tile: blas_threads(), tiles) == [{1}, {1}]
     assert blas_threads() == {2}
