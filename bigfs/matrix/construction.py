@@ -70,14 +70,13 @@ def array_layouts(
         engine.require_memory(
             (X.dtype.itemsize + X.indices.itemsize) * X.nnz, "X by rows and by columns"
         )
-    by_rows, by_columns = (sp.csr_array(X), sp.csc_array(X)) if sp.issparse(X) else (X, X)
     return {
         "shape": X.shape,
-        "rows": tiles.block_tiles(by_rows, 0, tile_rows),
-        "columns": tiles.block_tiles(by_columns, 1, tile_columns),
+        "rows": tiles.block_tiles(X, 0, tile_rows),
+        "columns": tiles.block_tiles(X, 1, tile_columns),
         "local": True,
         "feature_names": feature_names,
-        "meta": by_rows[:0],
+        "meta": sp.csr_array(X[:0]) if sp.issparse(X) else X[:0],
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,24 @@ class BlockTile:
     stop: int
     block: Any
     verified: bool = False
+
+    def load(self) -> Block:
+        return self.block
+
+
+@dataclass(frozen=True)
+class OtherLayoutTile:
+    """A tile of a whole sparse array in the other layout, which is made when it is first read."""
+
+    start: int
+    stop: int
+    array: Any
+    make: Callable[[Any], Any]
+    verified: ClassVar[bool] = True
+
+    @cached_property
+    def block(self) -> Block:
+        return self.make(self.array)
 
     def load(self) -> Block:
         return self.block
@@ -92,12 +111,15 @@ class DaskTile:
         return check_block(self.block.load(), self.first_column)
 
 
-def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
+def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile | OtherLayoutTile]:
     """Cut an array that was checked along an axis into tiles of `size` rows or columns. One tile
     holds the array itself, because a slice of a sparse one is a copy."""
-    length = X.shape[axis]
+    length, kind = X.shape[axis], (sp.csr_array, sp.csc_array)[axis]
     if 0 < length <= (size or length):
-        return [BlockTile(0, length, X, verified=True)]
+        if sp.issparse(X) and X.format != ("csr", "csc")[axis]:
+            return [OtherLayoutTile(0, length, X, kind)]
+        return [BlockTile(0, length, kind(X) if sp.issparse(X) else X, verified=True)]
+    X = kind(X) if sp.issparse(X) else X
     starts = range(0, length, size or max(length, 1))
     bounds = [(a, min(a + (size or length), length)) for a in starts]
     return [BlockTile(a, b, X[a:b] if axis == 0 else X[:, a:b], verified=True) for a, b in bounds]

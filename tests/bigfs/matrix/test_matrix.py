@@ -1,6 +1,7 @@
 import pickle
 import sys
 import time
+import tracemalloc
 from copy import copy
 
 import dask.array as da
@@ -129,6 +130,26 @@ def test_by_columns_the_tiling_does_not_change_a_bit(rng):
     answers = [Matrix.from_array(S, tile_columns=size).T @ V for size in (1, 4, 23)]
     for answer in answers[1:]:
         np.testing.assert_array_equal(answer, answers[0])
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array])
+def test_the_layout_that_is_not_read_is_not_made(kind):
+    """Both were made at once: SparGE held a csr copy that it never read."""
+    S = kind(sp.random_array((3000, 500), density=0.2, rng=np.random.default_rng(0)))
+    own, other = (0, 1) if kind is sp.csr_array else (1, 0)
+    size = S.data.nbytes + S.indices.nbytes
+    tracemalloc.start()
+    X = Matrix.from_array(S)
+    X.map(number_of_values, own)
+    assert tracemalloc.get_traced_memory()[0] < 0.1 * size
+    for _ in range(2):
+        assert X.map(number_of_values, other) == [S.nnz]
+        assert 0.9 * size < tracemalloc.get_traced_memory()[0] < 1.1 * size
+    tracemalloc.stop()
+
+
+def number_of_values(block, start, stop):
+    return block.nnz
 
 
 def test_a_missing_layout_is_named():
