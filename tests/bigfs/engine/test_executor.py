@@ -12,7 +12,6 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -48,17 +47,6 @@ def threads(n_workers=2, **options):
         Client(running, **options) as client,
     ):
         yield client
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_lost():
-    """No client of another test that has lost its cluster, nor Dask's choice of such a client,
-    which stays where a client is closed while it is the current one.
-    """
-    executor._lost.clear()
-    with dask.config.set(scheduler=None):
-        yield
-    executor._lost.clear()
 
 
 @pytest.fixture
