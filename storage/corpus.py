@@ -207,20 +207,26 @@ class Corpus(SampleRoles):
         )
         return Stats(sums, squares, counts)
 
-    def _class_stats(self, codes: AnyArray) -> ClassStats | None:
-        """Add up the statistics per class, if `codes` is y and every segment has them."""
+    def _class_stats(
+        self, codes: AnyArray, start: int = 0, stop: int | None = None
+    ) -> ClassStats | None:
+        """Add up the statistics per class of a range of columns, if `codes` is y and every segment
+        has them."""
         if self.manifest.target != "class" or not np.array_equal(codes, self.y):
             return None
         d, c = self.manifest.shape[1], len(self.class_names)
+        stop = d if stop is None else stop
+        shape = stop - start, c
         documents = manifests.checksums_of(self.uri, self.manifest.content).documents
-        stats = ClassStats(np.zeros((d, c)), np.zeros((d, c)), np.zeros((d, c), dtype=np.int64))
+        stats = ClassStats(np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.int64))
         for path in (f"uns/statistics/{s.name}/classes" for s in self.segments):
             if f"{path}/zarr.json" not in documents:
                 return None
             for name, total in zip(("sums", "squares", "counts"), stats[:3], strict=True):
-                part = self.store.read(f"{path}/{name}").reshape(d, -1)
                 # a segment holds the classes that there were when it was written
-                total[:, : part.shape[1]] += part
+                width = self.store.size(f"{path}/{name}") // d
+                part = self.store.read(f"{path}/{name}", start * width, stop * width)
+                total[:, :width] += part.reshape(-1, width)
         return stats
 
     @cached_property

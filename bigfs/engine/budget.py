@@ -42,6 +42,7 @@ class Shares:
     small_matrix: float = 0.05  # a matrix that is read many times and held as a whole
     # of `planned_memory`, because the choice of a way depends on them
     active_columns: float = 0.25  # gathered columns of an active set
+    column_block: float = 0.1  # sums per class of a block of columns, with what is made of them
     svm_kernel: float = 0.25  # n × n matrices of an SVM by its kernel
     column_strip: float = 0.11  # arrays of a strip of the columns of a dense n × r
     ridge_strip: float = 0.05  # what the primal ridge makes a strip at a time

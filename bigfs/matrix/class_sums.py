@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs import engine
 from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix.matrix import Matrix
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_magnitude
 
 NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
+SUMS_AT_A_TIME = 6  # arrays of columns × classes: the sums, their parts, and the terms of a score
 COUNTED_ROWS = 1 << 20  # at a time: NumPy takes nine bytes of each
 
 
@@ -70,6 +74,26 @@ class ClassWeights:
         """Return the weights of the values by class, and of their squares by class or of all."""
         Y = class_indicator(self.codes, self.shape[1], self.weights)
         return Y, Y if self.by_class else np.asarray(Y.sum(axis=1))[:, None]
+
+
+def column_blocks(X: Matrix, c: int) -> Iterator[Matrix]:
+    """Yield X by blocks of columns whose sums over c classes take their share of the memory.
+
+    One block is X itself. All blocks together read tiles of columns once.
+    """
+    d, room = X.shape[1], engine.SHARES.column_block * engine.planned_memory()
+    size = max(int(room / (8 * SUMS_AT_A_TIME * c)), 1)
+    if d <= size:
+        yield X
+        return
+    before = X.passes
+    for first in range(0, d, size):
+        stop = min(first + size, d)
+        block = copy(X.take_columns(slice(first, stop)))
+        block.class_stats = partial(X.class_stats, start=first, stop=stop)
+        block.passes = 0
+        yield block
+        X.passes = max(before + block.passes, X.passes + (0 if X.column_tiles else block.passes))
 
 
 def column_sums(

@@ -26,7 +26,7 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_magnitude
 
 
-def no_class_stats(codes: AnyArray) -> None:
+def no_class_stats(codes: AnyArray, start: int = 0, stop: int | None = None) -> None:
     """Say that a matrix has no statistics of the classes."""
 
 
@@ -49,8 +49,8 @@ class Matrix:
         Column statistics, or a function that reads them when they are asked for. None computes them
         in one pass.
     class_stats : callable, default=no_class_stats
-        Function of the class codes that returns their `ClassStats`, or None if it has none for
-        these codes.
+        Function of the class codes, and of a range of columns (all by default), that returns their
+        `ClassStats`, or None if it has none for these codes.
     local : bool, default=False
         Whether the tiles hold their arrays. Then all work stays in this process.
     feature_names : sequence of str or None, default=None
@@ -127,7 +127,7 @@ class Matrix:
         rows: Sequence[Any] = (),
         columns: Sequence[Any] = (),
         stats: Stats | Callable[[], Stats] | None = None,
-        class_stats: Callable[[AnyArray], ClassStats | None] = no_class_stats,
+        class_stats: Callable[..., ClassStats | None] = no_class_stats,
         local: bool = False,
         feature_names: Any = None,
         meta: Any = None,

@@ -148,6 +148,10 @@ class StoreRef:
         if not is_right:
             raise Damaged(f"{self.uri}: array {path} is damaged: {MEND}")
 
+    def size(self, path: str) -> int:
+        """Return the length of an array."""
+        return int(array(place_of(self.uri, self.content), self.content, path).shape[0])
+
     def chunk(self, path: str) -> int:
         """Return the length of the chunks of an array."""
         return int(array(place_of(self.uri, self.content), self.content, path).chunks[0])

@@ -93,13 +93,14 @@ def cut_sparse(lengths: Iterable[AnyArray], size: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
-def bounds(counts: Iterable[AnyArray], tile: int) -> tuple[int, ...]:
-    """Cut rows (or columns) into runs of about `tile` non-zeros."""
+def bounds(counts: Iterable[AnyArray], tile: int, most: int | None = None) -> tuple[int, ...]:
+    """Cut rows (or columns) into runs of about `tile` non-zeros, and of `most` rows."""
     cuts, row, total = [0], 0, 0
     for part in counts:
         ends = total + np.cumsum(part, dtype=np.int64)
         cuts += (row + 1 + np.flatnonzero(np.diff(ends // tile, prepend=total // tile))).tolist()
         row, total = row + len(part), int(ends[-1])
+    cuts += range(0, row, most or max(row, 1))
     return tuple(int(cut) for cut in np.unique([*cuts, row]))
 
 

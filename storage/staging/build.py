@@ -162,7 +162,9 @@ def build(
             target=target.kind,
             segments=tuple(segments),
             row_bounds=row_bounds(segments, blocks, plan.settings["tile_rows"]),
-            column_bounds=bounds(transpose.counts_of(writer, segments, d), tile),
+            column_bounds=bounds(
+                transpose.counts_of(writer, segments, d), tile, transpose.MAX_COLUMNS_HELD // 2
+            ),
             named=(names is not None, named),
             source=describe_source(source, plan),
             settings=plan.settings,

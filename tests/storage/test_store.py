@@ -234,3 +234,9 @@ def test_bounds_cut_counts_in_tiles():
     assert cuts[-1] == 7
     # the last one fills it
     assert all(counts[a : b - 1].sum() < 4 for a, b in zip(cuts, cuts[1:], strict=False))
+
+
+def test_bounds_cut_many_columns_that_are_nearly_empty():
+    counts = [np.eye(1, 5, 1, dtype=int)[0]] * 3
+    assert bounds(counts, 2) == (0, 7, 15)
+    assert bounds(counts, 2, most=4) == (0, 4, 7, 8, 12, 15)

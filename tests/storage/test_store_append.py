@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.feature_selection import f_classif
 from zarr.storage import LocalStore
 
-from bigfs import ANOVA, storage
+from bigfs import ANOVA, engine, storage
 from bigfs.storage import atomic
 from bigfs.storage.errors import Damaged, SourceError, StoreError
 from bigfs.storage.format import manifest, writer
@@ -78,6 +78,10 @@ def test_statistics_by_class_are_stored_and_save_a_pass(tmp_path):
     found = ANOVA().fit(corpus.X, y)
     assert (corpus.X.passes, found.result_.stats["passes"]) == (0, 0)
     np.testing.assert_allclose(found.scores_, f_classif(X, y)[0], rtol=1e-8)
+    with engine.limit_memory(20_000):  # for a few columns at a time
+        in_blocks = ANOVA().fit(corpus.X, y)
+    assert corpus.X.passes == 0
+    np.testing.assert_array_equal(in_blocks.scores_, found.scores_)
     # of other labels than its own the store knows nothing
     half = np.where(np.arange(800) % 2, y, -1)
     assert corpus.X.class_stats(half) is None

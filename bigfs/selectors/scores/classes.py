@@ -25,7 +25,7 @@ from sklearn.utils import ClassifierTags
 
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
-from bigfs.matrix.class_sums import NEGATIVE, near_sums
+from bigfs.matrix.class_sums import NEGATIVE, column_blocks, near_sums
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.pvalues import SignificanceSelector, f_p_values
@@ -36,7 +36,7 @@ from bigfs.selectors.scores.sums import (
     class_totals,
     ratio,
 )
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 
 LABELS_PER_PASS = 64  # of several labels per sample
 
@@ -46,9 +46,17 @@ class ClassSumsSelector(WeightedSelector):
 
     _non_negative = False  # whether negative values are refused
     _squares_by_class = False  # whether `_score` gets Σ x² per class
+    _degrees: Any = field(init=False, default=None)  # of freedom, of all columns or of each
 
     def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:
-        super()._score_samples(X, self._require_classes(y), weights)
+        y, scores, degrees = self._require_classes(y), [], []
+        for block in column_blocks(X, len(y.classes)):
+            super()._score_samples(block, y, weights)
+            scores.append(self.scores_)
+            degrees.append(self._degrees)
+        self.scores_, self._degrees = np.concatenate(scores), degrees[0]
+        if isinstance(self._degrees, np.ndarray):  # of each column
+            self._degrees = np.concatenate(degrees)
 
     def _sum(self, X: Matrix, y: Any, weights: FloatArray | None) -> Totals:
         if not isinstance(y, Labels):
@@ -375,7 +383,19 @@ def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[Floa
     labels = np.flatnonzero((counts > 0) & (counts < n))
     if not len(labels):
         raise ValueError("y must hold a label that some samples have and others do not")
-    total, least = np.zeros(X.shape[1]), np.ones(X.shape[1])
+    parts = [
+        _mean_f(block, Y, w, counts, labels)
+        for block in column_blocks(X, min(len(labels), LABELS_PER_PASS))
+    ]
+    mean, p_values = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return mean, p_values
+
+
+def _mean_f(
+    X: Matrix, Y: sp.csr_array, w: FloatArray, counts: FloatArray, labels: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the `mean_f` of a block of columns."""
+    n, total, least = w.sum(), np.zeros(X.shape[1]), np.ones(X.shape[1])
     for first in range(0, len(labels), LABELS_PER_PASS):
         part = labels[first : first + LABELS_PER_PASS]
         dense = np.column_stack([Y[:, part].toarray() * w[:, None], w])

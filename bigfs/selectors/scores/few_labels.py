@@ -28,7 +28,7 @@ from sklearn.utils._param_validation import Interval
 from bigfs.graph.affinities import Weights
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
-from bigfs.matrix.class_sums import class_indicator, near_sums, weighted_sums
+from bigfs.matrix.class_sums import class_indicator, column_blocks, near_sums, weighted_sums
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
@@ -102,8 +102,12 @@ class LSDF(GraphSelector):
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
         Y = class_indicator(codes, len(classes))
-        sums, squares = np.split(near_sums(X, Y, Y, slice(None))[0], 2, axis=1)
-        between, within = _pair_sums(sums, squares, np.asarray(Y.sum(axis=0)).ravel())
+        sizes = np.asarray(Y.sum(axis=0)).ravel()
+        parts = [
+            _pair_sums(*np.split(near_sums(block, Y, Y, slice(None))[0], 2, axis=1), sizes)
+            for block in column_blocks(X, 2 * len(classes))
+        ]
+        between, within = (np.concatenate(part) for part in zip(*parts, strict=True))
         neighbors = np.zeros(X.shape[1])
         status, stats = Status.EXACT, {}
         if not y.all_labeled:

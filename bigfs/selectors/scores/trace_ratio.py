@@ -34,7 +34,7 @@ from bigfs.embedding.responses import one_hot
 from bigfs.graph.affinities import Weights
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
-from bigfs.matrix.class_sums import near_sums
+from bigfs.matrix.class_sums import column_blocks, near_sums
 from bigfs.result import Record, Result, Status, iterate, warn_early_end
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
@@ -147,8 +147,13 @@ class TraceRatio(GraphSelector):
     def _fit(self, X: Matrix, y: Any) -> None:
         stats: dict[str, Any] = {}
         if self.form == "fisher":
-            totals = class_totals(X, at_least_two(y))
-            b, w = between_and_within(totals.sums, totals.squares[:, 0], totals.sizes)
+            y = at_least_two(y)
+            parts = [
+                between_and_within(totals.sums, totals.squares[:, 0], totals.sizes)
+                for block in column_blocks(X, len(y.classes))
+                for totals in [class_totals(block, y)]
+            ]
+            b, w = (np.concatenate(part) for part in zip(*parts, strict=True))
         else:
             graph = self._graph(X, self.weights)
             stats = graph.stats
@@ -282,13 +287,19 @@ class TRCFS(GraphSelector):
             too_large = residual > 10 * PROPAGATION_TOLERANCE
             status = Status.MAX_ITER if too_large else graph.status
             stats = {"residual": residual} | graph.stats
-        sums, _ = near_sums(X, F, F.sum(axis=1)[:, None], slice(None))
-        sums, squares, sizes = sums[:, :-1], sums[:, -1], F.sum(axis=0)
-        between, _ = between_and_within(sums, squares, sizes)
-        total = unless_rounding(squares - sums.sum(axis=1) ** 2 / sizes.sum(), squares)
-        self.scores_ = np.minimum(ratio(between, total), 1)
+        blocks = column_blocks(X, len(self.classes_))
+        self.scores_ = np.concatenate([_explained(block, F) for block in blocks])
         self.label_distributions_ = F
         self.result_ = Result(self.scores_, status, stats=stats)
+
+
+def _explained(X: Matrix, F: FloatArray) -> FloatArray:
+    """Return the share of the variance of each column that its means in the classes explain."""
+    sums, _ = near_sums(X, F, F.sum(axis=1)[:, None], slice(None))
+    sums, squares, sizes = sums[:, :-1], sums[:, -1], F.sum(axis=0)
+    between, _ = between_and_within(sums, squares, sizes)
+    total = unless_rounding(squares - sums.sum(axis=1) ** 2 / sizes.sum(), squares)
+    return np.minimum(ratio(between, total), 1)
 
 
 def propagated(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple[FloatArray, float]:
