@@ -34,7 +34,8 @@ from bigfs.matrix import Matrix
 from bigfs.result import Result, Status, iterate
 from bigfs.types import FloatArray, IntArray
 
-WORKING_COPIES = 5  # d × m arrays alive at once: D and B before and after an update, a difference
+WORKING_COPIES = 8  # d × m arrays alive at once: D and B before and after an update, SPAMS's own
+ATOMS_SHARE = 0.8  # of the planned memory, for these copies of the default number of atoms
 MAX_ATOMS = 256
 RUNS_PER_BATCH = 16  # runs of consecutive rows
 FORGETTING = 5  # ρ: before update t, the statistics are multiplied by (1 − 1/t)^ρ
@@ -64,7 +65,7 @@ def default_atoms(n: int, d: int) -> int:
 
     The paper takes m = d, which text does not allow.
     """
-    available = engine.planned_memory() // 2
+    available = int(ATOMS_SHARE * engine.planned_memory())
     return max(1, min(d, n, MAX_ATOMS, available // (WORKING_COPIES * 8 * d)))
 
 
@@ -93,7 +94,8 @@ def learn_atoms(
         ) from error
     n, d = X.shape
     engine.require_memory(
-        WORKING_COPIES * 8 * d * n_atoms, f"a dictionary of {n_atoms} atoms over {d} features"
+        8 * n_atoms * (WORKING_COPIES * d + 3 * batch_rows + 2 * n_atoms),
+        f"a dictionary of {n_atoms} atoms over {d} features",
     )
     row_norm = float(np.sqrt(X.stats.sums_of_squares.sum() / n))  # root mean square
     if row_norm == 0:

@@ -33,7 +33,7 @@ def gaussian_factor(X: Matrix, r: int, *, sigma: float | None = None, seed: int 
     n, d = X.shape
     r = min(r, n)
     _ = X.stats  # refuses values whose squares overflow
-    engine.require_memory(8 * r * (d + 4 * n), f"{r} landmarks of a Gaussian kernel")
+    engine.require_memory(8 * r * (2 * d + 4 * n + 4 * r), f"{r} landmarks of a Gaussian kernel")
     rows = np.sort(np.random.default_rng(seed).choice(n, r, replace=False))
     landmarks = X.take_rows(rows).columns(np.arange(d)).toarray().astype(np.float64)
     row_norms2 = np.concatenate(X.map(_row_norms2, 0))

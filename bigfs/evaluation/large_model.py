@@ -149,7 +149,8 @@ def decide(X: Matrix, model: LinearModel) -> FloatArray:
     """Return the decision values or predicted values of rows, (n,) or (n, k), in one pass."""
     coef = model.coef / model.scale if model.kind == "real" else model.coef
     engine.require_memory(
-        8 * X.shape[0] * len(coef), f"{len(coef)} decision values of {X.shape[0]} samples each"
+        2 * 8 * X.shape[0] * len(coef),  # of the tiles, and of all samples
+        f"{len(coef)} decision values of {X.shape[0]} samples each",
     )
     decision: FloatArray = X @ coef.T
     decision += model.intercept

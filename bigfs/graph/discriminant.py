@@ -21,7 +21,7 @@ from bigfs.graph.row_blocks import RowBlock, gather_rows, neighborhood_blocks
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, FloatArray
 
-ENTRY_BYTES = 40  # per entry of an eigenvector: itself, its factor, and F while it is put together
+ENTRY_BYTES = 72  # per entry of an eigenvector: itself, its factor, and F while it is put together
 
 
 class LocalDiscriminant(NamedTuple):

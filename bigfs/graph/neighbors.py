@@ -96,7 +96,7 @@ def knn(
         The blocks, or the n × k result, do not fit in memory.
     """
     engine.require_memory(
-        X.shape[0] * k * 12 * 2,
+        X.shape[0] * k * 13 * 2,
         f"a graph of {X.shape[0]} × {k} neighbors in memory (a store needs less)",
     )
     parts, info = stream_knn(

@@ -36,7 +36,7 @@ from bigfs.selectors.base.sample_graph import neighbors_of
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
-SAMPLE_COPIES = 8  # n × m arrays alive at once in a step
+SAMPLE_COPIES = 10  # n × m arrays alive at once in a step
 FEATURE_COPIES = 4  # d × m arrays
 
 

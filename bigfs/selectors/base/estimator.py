@@ -36,6 +36,8 @@ from bigfs.validation import UnequalScales
 MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
 MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
+# of each feature in any fit: its statistics, deviation, score and place, and what is made of them
+FEATURE_BYTES = 96
 BYTES_PER_ENTRY = 12  # a float64 value and an int32 index
 ARRAY_CHECKS: dict[str, Any] = {  # of scikit-learn; `Matrix` looks for NaN and infinity
     "accept_sparse": ["csr", "csc"],
@@ -296,6 +298,9 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         self._forget()
         matrix, y = self._as_matrix(X, y)
         self._required_count(matrix.shape[1])
+        engine.require_memory(
+            FEATURE_BYTES * matrix.shape[1], f"a fit of {matrix.shape[1]:,} features"
+        )
         before = matrix.passes
         self._leave_out_constants(matrix)
         if self._needs_one_scale and (hint := scale_hint(matrix)) and engine.first_time("scales"):

@@ -341,7 +341,7 @@ def information_problem(X: Matrix, y: Labels, n_bins: int, conditional: bool) ->
     classes, codes = at_least_two(y)
     pairs = Information(codes, len(classes), n_bins, conditional)
     engine.require_memory(
-        4 * 8 * (n_bins + 1) * int(np.prod(pairs.shape)),
+        2 * 8 * (n_bins + 1) * int(np.prod(pairs.shape)),
         f"a table of {n_bins + 1} bins per feature",
     )
     parts = map_all_columns(X, _relevance, pairs, label="mutual information")

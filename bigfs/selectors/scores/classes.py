@@ -212,7 +212,8 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
     def _p_values(self) -> FloatArray:
         if self._label_p_values is not None:
             return self._label_p_values
-        return f_p_values(*self._degrees, self.scores_)
+        between, within = self._degrees
+        return f_p_values(between, within, self.scores_)
 
 
 class Chi2(SignificanceSelector, ClassSumsSelector):

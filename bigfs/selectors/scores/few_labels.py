@@ -104,7 +104,7 @@ class LSDF(GraphSelector):
         Y = class_indicator(codes, len(classes))
         sizes = np.asarray(Y.sum(axis=0)).ravel()
         parts = [
-            _pair_sums(*np.split(near_sums(block, Y, Y, slice(None))[0], 2, axis=1), sizes)
+            _pair_sums(near_sums(block, Y, Y, slice(None))[0], sizes)
             for block in column_blocks(X, 2 * len(classes))
         ]
         between, within = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -204,10 +204,9 @@ def _edges_with_an_unlabeled_end(A: sp.csr_array, y: Labels) -> sp.csr_array:
     return sp.csr_array((np.ones(int(kept.sum())), (i[kept], j[kept])), shape=A.shape)
 
 
-def _pair_sums(
-    sums: FloatArray, squares: FloatArray, sizes: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _pair_sums(class_sums: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return Σ (x_i − x_k)² over the pairs of different classes, and over those of one class."""
+    sums, squares = np.split(class_sums, 2, axis=1)
     within = unless_rounding(sizes * squares - sums**2, sizes * squares)
     everything = sizes.sum() * squares.sum(axis=1)
     pairs = everything - sums.sum(axis=1) ** 2

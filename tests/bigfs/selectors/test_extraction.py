@@ -1,7 +1,5 @@
 """PCA, LPP and 2DLDA against scikit-learn and dense eigenproblems."""
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.linalg
@@ -11,14 +9,10 @@ from sklearn.svm import LinearSVC
 
 from benchmarks import extraction
 from bigfs import Matrix
-from bigfs.embedding import spectral
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.evaluation.splits import Split
 from bigfs.graph import affinity, knn
-from bigfs.matrix.centered import Centered
-from bigfs.result import NotConverged
 from bigfs.selectors.base.labels import Labels
-from tests.helpers.tracing import LEAST_SEEN, projected_and_peak
 
 
 @pytest.fixture
@@ -100,20 +94,6 @@ def test_embeddings_are_scored_by_the_model_of_a_selection(X):
     scores = extraction.score(found, split)
     assert scores["accuracy"] == pytest.approx(svm.score(test, y[30:]))
     assert scores["accuracy"] > 0.6
-
-
-@pytest.mark.parametrize("shape", [(20_000, 400), (4_000, 6_000)], ids=["tall", "wide"])
-def test_singular_vectors_take_no_more_than_they_are_projected_with(monkeypatch, shape):
-    X = Matrix.from_array(sp.random_array(shape, density=0.01, format="csr", rng=0))
-    Xc = Centered(X)
-
-    def step():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConverged)
-            spectral.randomized_svd(Xc, 20, max_iter=2)
-
-    projected, peak = projected_and_peak(monkeypatch, step)
-    assert LEAST_SEEN * projected < peak < 1.05 * projected
 
 
 def test_bad_input_is_refused_in_one_line(X):

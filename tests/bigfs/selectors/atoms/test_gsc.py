@@ -99,7 +99,7 @@ def test_resumes_from_a_checkpoint(data):
 
 def test_what_can_not_be_coded_is_refused(data):
     X, atoms, _ = data
-    with limit_memory(20_000), pytest.raises(NotEnoughMemory, match=r"8 atoms .* needs 33\.50 kiB"):
+    with limit_memory(20_000), pytest.raises(NotEnoughMemory, match=r"8 atoms .* needs 41\.00 kiB"):
         gsc(atoms).fit(X)
     with pytest.raises(ValueError, match="every code is zero"):
         gsc(np.eye(14)[:3]).fit(np.eye(14)[5:])
