@@ -27,7 +27,8 @@ def open_hdf5(path: str) -> Iterator[Any]:
         return None
 
     try:
-        opened = h5py.File(path, "r")
+        # some file systems of servers have no locks
+        opened = h5py.File(path, "r", locking="best-effort")
     except BlockingIOError:
         raise SourceError(
             f"{path} is open for writing in another program: close it there"

@@ -402,6 +402,8 @@ class CsvFile(Table):
                 raise SourceError(f"{what} is too long") from error
             if mark not in str(error):
                 why = NO_UTF8 if "UTF8" in text else f"{text}: check the delimiter and the quotes"
+                if f"Expected {len(columns)} columns, got {len(columns) + 1}" in text:
+                    why += ", or give the first column a name, which R leaves out of its tables"
                 raise SourceError(f"{self.path}, after the header: {why}") from error
         if not is_closed:
             raise SourceError(f"{self.path} has a quote that is never closed")

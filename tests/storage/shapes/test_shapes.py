@@ -1055,7 +1055,7 @@ REFUSED = {
     "rows with names of R": (
         both("a,b,label\nr1,1,2,x\nr2,3,4,y\n"),
         TABLE,
-        "Expected 3 columns, got 4",
+        "Expected 3 columns, got 4.*or give the first column a name, which R leaves out",
     ),
     "a row that is short": (both("a,b,label\n1,2,x\n9,y\n"), TABLE, "Expected 3 columns, got 2"),
     "a name twice": (both("a,a,label\n1,2,x\n"), TABLE, "two columns called 'a'"),
