@@ -175,18 +175,6 @@ class Blocks(ListRecords, Stream):
         ready.n_features, ready.data, ready.told = self.n_features, None, {}
         return ready
 
-    def stream(self) -> Iterator[pa.RecordBatch]:
-        """Yield the batches with indices of 4 bytes.
-
-        The hash is taken of 8 bytes, so that earlier stores of the same content are found.
-        """
-        import pyarrow as pa
-
-        narrow = pa.list_(pa.int32())
-        for batch in super().stream():
-            column = batch.schema.get_field_index("indices")
-            yield batch.set_column(column, "indices", batch["indices"].cast(narrow))
-
     def _tables(self, blocks: Iterable[Any]) -> Iterator[pa.RecordBatchReader]:
         """Yield the rows as tables of their indices and values, and of what belongs to samples."""
         import pyarrow as pa
@@ -211,7 +199,7 @@ class Blocks(ListRecords, Stream):
             for first, rows in cut_rows(X, self.path, start):
                 values = rows.data.astype(np.float32)
                 rounded |= dict(checks.rounded(rows.data, values, rows.indices))
-                lists = {"indices": rows.indices, "values": values}
+                lists = {"indices": rows.indices.astype(np.int32, copy=False), "values": values}
                 table = {k: pa.ListArray.from_arrays(rows.indptr, v) for k, v in lists.items()}
                 table |= {k: v.slice(first, rows.shape[0]) for k, v in columns.items()}
                 batch = pa.RecordBatch.from_pydict(table)

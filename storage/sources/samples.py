@@ -35,7 +35,6 @@ MAX_EXACT = 2**53  # whole numbers below it are exact as floats
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 # a number as people write it: 007 is a text
 NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-DATE = np.dtype("datetime64[us]")
 MOST_DIGITS = 76  # of a whole number, which Arrow holds as a decimal
 
 Place = Callable[[int], object]  # of a sample, which is written out in messages only

@@ -207,6 +207,13 @@ def test_the_same_matrix_by_every_door(tmp_path, monkeypatch, name):
     assert told_of(first) == (matrix().tolist(), ["0", "1", "2"], Y.tolist(), ())
 
 
+def test_a_matrix_has_one_key_however_it_lies_in_memory(tmp_path):
+    X = matrix()
+    kinds = [X, sp.csr_array(X), sp.csc_array(X), sp.coo_array(X)]
+    uris = [storage.stage(X, tmp_path / f"{k}.zarr", y=Y) for k, X in enumerate(kinds)]
+    assert len({storage.open(uri).manifest.key for uri in uris}) == 1
+
+
 BAD = {  # a fact of row 41, and what is said of it everywhere
     "a missing split": ({"split": (41, None)}, "the split is missing here"),
     "a split that is none": ({"split": (41, "dev")}, "the split must be train or test; got 'dev'"),

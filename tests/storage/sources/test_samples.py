@@ -252,21 +252,6 @@ def test_every_source_takes_the_kind_of_its_target(tmp_path, target):
         storage.stage(tmp_path / "x.svm", tmp_path / "no.zarr", target="regression")
 
 
-def test_labels_of_matlab_7_3_may_be_texts(tmp_path):
-    words = ["cat", "dog", "cat"]
-    with h5py.File(tmp_path / "x.mat", "w", userblock_size=512) as file:
-        file["X"] = np.eye(3)
-        cells = file.create_dataset("Y", (1, 3), h5py.ref_dtype)
-        for i, word in enumerate(words):
-            file[f"#refs#/{i}"] = np.array([[ord(letter)] for letter in word], np.uint16)
-            cells[0, i] = file[f"#refs#/{i}"].ref
-    with open(tmp_path / "x.mat", "r+b") as file:
-        file.write(b"MATLAB 7.3 MAT-file".ljust(512))
-    corpus = storage.open(storage.stage(tmp_path / "x.mat", tmp_path / "a.zarr"))
-    assert corpus.class_names == ["cat", "dog"]
-    assert corpus.y.tolist() == [0, 1, 0]
-
-
 @pytest.mark.parametrize(
     ("values", "options", "names"),
     [

@@ -567,11 +567,6 @@ def test_hdf5_with_values_in_other_files_is_refused(tmp_path):
         layout[:] = h5py.VirtualSource(str(secret), "x", shape=(2,))
         file.create_group("var").create_virtual_dataset("_index", layout)
     refused(path, "var/_index has its values in other files", tmp_path / "scratch")
-    with h5py.File(tmp_path / "v73.mat", "w", userblock_size=512) as file:
-        file.create_dataset("X", (2, 2), "f8", external=[(str(secret), 0, 32)])
-    with open(tmp_path / "v73.mat", "r+b") as file:
-        file.write(b"MATLAB 7.3 MAT-file".ljust(128))
-    refused(tmp_path / "v73.mat", "X has its values in other files", tmp_path / "scratch")
 
 
 def test_gate_knows_what_float32_holds():
