@@ -48,7 +48,7 @@ def open_in_place(uri: str) -> AnnDataCorpus | None:
         is_folder = os.path.isdir(path)
     if not is_folder or not AnnData.is_group(path):
         return None
-    if manifests.exists(path):
+    if manifests.is_there(path):
         raise StoreError(f"{path} is a staged corpus, which has no options: leave out {query}")
     options: dict[str, Any] = parse_options(query)
     units = {name: options.pop(name) for name in SETTINGS if name in options}

@@ -141,7 +141,7 @@ def append(
     if isinstance(source, TextSource) and "min_df" in about.settings:
         source = source.with_term_memory(Weighting.from_settings(about.settings).growth)
     memory_limit = build.working_memory("appending", source, memory_limit)
-    with atomic.building(uri, manifest.exists, wait) as (target, scratch):
+    with atomic.building(uri, manifest.is_there, wait) as (target, scratch):
         corpus = require_staged(open_corpus(uri))
         if isinstance(source, Stream):
             with engine.limit_memory(memory_limit):

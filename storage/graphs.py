@@ -177,9 +177,9 @@ def graph(
     if method != "exact":
         settings |= {"recall": recall, "candidates": candidates}
     uri, made = graph_uri(staged, settings), False
-    if not manifest.exists(uri):
-        with atomic.building(uri, manifest.exists, wait) as (target, _):
-            if not manifest.exists(uri):
+    if not manifest.is_there(uri):
+        with atomic.building(uri, manifest.is_there, wait) as (target, _):
+            if not manifest.is_there(uri):
                 _write(target, staged, settings)
                 made = True
     return replace(open_graph(uri), made=made)

@@ -56,7 +56,7 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
     (100, 12)
     """
     uri = manifests.normalize_uri(uri)
-    if not manifests.exists(uri):
+    if not manifests.is_there(uri):
         from bigfs.storage import anndata_view
 
         if (corpus := anndata_view.open_in_place(uri)) is not None:

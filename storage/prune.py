@@ -188,7 +188,7 @@ def _text(file: Path) -> str:
 
 def _manifest(store: Path) -> Any:
     """Return the manifest of a store that can be made again from its source, or None."""
-    if not DEFAULT_STORE.fullmatch(store.name) or not manifests.exists(str(store)):
+    if not DEFAULT_STORE.fullmatch(store.name) or not manifests.is_there(str(store)):
         return None
     try:
         manifest = manifests.manifest_of(str(store))

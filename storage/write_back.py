@@ -41,7 +41,7 @@ MARK = "bigfs"  # an attribute of the root: bigfs replaces only what it wrote
 def require_anndata(file: str | Path) -> None:
     """Refuse what is no AnnData file or folder."""
     path = Path(file)
-    if manifest.exists(str(path)):
+    if manifest.is_there(str(path)):
         raise SourceError(
             f"{path} is a store that bigfs staged, whose checksums hold as it is: give the AnnData "
             f"file (.h5ad) or folder (.zarr) that it was staged from"

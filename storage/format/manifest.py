@@ -157,23 +157,26 @@ def read_document(uri: str, name: str) -> bytes:
 
 
 def exists(uri: str) -> bool:
-    """Return whether a finished store is there, damaged or not."""
-    try:
-        if (found := _has_manifest(uri)) or "://" in uri:
-            return found
-        atomic.recover(uri)  # a process may have been killed while it replaced the store
-        return _has_manifest(uri)
-    except _clients_errors() as error:
-        raise StoreError(
-            f"{uri} cannot be reached: {str(error) or type(error).__name__}"
-        ) from error
+    """Return whether a finished store is there, damaged or not, once it has its name back.
+
+    A process may have been killed while it replaced the store.
+    """
+    if not (found := is_there(uri)) and "://" not in uri:
+        atomic.recover(uri)
+        found = is_there(uri)
+    return found
 
 
-def _has_manifest(uri: str) -> bool:
+def is_there(uri: str) -> bool:
+    """Return whether a name has a finished store now, damaged or not."""
     try:
         root = read_document(uri, MANIFEST)
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except _clients_errors() as error:
+        raise StoreError(
+            f"{uri} cannot be reached: {str(error) or type(error).__name__}"
+        ) from error
     return b'"bigfs"' in root or b'"row_bounds"' in root  # where the first word is damaged
 
 

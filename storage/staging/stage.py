@@ -218,7 +218,7 @@ def carry_out(
     memory_limit, is_made = working_memory("staging", plan.source, memory_limit), False
     # after a power loss, files may be empty that were written before
     key = fingerprint_of(plan.key, memory_limit, psutil.boot_time())[:16]
-    with atomic.building(plan.uri, manifests.exists, wait, scratch, key) as (target, folder):
+    with atomic.building(plan.uri, manifests.is_there, wait, scratch, key) as (target, folder):
         if not is_staged(plan):  # another process made it while this one waited
             made, is_made = build(plan, target, folder, memory_limit, close), True
             engine.trim_memory()  # what the blocks have left
@@ -354,7 +354,7 @@ def default_store(source: Source, key: str) -> Path:
 
 def is_staged(plan: Plan) -> bool:
     """Return whether the store of a plan is there already. A damaged one is an error."""
-    if not manifests.exists(plan.uri):
+    if not manifests.is_there(plan.uri):
         require_free(plan.uri)
         return False
     manifest = manifests.manifest_of(plan.uri)
