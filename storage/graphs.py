@@ -29,7 +29,7 @@ from bigfs.storage.errors import Damaged, StoreError
 from bigfs.storage.fingerprint import fingerprint_of
 from bigfs.storage.format import manifest
 from bigfs.storage.format.verified import StoreRef
-from bigfs.storage.format.writer import Writer, open_unpublished, seal, write_chunks
+from bigfs.storage.format.writer import Target, Writer, open_unpublished, seal, write_chunks
 from bigfs.storage.opening import CorpusView, require_staged
 from bigfs.types import AnyArray
 
@@ -244,22 +244,23 @@ def open_graph(uri: str) -> Graph:
 
 
 def _write_rows(
-    uri: str, start: int, stop: int, index: AnyArray, distance: AnyArray
+    target: Target, start: int, stop: int, index: AnyArray, distance: AnyArray
 ) -> dict[str, str]:
     """Write finished rows from a worker, in whole chunks, so that each chunk has one writer."""
-    return write_chunks(uri, "index", start, [index]) | write_chunks(
-        uri, "distance", start, [distance]
+    return write_chunks(target, "index", start, [index]) | write_chunks(
+        target, "distance", start, [distance]
     )
 
 
-def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
+def _write(uri: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     shape = (corpus.X.shape[0], settings["k"])
     rows = min(row_alignment(predict(shape[0], corpus.X.stats.nnz)), shape[0])
-    writer = Writer(target)
+    writer = Writer(uri)
     writer.group("", "anndata")
     writer.group("uns", "dict")
     writer.create("index", shape, np.int32, rows, sharded=False)
     writer.create("distance", shape, np.float64, rows, sharded=False)
+    target = writer.target("index", "distance")
     written, info = stream_knn(corpus.X, sink=partial(_write_rows, target), **settings)
     for part in written:
         writer.checksums.update(part)

@@ -6,12 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import fsspec
 import numpy as np
 import zarr
-from zarr.abc.store import Store
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import LocalStore
 
@@ -40,6 +39,7 @@ from bigfs.storage.format.shards import ChunkedStore, ShardFile, chunks_per_shar
 from bigfs.types import AnyArray
 
 CHUNKS_HELD = 8  # by a stream of numbers
+METADATA = {"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"}
 # LZ4 writes five times as fast as zstd and reads twice as fast, for a store that is a tenth larger.
 # Strings take zstd. Shuffling bits makes floats a tenth smaller; integers are smaller and faster
 # with shuffled bytes. What is mostly zeros compresses three times as fast if it is not shuffled, to
@@ -47,15 +47,41 @@ CHUNKS_HELD = 8  # by a stream of numbers
 CODEC: dict[str, tuple[Any, int, Any]] = {"f": ("lz4", 5, "bitshuffle"), "i": ("lz4", 5, "shuffle")}
 
 
-class ChecksumRecorder(CheckedStore):
-    """Keep the checksum of every document written through this store."""
+class Target(NamedTuple):
+    """Where arrays are written, with their metadata if an object store would be asked for them."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
+    uri: str
+    metadata: dict[str, bytes]
+
+
+class ChecksumRecorder(CheckedStore):
+    """Keep the checksum of every document written through this store.
+
+    An object store is not asked for metadata, which Zarr looks for at each step: what is there is
+    known, because it was written here.
+    """
+
+    def __init__(self, target: Target, *, read_only: bool = False) -> None:
+        super().__init__(store_at(target.uri, read_only=read_only))
         self.checksums: dict[str, str] = {}
+        self.metadata = target.metadata
+
+    def _knows(self, key: str) -> bool:
+        return not isinstance(self.inner, LocalStore) and key.rpartition("/")[2] in METADATA
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        if not self._knows(key):
+            return await super().get(key, prototype, byte_range)
+        document = self.metadata.get(key)
+        return None if document is None else prototype.buffer.from_bytes(document)
+
+    async def exists(self, key: str) -> bool:
+        return key in self.metadata if self._knows(key) else await super().exists(key)
 
     async def set(self, key: str, value: Any) -> None:
         self.checksums[key] = checksum(key, value)
+        if self._knows(key):
+            self.metadata[key] = value.to_bytes()
         atomic.before("write", key)
         if isinstance(self.inner, LocalStore):
             # it may be a hard link to a file of the store that grows
@@ -71,10 +97,10 @@ class ArrayWriter(ChunkedStore):
     document written; that of a shard is those of its chunks, one after the other.
     """
 
-    def __init__(self, uri: str, path: str, start: int = 0) -> None:
-        recorder = ChecksumRecorder(store_at(uri))
+    def __init__(self, target: Target, path: str, start: int = 0) -> None:
+        recorder = ChecksumRecorder(target)
         super().__init__(recorder)
-        self.uri, self.path, self.position = uri, path, start
+        self.uri, self.path, self.position = target.uri, path, start
         self.checksums = recorder.checksums
         # of zeros too: the chunks of a shard follow one another
         self.target = zarr.open_array(self, path=path, mode="r+", zarr_format=3).with_config(
@@ -129,9 +155,14 @@ class Writer:
 
     def __init__(self, uri: str, chunk: int = CHUNK) -> None:
         self.uri, self.chunk = uri, chunk
-        self.recorder = ChecksumRecorder(store_at(uri))
+        self.recorder = ChecksumRecorder(Target(uri, {}))
         self.checksums = self.recorder.checksums
         self.shards: dict[str, int] = {}  # chunks per shard of the arrays that have shards
+
+    def target(self, *paths: str) -> Target:
+        """Return what another process needs to write or read arrays of the store."""
+        known, keys = self.recorder.metadata, [f"{path}/zarr.json" for path in paths]
+        return Target(self.uri, {key: known[key] for key in keys if key in known})
 
     def group(self, path: str, encoding: str, version: str = "0.1.0", **attributes: Any) -> None:
         attributes = {"encoding-type": encoding, "encoding-version": version, **attributes}
@@ -215,14 +246,14 @@ class Writer:
 
     def append(self, path: str, start: int, parts: Iterable[AnyArray]) -> None:
         """Write the values of an array from `start` on, from parts of any length."""
-        self.checksums.update(write_chunks(self.uri, path, start, parts))
+        self.checksums.update(write_chunks(self.target(path), path, start, parts))
 
     def gather(self, path: str) -> None:
         """Put the chunks of an array without shards into shards, if they are many.
 
         A shard takes the name of a chunk that an earlier shard, or itself, holds.
         """
-        plain = open_unpublished(self.uri, path)
+        plain = open_unpublished(self.target(path), path)
         chunks, rest = plain.cdata_shape[0], "/0" * (plain.ndim - 1)
         size, shards = chunks_per_shard(chunks), dict[str, str]()
         if size == 1:
@@ -241,6 +272,7 @@ class Writer:
         for i in range(len(shards), chunks):
             fs.rm(f"{base}/{path}/c/{i}", recursive=True)
         fs.rm_file(f"{base}/{path}/zarr.json")
+        self.recorder.metadata.pop(f"{path}/zarr.json", None)
         self.create(path, plain.shape, plain.dtype, plain.chunks[0])
         self.checksums.update(shards)
 
@@ -260,18 +292,21 @@ def _regroup(parts: Iterable[AnyArray], start: int, size: int) -> Iterator[AnyAr
         yield np.concatenate(held)
 
 
-def write_chunks(uri: str, path: str, start: int, parts: Iterable[AnyArray]) -> dict[str, str]:
+def write_chunks(
+    target: Target, path: str, start: int, parts: Iterable[AnyArray]
+) -> dict[str, str]:
     """Write whole chunks and shards of an array from `start` on. Returns their checksums."""
-    with ArrayWriter(uri, path, start) as out:
+    with ArrayWriter(target, path, start) as out:
         held = out.target.chunks[0] * (1 if out.target.dtype.kind in "OUST" else CHUNKS_HELD)
         for values in _regroup(parts, start, held):
             out.add(values)
     return out.checksums
 
 
-def open_unpublished(uri: str, path: str) -> zarr.Array[Any]:
+def open_unpublished(target: Target, path: str) -> zarr.Array[Any]:
     """Open an array of a store that is being built."""
-    return zarr.open_array(store_at(uri, read_only=True), path=path, mode="r", zarr_format=3)
+    store = ChecksumRecorder(target, read_only=True)
+    return zarr.open_array(store, path=path, mode="r", zarr_format=3)
 
 
 # --- the last step --------------------------------------------------------------------------------
@@ -292,7 +327,7 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
     length = len(_listed(checksums | {array_key: digest(b"")}, shards))
     writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
     listed = _listed(checksums, shards)
-    write_chunks(uri, CHECKSUMS, 0, [np.frombuffer(listed, dtype=np.uint8)])
+    writer.append(CHECKSUMS, 0, [np.frombuffer(listed, dtype=np.uint8)])
     metadata: dict[str, Any] = {"version": VERSION, "manifest": body | {"content": digest(listed)}}
     metadata |= _require_all_listed(uri, {*checksums, f"{CHECKSUMS}/c/0"})
     attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": metadata}

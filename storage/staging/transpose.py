@@ -18,7 +18,7 @@ import numpy as np
 from bigfs import engine
 from bigfs.storage.format import manifest
 from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK
-from bigfs.storage.format.writer import ArrayWriter, Writer, open_unpublished
+from bigfs.storage.format.writer import ArrayWriter, Target, Writer, open_unpublished
 from bigfs.storage.staging import kernels
 from bigfs.storage.staging.scratch import (
     RowBlock,
@@ -108,7 +108,8 @@ def write_rows(
     size = writer.shards.get("X/data", 1)
     tasks = tasks_of(int(ends[-1]), writer.chunk, chunks, size, entries)
     slices = [[_overlapping_slices(row_blocks, ends, r) for r in task] for task in tasks]
-    write_in_tasks(writer, _write_rows, tasks, writer.uri, each=[slices], label="write rows")
+    target = writer.target("X/data", "X/indices")
+    write_in_tasks(writer, _write_rows, tasks, target, each=[slices], label="write rows")
     indptr = running_indptr(lengths_of(row_blocks), entries)
     writer.append("X/indptr", rows + 1 if rows else 0, indptr)
 
@@ -129,11 +130,11 @@ def _overlapping_slices(
 
 
 def _write_rows(
-    task: list[EntryRange], slices: list[list[tuple[str, int, int]]], uri: str
+    task: list[EntryRange], slices: list[list[tuple[str, int, int]]], target: Target
 ) -> dict[str, str]:
     checksums: dict[str, str] = {}
     for name in ("data", "indices"):
-        with ArrayWriter(uri, f"X/{name}", task[0].start) as out:
+        with ArrayWriter(target, f"X/{name}", task[0].start) as out:
             for some in slices:
                 out.add(
                     np.concatenate(
@@ -203,7 +204,8 @@ def _write_csc(
         )
     )
     spans = [list(islice(of_range, len(task))) for task in tasks]
-    where = writer.uri, path, shared
+    target = writer.target(*(f"{path}/{name}" for name in ("data", "indices", "indptr")))
+    where = target, path, shared
     write_in_tasks(writer, _write_columns, tasks, *where, each=[spans], label="write columns")
 
 
@@ -229,19 +231,24 @@ def _running_counts(
 
 def counts_of(writer: Writer, segments: Sequence[manifest.Segment], d: int) -> Iterator[AnyArray]:
     """Yield the non-zeros per column of all segments, some chunks of columns at a time."""
-    indptrs = [open_unpublished(writer.uri, f"uns/columns/{s.name}/indptr") for s in segments]
+    paths = [f"uns/columns/{s.name}/indptr" for s in segments]
+    indptrs = [open_unpublished(writer.target(path), path) for path in paths]
     for first in range(0, d, 8 * COLUMN_CHUNK):
         last = min(first + 8 * COLUMN_CHUNK, d)
         yield sum(np.diff(indptr[first : last + 1]) for indptr in indptrs)  # type: ignore[misc]  # sum's start is a 0
 
 
 def _write_columns(
-    task: list[EntryRange], spans: list[ColumnSpan], uri: str, path: str, blocks: list[BlockColumns]
+    task: list[EntryRange],
+    spans: list[ColumnSpan],
+    target: Target,
+    path: str,
+    blocks: list[BlockColumns],
 ) -> dict[str, str]:
-    indptr, start = open_unpublished(uri, f"{path}/indptr"), task[0].start
+    indptr, start = open_unpublished(target, f"{path}/indptr"), task[0].start
     with (
-        ArrayWriter(uri, f"{path}/data", start) as data,
-        ArrayWriter(uri, f"{path}/indices", start) as indices,
+        ArrayWriter(target, f"{path}/data", start) as data,
+        ArrayWriter(target, f"{path}/indices", start) as indices,
     ):
         for part, span in zip(task, spans, strict=True):
             present, cursor = _occupied_columns(indptr, span)
@@ -330,7 +337,9 @@ def _write_statistics(
                 f"{path}/classes/{name}", d * classes, dtype, width * classes, sparse=True
             )
     tasks = tasks_of(d, width, 1, writer.shards.get(f"{path}/sums", 1))
-    where = writer.uri, segment, classes, shared
+    names = ("sums", "squares", "classes/sums", "classes/squares", "classes/counts")
+    target = writer.target("obs/label/codes", *(f"{path}/{name}" for name in names))
+    where = target, segment, classes, shared
     write_in_tasks(writer, _write_sums, tasks, *where, label="add up columns")
 
 
@@ -341,7 +350,7 @@ def statistics_width(d: int, classes: int) -> int:
 
 def _write_sums(
     task: list[EntryRange],
-    uri: str,
+    target: Target,
     segment: manifest.Segment,
     classes: int,
     blocks: list[BlockColumns],
@@ -349,14 +358,14 @@ def _write_sums(
     path, checksums = f"uns/statistics/{segment.name}", dict[str, str]()
     codes = np.zeros(0, np.int8)
     if classes:
-        stored = open_unpublished(uri, "obs/label/codes")
+        stored = open_unpublished(target, "obs/label/codes")
         codes = np.asarray(stored[segment.start : segment.stop])
     # of the type of the codes, for which the kernel is compiled
     one_class = engine.lazy_zeros((segment.stop - segment.start,), codes.dtype)
     with ExitStack() as stack:
 
         def open_table(name: str, width: int) -> ArrayWriter:
-            return stack.enter_context(ArrayWriter(uri, f"{path}/{name}", task[0].start * width))
+            return stack.enter_context(ArrayWriter(target, f"{path}/{name}", task[0].start * width))
 
         whole = [open_table(name, 1) for name in ("sums", "squares")]
         by_class = [

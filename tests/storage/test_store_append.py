@@ -235,11 +235,11 @@ def test_the_source_that_a_store_was_staged_from_is_not_appended_to_it(store, tm
 def test_what_a_worker_left_that_died_is_not_published(tmp_path, monkeypatch):
     """Dask does its task again, and Zarr's unfinished file stays."""
 
-    def fill(uri, path, start, values, write_chunks=writer.write_chunks):
+    def fill(target, path, start, values, write_chunks=writer.write_chunks):
         if path != manifest.CHECKSUMS:  # the driver writes these
-            (Path(uri) / path / "c").mkdir(exist_ok=True)
-            (Path(uri) / path / "c" / f"{start}.0123abcd.partial").write_bytes(b"half")
-        return write_chunks(uri, path, start, values)
+            (Path(target.uri) / path / "c").mkdir(exist_ok=True)
+            (Path(target.uri) / path / "c" / f"{start}.0123abcd.partial").write_bytes(b"half")
+        return write_chunks(target, path, start, values)
 
     monkeypatch.setattr(writer, "write_chunks", fill)
     source = write_svmlight(tmp_path / "1", 50, 1, n_classes=2, d=50)

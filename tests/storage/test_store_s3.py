@@ -157,6 +157,19 @@ def test_staged_opened_checked_and_selected_from(bucket, tmp_path, workers):
         storage.open(f"{bucket}/other.zarr")
 
 
+def test_a_staging_asks_the_bucket_little(bucket, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    asked, real = [], s3fs.S3FileSystem._call_s3
+
+    async def call(self, method, *given, **more):
+        asked.append(method)
+        return await real(self, method, *given, **more)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", call)
+    storage.stage("synthetic:newswire?rows=1000", f"{bucket}/n.zarr")
+    assert sum(not method.startswith("put") for method in asked) <= 60
+
+
 def test_what_is_unfinished_or_damaged_there_says_so(bucket, tmp_path):
     source, uri = write_svmlight(tmp_path / "a.svm", 300), f"{bucket}/a.zarr"
     (tmp_path / "bad.svm").write_text(source.read_text() + "1 7:x\n")
