@@ -150,6 +150,16 @@ def neighborhoods():
     return partial(discriminant.local_discriminant, X, neighbors.knn(X, 15), 0.1)
 
 
+def both_layouts():
+    array = sparse(3000, 2000, 0.1)
+
+    def step():
+        X = Matrix.from_array(array)
+        return [tile.load() for tile in (*X.row_tiles, *X.column_tiles)]
+
+    return step
+
+
 def labels_by_columns():
     n, whole = 20_000, Matrix.from_array(sparse(20_000, 30))
     X = Matrix((n, 30), columns=whole.column_tiles, local=True)
@@ -195,9 +205,7 @@ STEPS = {
     f"{SOLVE} primal": lambda: ridge("primal", 2000, 900, centering(2000)),
     f"{SOLVE} cg": lambda: ridge("cg", 300, 20_000, centering(300), 10),
     "linalg/svm.py:fit_svm": machines,
-    "matrix/construction.py:array_layouts": lambda: partial(
-        Matrix.from_array, sparse(3000, 2000, 0.1)
-    ),
+    "matrix/construction.py:array_layouts": both_layouts,
     "selectors/atoms/jgsc.py:JGSC.fit": codes_of_atoms,
     "selectors/atoms/jgsc.py:JGSC.inverse_transform": inverse_transform,
     "selectors/base/estimator.py:Selector._run": lambda: fitted(
