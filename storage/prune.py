@@ -45,7 +45,7 @@ RECORDS = ("run.json", "compare.json", "audit.json")  # name the store of what t
 
 
 class Leftover(NamedTuple):
-    """A folder that nothing needs, its size in bytes, and the reason."""
+    """A folder or file that nothing needs, its size in bytes, and the reason."""
 
     path: Path
     bytes: int
@@ -280,7 +280,8 @@ def _caches(records: _Records) -> Iterator[tuple[Path, str]]:
     """Yield what is made again where it is asked for: tallies, and the work of comparisons."""
     for folder in records.folders:
         if folder.suffix == ".tallies" and folder.with_suffix(".zarr").is_dir():
-            yield folder, "tallies of evaluations, which are made again"
+            tallies = sorted(folder.glob("*.npz"))
+            yield from ((file, "a tally of an evaluation, which is made again") for file in tallies)
         work = folder / ".work"
         if work.is_dir():
             marked = (path for path in sorted(work.iterdir()) if atomic.is_marked(path))
@@ -306,11 +307,12 @@ def _old_copies(home: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _size(path: Path) -> int:
-    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
+    files = (path, *path.rglob("*"))
+    return sum(file.lstat().st_size for file in files if not file.is_dir())
 
 
 def _delete(path: Path) -> bool:
-    """Delete a folder, unless somebody works on it. Return whether it was deleted."""
+    """Delete a leftover, unless somebody works on it. Return whether it was deleted."""
     if work := WORK.fullmatch(path.name):
         atomic.sweep(path.with_name(work[1]))
         return not path.exists()
@@ -323,6 +325,8 @@ def _delete(path: Path) -> bool:
             with lock_run(home.with_name(home.name[1:]), waits=False):
                 atomic.mark_ours(path)
                 atomic.delete_marked(path)
+        elif home.suffix == ".tallies":
+            path.unlink(missing_ok=True)
         elif home.name == ".work":  # of a comparison
             with lock_run(home.parent, waits=False):
                 atomic.delete_marked(path)

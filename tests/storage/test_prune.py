@@ -219,13 +219,13 @@ def test_what_commands_left_is_found_where_it_lies(home):
     work = folder / "comparison" / ".work" / "key"
     atomic.mark(work)
     partial = next(path for path in (folder / "runs" / ".r").iterdir() if path.is_dir())
-    caches = {tallies, work, partial}
+    caches = {tallies / "a.npz", work, partial}
     assert not caches & {item.path for item in storage.leftovers()}
     found = [item for item in storage.leftovers(older_than=0) if item.path in caches]
     assert {item.path for item in found} == caches
     with lock_run(folder / "runs" / "r"):
         storage.delete_leftovers(found)
-    assert [path.exists() for path in (tallies, work, partial)] == [False, False, True]
+    assert [path.exists() for path in (tallies / "a.npz", work, partial)] == [False, False, True]
     storage.delete_leftovers(found)
     assert not partial.exists()
 
