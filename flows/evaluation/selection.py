@@ -205,9 +205,11 @@ def require_target(corpus: Any, method: str) -> None:
     if accepts_target(corpus, method):
         return
     kind = _target_of(corpus)
-    suitable = [
-        name for name, entry in METHODS.items() if kind in entry.targets or not entry.targets
-    ]
+    ignoring = [name for name, entry in METHODS.items() if not entry.targets]
+    using = [name for name, entry in METHODS.items() if kind in entry.targets]
+    suitable = ", ".join(using or ignoring)
+    if using:
+        suitable += f", or a method that ignores the labels, such as {ignoring[0]}"
     source, advice = corpus.spec["source"], ""
     if kind is None and (columns := source.get("label_columns")):
         advice = f"stage it with label= one of {', '.join(columns)}, or "
@@ -215,7 +217,7 @@ def require_target(corpus: Any, method: str) -> None:
         advice = "name the column of the labels, SOURCE?label=COLUMN, or "
     raise ValueError(
         f"{method} cannot learn from {corpus.uri}, which has {TARGETS[kind]}: "
-        f"{advice}use one of {', '.join(suitable)}"
+        f"{advice}use one of {suitable}"
     )
 
 
