@@ -48,6 +48,6 @@ def picture(comparison: dict[str, Any], layout: tuple[float, float, float] = DES
     width, height, share = layout
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height))
-        figure.subplots_adjust(left=0.75 / width, right=1 - share, top=0.97, bottom=0.62 / height)
+        figure.subplots_adjust(left=0.95 / width, right=1 - share, top=0.97, bottom=0.62 / height)
         plot.comparison(comparison, ax=figure.subplots())
         return svg_of(figure)
