@@ -12,7 +12,7 @@ from bigfs.flows.report.page import corpus_facts
 from bigfs.flows.reuse import source_name
 from bigfs.storage import atomic, locks
 from bigfs.storage.runs.metadata import strict_json, with_nan
-from bigfs.storage.runs.runs import RunError, write_csv
+from bigfs.storage.runs.runs import RunError, note_reader, write_csv
 
 
 class Kind(NamedTuple):
@@ -72,6 +72,7 @@ def write_record(
     """Write the record as JSON, its table as CSV, and texts by the names of their files."""
     with atomic.explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    note_reader(str(about["corpus"]["store"]), folder)
     with atomic.write_together(folder) as part:
         write_csv(part(f"{kind.name}.csv"), *table)
         for name, text in texts.items():

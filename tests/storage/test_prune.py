@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bigfs import storage
+from bigfs.flows.comparison.files import AUDIT, COMPARISON, write_record
 from bigfs.storage import atomic
 from bigfs.storage.downloads import downloader
 from bigfs.storage.locks import lock
@@ -190,6 +191,14 @@ def test_a_run_anywhere_keeps_its_store(home, tmp_path_factory):
         assert stores[0] not in [str(item.path) for item in storage.leftovers(older_than=0)]
         shutil.rmtree(final.parent)
         assert stores[0] in [str(item.path) for item in storage.leftovers()]
+
+
+@pytest.mark.parametrize("kind", [COMPARISON, AUDIT])
+def test_a_comparison_or_an_audit_anywhere_keeps_its_store(home, tmp_path_factory, kind):
+    store, place = home[1][0], tmp_path_factory.mktemp("elsewhere") / "c"
+    assert store in [str(item.path) for item in storage.leftovers()]
+    write_record(place, kind, {"corpus": {"store": store}}, (["method"], []), {})
+    assert store not in [str(item.path) for item in storage.leftovers(older_than=0)]
 
 
 def test_graphs_of_a_store_that_has_grown_go(home):
