@@ -447,7 +447,7 @@ def mark(folder: Place) -> None:
     """Make a folder and mark it as ours, unless it is ours already. It may be a URL."""
     if is_marked(folder):
         return
-    if not _is_free(folder):
+    if not is_free(folder):
         raise name_taken(folder)
     fs, path = fsspec.core.url_to_fs(str(folder))
     before("write", folder)
@@ -494,7 +494,7 @@ def delete_marked(folder: Place) -> None:
     A file that can't be deleted now keeps the folder marked. An empty folder stays, as a process
     may have been killed before it wrote the marker.
     """
-    if _is_free(folder):
+    if is_free(folder):
         return
     if not is_marked(folder):
         raise name_taken(folder)
@@ -531,7 +531,7 @@ def _delete_remote(url: str) -> None:
             _put_marker(url, WORDS, mode="create")
 
 
-def _is_free(folder: Place) -> bool:
+def is_free(folder: Place) -> bool:
     """Return whether nothing is at a name, or an empty folder."""
     if "://" in str(folder):
         return not _keys(str(folder))
@@ -543,8 +543,13 @@ def _is_free(folder: Place) -> bool:
 def _keys(url: str) -> list[str]:
     fs, path = fsspec.core.url_to_fs(url)
     fs.invalidate_cache()
+    try:
+        found = map(str, fs.find(path))
+    except FileNotFoundError as error:
+        bucket = path.partition("/")[0]
+        raise StoreError(f"there is no bucket {bucket}: make it, or give another URL") from error
     # SeaweedFS lists an empty folder by its own name
-    return [str(key) for key in fs.find(path) if str(key).rstrip("/") != path.rstrip("/")]
+    return [key for key in found if key.rstrip("/") != path.rstrip("/")]
 
 
 # --- errors of writing ----------------------------------------------------------------------------

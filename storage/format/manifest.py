@@ -273,10 +273,10 @@ def _read_metadata(uri: str) -> dict[str, Any]:
             what = "is a file and no store: `bigfs stage` puts a source in one"
         elif fs.exists(f"{path}/run.json"):
             what = "is the directory of a run and no store, which its run.json names"
-        elif fs.exists(path):
-            what = "is not a finished store: stage it again"
-        else:
+        elif atomic.is_free(uri):
             what = "does not exist: stage a source there first"
+        else:
+            what = "is not a finished store: stage it again"
         raise StoreError(f"{uri} {what}")
     try:
         document = parse(read_document(uri, MANIFEST))

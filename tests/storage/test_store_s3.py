@@ -10,6 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
+from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -168,6 +169,13 @@ def test_a_staging_asks_the_bucket_little(bucket, monkeypatch, tmp_path):
     monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", call)
     storage.stage("synthetic:newswire?rows=1000", f"{bucket}/n.zarr")
     assert sum(not method.startswith("put") for method in asked) <= 60
+
+
+@pytest.mark.parametrize("action", [storage.open, partial(storage.stage, np.eye(2))])
+def test_a_missing_bucket_is_named(bucket, monkeypatch, tmp_path, action):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match="there is no bucket nosuch: make it"):
+        action("s3://nosuch/n.zarr")
 
 
 def test_what_is_unfinished_or_damaged_there_says_so(bucket, tmp_path):
