@@ -183,10 +183,11 @@ def test_columns_whose_values_cancel_are_whole(tmp_path, rng):
     assert storage.check(uri).problems == []
 
 
-def test_statistics_of_other_values_are_reported(store):
+@pytest.mark.parametrize("share", [1e-6, np.nan])
+def test_statistics_of_other_values_are_reported(store, share):
     corpus = storage.open(store)
     sums, squares, _ = corpus.X.stats
-    sums[3] += 1e-6 * squares[3]
+    sums[3] += share * squares[3]
     assert integrity._check_layouts(corpus) == [
         "the sums of the columns differ between the layout by rows and the statistics"
     ]

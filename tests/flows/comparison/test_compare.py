@@ -15,11 +15,17 @@ from bigfs.flows import run as runs
 from bigfs.flows.cli import comparisons
 from bigfs.flows.comparison import bench
 from bigfs.flows.comparison.compare import compare, require_result
-from bigfs.flows.comparison.files import require_folder
+from bigfs.flows.comparison.files import (
+    COMPARISON,
+    read_comparison,
+    require_folder,
+    write_record,
+)
 from bigfs.flows.comparison.outcomes import read_outcome
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.options import Engine, Scoring, Staging
 from bigfs.flows.reuse import digest
+from bigfs.storage import atomic
 from bigfs.storage import graphs as stored_graphs
 from bigfs.storage.errors import StoreError
 from bigfs.storage.runs.runs import RunError
@@ -226,6 +232,29 @@ def test_a_folder_with_a_comparison_on_another_corpus_is_refused_unless_fresh(co
     with pytest.raises(RunError, match=r"out holds a result on .*corpus.jsonl: give another"):
         run("other.jsonl", ["anova"])
     assert run("other.jsonl", ["anova"], fresh=True)["corpus"]["name"] == "other.jsonl"
+
+
+@pytest.mark.parametrize("file", ["compare.csv", "compare.md", "compare.json"])
+def test_the_files_of_a_comparison_are_one(tmp_path, monkeypatch, file):
+    """An interrupt at the renaming of any of them is made good by whoever reads."""
+
+    def write(state):
+        about = {"corpus": {"store": "nowhere"}, "rows": [], "state": state}
+        table, texts = (["state"], [[state]]), {"compare.md": lambda: state}
+        write_record(tmp_path, COMPARISON, about, table, texts)
+
+    def interrupt(operation, path):
+        if operation == "rename" and Path(path).name == file:
+            raise KeyboardInterrupt
+
+    write("old")
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic, "before", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write("new")
+    assert read_comparison(tmp_path)["state"] == "new"
+    assert (tmp_path / "compare.md").read_text() == "new"
+    assert (tmp_path / "compare.csv").read_text() == "state\nnew\n"
 
 
 def test_every_comparison_has_a_directory_of_its_own(corpus, home):
