@@ -150,12 +150,13 @@ class Staging(BaseModel):
         ),
     ] = None
     scale: Annotated[
-        Literal["standard", "max"] | None,
+        Literal["auto", "standard", "max", "none"],
         Field(
             description="divide the columns of a matrix by their standard deviation, or by their "
-            "largest absolute value, of the training samples"
+            "largest absolute value, of the training samples; auto standardizes a table of which "
+            "the largest deviation is over ten times the median one"
         ),
-    ] = None
+    ] = "auto"
     tile_rows: Annotated[
         int | None,
         Field(ge=1, description="rows per tile (default: chosen from the number of non-zeros)"),

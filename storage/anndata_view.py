@@ -24,7 +24,7 @@ from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import ROW_CHUNK, STRING_CHUNK
 from bigfs.storage.format.tiles import SampleNames
 from bigfs.storage.roles import SampleRoles
-from bigfs.storage.scaling import LOGNORM, SETTINGS, Scaling, require_counts
+from bigfs.storage.scaling import LOGNORM, NONE, SETTINGS, Scaling, require_counts
 from bigfs.storage.sources import find, samples
 from bigfs.storage.sources.anndata import AnnData
 from bigfs.storage.sources.base import parse_options
@@ -61,7 +61,7 @@ def _target_sum(
     uri: str,
     weight: str | None = None,
     target_sum: str | None = None,
-    scale: str | None = None,
+    scale: str = NONE,
     sublinear_tf: Any = True,
 ) -> float | None:
     """Return the sum of a row under the weights that need no pass of their own."""

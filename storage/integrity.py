@@ -16,6 +16,7 @@ from bigfs.storage.format.documents import compare_documents
 from bigfs.storage.format.manifest import VERSION
 from bigfs.storage.opening import open as open_corpus
 from bigfs.storage.opening import require_staged
+from bigfs.storage.scaling import IS_STANDARDIZED
 from bigfs.storage.sources.base import shorten, shorten_names
 
 MOST_CLASSES = 8  # of which a summary tells the samples
@@ -209,12 +210,14 @@ def summarize(uri: str) -> str:
         more = f" and {len(classes) - len(order):,} more" if len(order) < len(classes) else ""
         labels = f"{len(classes):,} classes ({some}{more})"
     left_out = corpus.manifest.source.get("left_out", [])
+    decided = corpus.manifest.source.get("decided", {})
     return "; ".join(
         [
             f"{corpus.manifest.source['format']}, {n:,} samples × {d:,} features",
             labels + (f", {about['unlabeled']:,} unlabeled" if kind and about["unlabeled"] else ""),
             ", ".join(f"{split} {rows:,}" for split, rows in about["splits"].items()) or "no split",
             *([f"left out {shorten_names(left_out, 3)}"] if left_out else []),
+            *([IS_STANDARDIZED] if "scale" in decided else []),
         ]
     )
 

@@ -19,8 +19,10 @@ from bigfs.storage.errors import SourceError
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 TFIDF, LOGNORM, STANDARD, MAX = "tfidf", "lognorm", "standard", "max"
-WEIGHTS, SCALES = (TFIDF, LOGNORM), (STANDARD, MAX)
+AUTO, NONE = "auto", "none"
+WEIGHTS, SCALES = (TFIDF, LOGNORM), (AUTO, STANDARD, MAX, NONE)
 SETTINGS = ("weight", "scale", "sublinear_tf", "target_sum")
+IS_STANDARDIZED = "columns standardized, because their units differ (--scale none keeps them)"
 COLUMNS = {TFIDF: "idf", LOGNORM: "target_sum"}  # of var in the store
 
 

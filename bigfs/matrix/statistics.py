@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix import tiles
 from bigfs.matrix.view import Shift
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 FAR_SCALE = 10.0  # times the deviation of the median column: its unit decides
 SHOWN = 5  # names in a hint
+UNEQUAL_SCALES = "columns differ in scale"  # how the hint begins
 
 
 class Stats(NamedTuple):
@@ -100,16 +102,30 @@ def shifted_sums(X: Any, shift: FloatArray) -> FloatArray:
 def scale_ratios(stats: Stats, deviations: FloatArray, n: int) -> FloatArray:
     """Return the standard deviation of each measured column over the median one, 0 for the others.
 
-    A column is measured if most samples have a value there, and some value is neither 0 nor 1. The
-    rest are words, counts of rare things and categories, which have no unit to choose.
+    A column is measured if some value is neither 0 nor 1 and most samples have a value there. The
+    rest are words, counts of rare things and categories, which have no unit to choose. In a table
+    (`is_table`) the mostly empty columns of numbers are measured too, such as the gain of a sale.
     """
-    is_zero_or_one = (stats.sums == stats.nnz) & (stats.sums_of_squares == stats.nnz)
-    measured = np.flatnonzero((2 * stats.nnz > n) & ~is_zero_or_one & (deviations > 0))
+    measured = _numbers(stats, deviations)
+    if not is_table(stats, deviations, n):
+        measured &= 2 * stats.nnz > n
     ratios = np.zeros(len(deviations))
-    if len(measured):
+    if measured.any():
         scales = np.sqrt(deviations[measured])
         ratios[measured] = scales / np.sort(scales)[(len(scales) - 1) // 2]
     return ratios
+
+
+def is_table(stats: Stats, deviations: FloatArray, n: int) -> bool:
+    """Return whether most samples have a value in most columns of numbers other than 0 and 1."""
+    numbers = _numbers(stats, deviations)
+    return bool(2 * np.sum(2 * stats.nnz[numbers] > n) > numbers.sum())
+
+
+def _numbers(stats: Stats, deviations: FloatArray) -> BoolArray:
+    """Return the mask of the columns that vary and have a value other than 0 and 1."""
+    is_zero_or_one = (stats.sums == stats.nnz) & (stats.sums_of_squares == stats.nnz)
+    return np.asarray(~is_zero_or_one & (deviations > 0))
 
 
 def scale_hint(X: Any) -> str | None:
@@ -123,7 +139,30 @@ def scale_hint(X: Any) -> str | None:
     labels = [f"x{j}" for j in shown] if names is None else [str(name) for name in names[shown]]
     more = f" and {len(far) - SHOWN:,} more" if len(far) > SHOWN else ""
     return (
-        f"columns differ in scale: the deviation of {', '.join(labels)}{more} is up to "
+        f"{UNEQUAL_SCALES}: the deviation of {', '.join(labels)}{more} is up to "
         f"{ratios[far[0]]:,.0f} times the median one, and most methods follow the largest: "
         "standardize the columns (StandardScaler, or --scale standard)"
     )
+
+
+def standardized(X: Any) -> Any:
+    """Return a table in several units with its measured columns divided by their deviations.
+
+    It is None where X is no table, or its largest deviation is at most ten times the median one.
+    """
+    n, ratios = X.shape[0], scale_ratios(X.stats, X.deviations, X.shape[0])
+    if not (ratios > FAR_SCALE).any() or not is_table(X.stats, X.deviations, n):
+        return None
+    factors = np.where(ratios > 0, np.sqrt(X.deviations / n), 1)
+    if X.local:
+        return X.from_array(_divided(X.rows(np.arange(n)), factors), feature_names=X.feature_names)
+    rows = X.to_dask().map_blocks(_divided, factors, dtype=np.float64, meta=X.meta)
+    matrix = X.from_dask(rows)
+    matrix.feature_names = X.feature_names
+    return matrix
+
+
+def _divided(block: Any, factors: FloatArray) -> Any:
+    if sp.issparse(block):
+        return sp.csr_array(block.multiply(1 / factors))
+    return block / factors

@@ -73,6 +73,7 @@ class _Metadata(BaseModel):
     resumed: dict[str, int] = {}
     status: str = ""
     evaluation: str = ""
+    verdict: str = ""
 
     @model_validator(mode="after")
     def _require_scores(self) -> Self:

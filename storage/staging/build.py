@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import Manifest, Segment
 from bigfs.storage.format.writer import Writer, publish
-from bigfs.storage.scaling import SETTINGS
+from bigfs.storage.scaling import AUTO, IS_STANDARDIZED, SETTINGS
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
 from bigfs.storage.sources.samples import Target, missing_split
@@ -37,6 +38,8 @@ from bigfs.storage.staging.split import read_parts
 from bigfs.storage.staging.text.vectorize import compile_kernels, vectorize
 from bigfs.storage.staging.text.weighting import Weighting
 from bigfs.types import AnyArray
+
+log = logging.getLogger("bigfs.storage")
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
 TEXT_PIECE = 4 << 20  # bytes of text per task
@@ -125,11 +128,19 @@ def build(
     shutil.rmtree(source_folder(scratch))
     free()
     tables.note_rounded(blocks, source.feature_names, terms, source.path)
-    if {"weight", "scale"} & set(plan.settings):
-        kept = {k: plan.settings[k] for k in SETTINGS if k in plan.settings}
-        forget(scratch)
-        blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
-        columns[units.column] = units.factors
+    settings, decided = plan.settings, source.decided()
+    if {"weight", "scale"} & set(settings):
+        kept = {k: settings[k] for k in SETTINGS if k in settings}
+        settings = {k: v for k, v in settings.items() if k not in kept}
+        units = None
+        if not (kept == {"scale": AUTO} and source.sample_shape):  # pixels have one unit
+            blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
+        if units is not None:
+            settings |= units.settings
+            columns[units.column] = units.factors
+            if units.settings != kept:
+                decided |= units.settings
+                log.warning("%s: %s", source.path, IS_STANDARDIZED)
     segments, blocks = order_by_split(blocks)
     n, nnz = sum(s.rows for s in blocks), sum(s.nnz for s in blocks)
     if not n or not d:
@@ -166,8 +177,8 @@ def build(
                 transpose.counts_of(writer, segments, d), tile, transpose.MAX_COLUMNS_HELD // 2
             ),
             named=(names is not None, named),
-            source=describe_source(source, plan),
-            settings=plan.settings,
+            source=describe_source(source, plan, decided),
+            settings=settings,
         ),
     )
 
@@ -266,15 +277,15 @@ def write_segments(
         transpose.write_segment(writer, segment, mine, d, by_class, chunks)
 
 
-def describe_source(source: Source, plan: Plan) -> dict[str, Any]:
-    """Return what the manifest says of the source."""
+def describe_source(source: Source, plan: Plan, decided: dict[str, Any]) -> dict[str, Any]:
+    """Return what the manifest says of the source, with what was `decided` by its content."""
     return {
         "uri": source.path,
         "format": source.format,
         "fingerprint": plan.fingerprint,
         **({"options": dict(source.given)} if source.given else {}),
         **({"left_out": left_out[:MOST_LEFT_OUT]} if (left_out := source.left_out()) else {}),
-        **({"decided": decided} if (decided := source.decided()) else {}),
+        **({"decided": decided} if decided else {}),
         "sample_shape": None if source.sample_shape is None else list(source.sample_shape),
         "planted": None if source.planted is None else [int(i) for i in source.planted],
         **({"by_name": True} if isinstance(source, MatrixSource) and source.has_names else {}),

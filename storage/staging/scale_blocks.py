@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from bigfs import engine
+from bigfs.matrix.statistics import FAR_SCALE, Stats, is_table, scale_ratios
 from bigfs.storage.errors import SourceError
 from bigfs.storage.scaling import (
     LOGNORM,
     MAX,
+    NONE,
     SCALES,
+    STANDARD,
     TFIDF,
     WEIGHTS,
     Scaling,
@@ -30,6 +33,7 @@ from bigfs.storage.staging.scratch import (
     SAMPLES,
     RowBlock,
     delete,
+    forget,
     map_columns,
     open_array,
     read_block,
@@ -44,27 +48,29 @@ GROUP = 64  # blocks whose columns are in the driving process at a time
 
 def unit_settings(
     weight: str | None,
-    scale: str | None,
+    scale: str,
     sublinear_tf: bool,
     target_sum: float | None,
     is_text: bool,
     place: str,
 ) -> dict[str, Any]:
     """Return the settings of the units of a source, none for its own values."""
-    for name, value, known in (("weight", weight, WEIGHTS), ("scale", scale, SCALES)):
-        if value is not None and value not in known:
-            raise SourceError(f"{name} must be {' or '.join(known)}; got {value!r}")
-    if weight is not None and scale is not None:
+    if weight not in (None, *WEIGHTS):
+        raise SourceError(f"weight must be {' or '.join(WEIGHTS)}; got {weight!r}")
+    if scale not in SCALES:
+        raise SourceError(f"scale must be {', '.join(SCALES[:-1])} or none; got {scale!r}")
+    is_given = scale in (STANDARD, MAX)
+    if weight is not None and is_given:
         raise SourceError("weight and scale exclude one another: give one of them")
-    unfit = f"weight={weight}" if weight == LOGNORM else f"scale={scale}"
-    if is_text and unfit != "scale=None":
+    if is_text and (weight == LOGNORM or is_given):
+        unfit = f"scale={scale}" if is_given else f"weight={weight}"
         raise SourceError(f"{place} is text, whose tf-idf rows have unit length: leave out {unfit}")
     if target_sum is not None and weight != LOGNORM:
         raise SourceError("target_sum is for weight=lognorm: give both, or leave it out")
     if target_sum is not None and not (target_sum > 0 and np.isfinite(target_sum)):
         raise SourceError(f"target_sum must be a number above 0; got {target_sum}")
     if is_text or weight is None:
-        return {} if scale is None else {"scale": scale}
+        return {} if is_text or scale == NONE else {"scale": scale}
     if weight == TFIDF:
         return {"weight": weight, "sublinear_tf": sublinear_tf}
     return {"weight": weight} | ({} if target_sum is None else {"target_sum": target_sum})
@@ -72,8 +78,11 @@ def unit_settings(
 
 def put_in_units(
     blocks: Sequence[RowBlock], settings: dict[str, Any], d: int, scratch: Path, place: str
-) -> tuple[list[RowBlock], Scaling]:
-    """Return the blocks in the units of `settings`, and the units."""
+) -> tuple[list[RowBlock], Scaling | None]:
+    """Return the blocks in the units of `settings`, and the units.
+
+    They are None where the scale "auto" finds that the columns have one unit.
+    """
     training = [s for s in blocks if s.split != "test"] or list(blocks)
     n = sum(s.rows for s in training)
     if settings.get("weight") == LOGNORM:
@@ -82,17 +91,48 @@ def put_in_units(
         factors = np.log((1.0 + n) / (1.0 + _combine(training, d, "counts"))) + 1.0
     elif settings["scale"] == MAX:
         factors = _combine(training, d, "largest")
+    elif settings["scale"] == STANDARD:
+        factors = _deviations(training, d, n, scratch)[0]
+    elif (found := _deviations_of_table(training, d, n, scratch)) is not None:
+        settings, factors = {"scale": STANDARD}, found
     else:
-        means, counts = _combine(training, d, "sums") / n, _combine(training, d, "counts")
-        path = str(scratch / "means")
-        save(path, means=means)
-        squares = _combine(training, d, "squares", path) + (n - counts) * means**2
-        factors = np.sqrt(squares / n)
-        factors[factors <= 1e-12 * np.abs(means)] = 0  # rounding of a constant column
+        return list(blocks), None
     if "scale" in settings:
         factors[factors == 0] = 1
     units = Scaling(settings, factors)
+    forget(scratch)
     return rewrite(blocks, units, scratch, place), units
+
+
+def _deviations(
+    blocks: Sequence[RowBlock], d: int, n: int, scratch: Path
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the standard deviation of each column, 0 of a constant one, its sum and its count."""
+    sums, counts = _combine(blocks, d, "sums"), _combine(blocks, d, "counts")
+    means, path = sums / n, str(scratch / "means")
+    save(path, means=means)
+    squares = _combine(blocks, d, "squares", path) + (n - counts) * means**2
+    deviations = np.sqrt(squares / n)
+    deviations[deviations <= 1e-12 * np.abs(means)] = 0  # rounding of a constant column
+    return deviations, sums, counts
+
+
+def _deviations_of_table(
+    blocks: Sequence[RowBlock], d: int, n: int, scratch: Path
+) -> FloatArray | None:
+    """Return the standard deviation of each measured column of a table in several units.
+
+    It is 0 for columns of 0 and 1. None if the source is no table, or in one unit.
+    """
+    if not (2 * _combine(blocks, d, "counts") > n).any():
+        return None  # without a look at the entries
+    deviations, sums, counts = _deviations(blocks, d, n, scratch)
+    save(str(scratch / "zeros"), means=np.zeros(d))
+    stats = Stats(sums, _combine(blocks, d, "squares", str(scratch / "zeros")), counts)
+    if not is_table(stats, deviations, n):
+        return None
+    ratios = scale_ratios(stats, deviations**2, n)
+    return np.where(ratios > 0, deviations, 0) if (ratios > FAR_SCALE).any() else None
 
 
 def rewrite(

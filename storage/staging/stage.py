@@ -25,7 +25,7 @@ from bigfs.storage.fingerprint import fingerprint_of
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.documents import require_whole
 from bigfs.storage.format.verified import StoreRef
-from bigfs.storage.scaling import TFIDF
+from bigfs.storage.scaling import AUTO, TFIDF
 from bigfs.storage.sources import find
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
 from bigfs.storage.sources.tables.streams import Stream
@@ -53,7 +53,7 @@ def stage(
     tile_rows: int | None = None,
     weight: str | None = None,
     target_sum: float | None = None,
-    scale: str | None = None,
+    scale: str = AUTO,
     memory_limit: int | str | None = None,
     wait: float = -1,
     scratch: str | os.PathLike[str] | None = None,
@@ -118,9 +118,11 @@ def stage(
     target_sum : float or None, default=None
         Sum of a row under ``weight="lognorm"`` before the logarithm. None takes the median of the
         sums of the training rows that are not empty.
-    scale : {"standard", "max"} or None, default=None
+    scale : {"auto", "standard", "max", "none"}, default="auto"
         Divide each column of a matrix by its standard deviation or by its largest absolute value.
-        Columns are not centered. None keeps its values.
+        Columns are not centered. "auto" takes "standard" for a table in several units: most samples
+        have a value in most columns, and the largest standard deviation is over ten times the
+        median one. Columns of 0 and 1 then stay, and so do images. "none" keeps all values.
     memory_limit : int, str or None, default=None
         Memory of one process, in bytes or as "1GB", whatever the size of the source. None takes
         that of a worker of the enclosing cluster, or 512 MB without one.
@@ -300,7 +302,7 @@ def make_plan(
     tile_rows: int | None = None,
     weight: str | None = None,
     target_sum: float | None = None,
-    scale: str | None = None,
+    scale: str = AUTO,
     sublinear_tf: bool = True,
     spooled: Callable[[Stream], Source] | None = None,
     **options: Any,

@@ -224,7 +224,7 @@ def test_columns_far_larger_than_the_others_are_named(frame, tmp_path):
     frame["income"] = frame["age"] * 1000.0
     path, columns = write(frame, tmp_path / "t.csv"), "gene_*,age,income"
     words = {"columns": columns, "label": "group"}
-    store = storage.stage(path, tmp_path / "a.zarr", **words)
+    store = storage.stage(path, tmp_path / "a.zarr", scale="none", **words)
     with pytest.warns(UserWarning, match=r"of income, age is up to .* --scale standard"):
         run = stages.select(store, tmp_path / "r", method="anova", features=2)
     assert ["income" in hint for hint in run.metadata["hints"]] == [True]
@@ -267,7 +267,7 @@ def test_categories_and_names_of_columns_may_be_hashed(frame, tmp_path, monkeypa
     for size in (300, 10**7):
         monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
         monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
-        uri = storage.stage(path, tmp_path / f"{size}.zarr", hashing=5, **options())
+        uri = storage.stage(path, tmp_path / f"{size}.zarr", hashing=5, scale="none", **options())
         content.add(storage.open(uri).spec["content"])
     assert len(content) == 1
     corpus, want = storage.open(uri), np.zeros((60, 5))

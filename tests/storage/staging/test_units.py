@@ -11,6 +11,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from bigfs import storage
 from bigfs.flows.use.predict import predict
+from bigfs.storage import integrity
 from bigfs.storage.errors import SourceError
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.staging import build, scale_blocks
@@ -137,7 +138,7 @@ def test_model_of_a_run_takes_the_rows_of_the_source(name, counts, tmp_path):
     ("settings", "message"),
     [
         ({"weight": "idf"}, "weight must be tfidf or lognorm; got 'idf'"),
-        ({"scale": "minmax"}, "scale must be standard or max; got 'minmax'"),
+        ({"scale": "minmax"}, "scale must be auto, standard, max or none; got 'minmax'"),
         ({"weight": "tfidf", "scale": "max"}, "weight and scale exclude one another"),
         ({"target_sum": 1e4}, "target_sum is for weight=lognorm"),
         ({"weight": "lognorm", "target_sum": 0.0}, r"target_sum must be a number above 0; got 0.0"),
@@ -166,3 +167,57 @@ def test_negative_values_are_no_counts_and_text_is_not_scaled(counts, tmp_path):
     (tmp_path / "none.svm").write_text("1 1:0\n0 2:0\n")
     with pytest.raises(SourceError, match="holds no counts"):
         storage.stage(tmp_path / "none.svm", tmp_path / "X.zarr", weight="lognorm")
+
+
+@pytest.fixture
+def units(rng):
+    """A table in several units: two rates, an income, a rare gain, a flag, two columns more."""
+    X = rng.normal(size=(80, 7)) * [1, 2, 5000, 1, 1, 1, 0.5] + 3
+    X[:, 3] = np.where(rng.random(80) < 0.1, 9e4, 0)
+    X[:, 4] = rng.random(80) < 0.5
+    return X, np.arange(80) % 2
+
+
+def test_a_table_in_several_units_is_standardized_and_its_flags_stay(units, tmp_path):
+    X, y = units
+    source, more = (
+        write(tmp_path / "X.svm", X[:60], y[:60]),
+        write(tmp_path / "m.svm", X[60:], y[60:]),
+    )
+    uri = storage.stage(source, tmp_path / "X.zarr", n_features=7)
+    oracle = StandardScaler(with_mean=False).fit(X[:60])
+    factors = np.where(np.arange(7) == 4, 1, oracle.scale_)
+    storage.append(more, uri, n_features=7)
+    grown = storage.open(uri)
+    np.testing.assert_allclose(grown.X.rows(np.arange(80)).toarray(), X / factors, rtol=1e-6)
+    np.testing.assert_allclose(grown.store.read("var/scale"), factors, rtol=1e-6)
+    assert (
+        grown.manifest.source["decided"]["scale"] == grown.manifest.settings["scale"] == "standard"
+    )
+    assert "columns standardized, because their units differ" in integrity.summarize(uri)
+    assert storage.staged(source, tmp_path / "X.zarr", n_features=7) == uri  # the same question
+
+
+@pytest.mark.parametrize("case", ["none", "one unit", "sparse", "images", "weight"])
+def test_other_sources_keep_their_values(case, units, tmp_path):
+    X, y = units
+    settings = {"n_features": X.shape[1]}
+    if case == "none":
+        settings["scale"] = "none"
+    if case == "one unit":
+        X[:, [2, 3]] = X[:, [0, 1]]
+    if case == "sparse":
+        X[np.random.default_rng(1).random(X.shape) < 0.7] = 0
+    if case == "images":
+        X = X[:, :6]
+    if case == "weight":
+        X, settings["weight"] = np.abs(X), "lognorm"
+    source = write(tmp_path / "X.svm", X, y)
+    if case == "images":
+        np.savez(tmp_path / "X.npz", X=X, y=y)
+        source, settings = tmp_path / "X.npz", {"sample_shape": "2x3"}
+    corpus = storage.open(storage.stage(source, tmp_path / "X.zarr", **settings))
+    assert "scale" not in corpus.manifest.settings
+    if case != "weight":
+        found = corpus.X.rows(np.arange(80)).toarray()
+        np.testing.assert_array_equal(found, X.astype(np.float32))
