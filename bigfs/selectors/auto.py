@@ -7,7 +7,8 @@ known to be better on most data. They are few: of many candidates the folds choo
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
@@ -38,6 +39,7 @@ from bigfs.evaluation.splits import (
 )
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import ENTRY_BYTES
+from bigfs.matrix.statistics import standardized
 from bigfs.result import scope
 from bigfs.selectors.base.estimator import Cost, Selector, fit_options, fit_sizes
 from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_two, target_of
@@ -64,6 +66,23 @@ class Candidate(NamedTuple):
         known = selector.get_params()
         return selector.set_params(**{k: v for k, v in shared.items() if k in known})
 
+
+class Tried(NamedTuple):
+    """The candidates on the columns in one unit, with their scores in folds."""
+
+    methods: list[str]
+    parameters: list[dict[str, Any]]
+    scores: FloatArray  # n_candidates × n_folds
+    seconds: FloatArray  # (n_candidates,) that each one took
+    failures: Sequence[str]
+    best: int
+    fit: Callable[[], dict[int, Any]]  # the best one, for each number of features
+
+
+SCALES = {
+    "standard": "on standardized columns, because their units differ",
+    "none": "on the columns as they are, although their units differ",
+}
 
 # By the target, in the order in which they are preferred. Those of "class" are tried by `SparGECV`.
 CANDIDATES = {
@@ -94,6 +113,9 @@ class AutoSelector(Selector):
     real values                         `SparGE` with the embedding "cca", `MRMR` with "f"
     none                                `SparGE` with the embedding "lpp"
     ==================================  =====================================================
+
+    Where the columns of a table differ in scale, each candidate is tried on standardized columns
+    first, and on the columns as they are. `best_params_` then has the "scale" as well.
 
     The first is taken without folds where the embedding of the samples takes more than 32 MB (8
     bytes per sample and class), the columns that it gathers more than 256 MB, or an exact neighbor
@@ -273,7 +295,7 @@ class AutoSelector(Selector):
     def _fit_sizes(
         self, X: Matrix, y: Any, sizes: Sequence[int], samples: Samples
     ) -> dict[int, Selector]:
-        """Choose the method, and fit it for each number of features."""
+        """Choose the method and the scale of the columns, and fit each number of features."""
         case, codes = _case_of(y)
         shared = {"keep": self.keep, "forbid": self.forbid, "n_features_to_select": max(sizes)}
         if case == "real":
@@ -283,39 +305,76 @@ class AutoSelector(Selector):
             wanted = [] if self.scoring is None else [self.scoring]
             (metric, *_) = require_metrics(target_kind(codes), wanted)
         self.scoring_ = metric
-        candidates = CANDIDATES[case]
-        if why := self._why_first(X, case, codes, max(sizes), samples):
-            self.reason_ = why
-            self._record(candidates[:1], np.empty((1, 0)), np.zeros(1), 0)
-        else:
+        first = standardized(X)
+        forms = {"standard": X if first is None else first, "none": X}
+        why = self._why_first(X, case, codes, max(sizes), samples)
+        if first is None or why is not None:
+            forms = dict(list(forms.items())[:1])
+        tried = []
+        for scale, form in forms.items():
+            with scope("standardized") if form is not X else nullcontext():
+                one = self._try(form, y, sizes, samples, shared, why)
+            if first is not None:
+                units = [{**parameters, "scale": scale} for parameters in one.parameters]
+                one = one._replace(parameters=units)
+            tried.append(one)
+        leads = np.stack([one.scores[one.best] for one in tried])
+        k = first_within_one_error(leads) if len(tried) > 1 else 0
+        self.method_ = tried[k].methods[tried[k].best]
+        self._record(tried, k)
+        if why is None:
             assert metric is not None
-            n_folds = min(self.cv, most_folds(codes, samples))
-            if case == "class":
-                chooser = METHODS["sparge-lda-cv"].make(scoring=metric, cv=n_folds, **shared)
-                fitted: dict[int, Any] = fit_sizes(
-                    chooser, X, y, sizes, **fit_options(chooser, samples)
-                )
-                results = fitted[max(sizes)].cv_results_
-                scores, seconds = recorded_scores(results), results["seconds"]
-                failures = results["failures"]
-            else:
-                selectors = [one.make(**shared) for one in candidates]
-                folds = stratified_folds(X, codes, n_folds, samples=samples)
-                found = self._score(y, selectors, folds, sizes, metric)
-                scores, seconds = found.values.mean(axis=1), found.seconds
-                failures = [found.failures.get(k, "") for k in range(len(candidates))]
-            best = first_within_one_error(scores)
-            self._record(candidates, scores, seconds, best, failures)
-            self.reason_ = (
-                f"the first of {len(candidates)} candidates within one standard error of the best "
-                f"{METRIC_NAMES[metric]} in {scores.shape[1]} folds of the training samples"
+            n_tried = sum(len(one.methods) for one in tried)
+            why = (
+                f"the first of {n_tried} candidates within one standard error of the best "
+                f"{METRIC_NAMES[metric]} in {leads.shape[1]} folds of the training samples"
             )
-            if case == "class":
-                return fitted
-        chosen = candidates[self.best_index_].make(**shared)
-        with scope(self.method_):
-            y = None if codes is None else y
-            return fit_sizes(chosen, X, y, sizes, **fit_options(chosen, samples))
+        self.reason_ = why
+        if first is not None:
+            self.reason_ += f", {SCALES[list(forms)[k]]}"
+        return tried[k].fit()
+
+    def _try(
+        self,
+        X: Matrix,
+        y: Any,
+        sizes: Sequence[int],
+        samples: Samples,
+        shared: Mapping[str, Any],
+        why: str | None,
+    ) -> Tried:
+        """Score the candidates in folds, or take the first where there is a reason why."""
+        case, codes = _case_of(y)
+        candidates = CANDIDATES[case][: None if why is None else 1]
+        methods = [one.method for one in candidates]
+        parameters = [dict(one.parameters) for one in candidates]
+
+        def fit(best: int = 0) -> dict[int, Any]:
+            chosen = candidates[best].make(**shared)
+            with scope(methods[best]):
+                target = None if codes is None else y
+                return fit_sizes(chosen, X, target, sizes, **fit_options(chosen, samples))
+
+        if why is not None:
+            return Tried(methods, parameters, np.empty((1, 0)), np.zeros(1), [""], 0, fit)
+        n_folds = min(self.cv, most_folds(codes, samples))
+        metric = self.scoring_
+        assert metric is not None
+        if case == "class":
+            chooser = METHODS["sparge-lda-cv"].make(scoring=metric, cv=n_folds, **shared)
+            options = fit_options(chooser, samples)
+            fitted = fit_sizes(chooser, X, y, sizes, **options)
+            results = fitted[max(sizes)].cv_results_
+            scores, seconds = recorded_scores(results), results["seconds"]
+            best, failures = first_within_one_error(scores), results["failures"]
+            return Tried(methods, parameters, scores, seconds, failures, best, lambda: fitted)
+        selectors = [one.make(**shared) for one in candidates]
+        folds = stratified_folds(X, codes, n_folds, samples=samples)
+        found = self._score(y, selectors, folds, sizes, metric)
+        scores = found.values.mean(axis=1)
+        failures = [found.failures.get(k, "") for k in range(len(candidates))]
+        best = first_within_one_error(scores)
+        return Tried(methods, parameters, scores, found.seconds, failures, best, lambda: fit(best))
 
     def _why_first(self, X: Matrix, case: str, codes: Any, m: int, samples: Samples) -> str | None:
         """Return why the first candidate is taken without folds, or None where folds decide.
@@ -370,24 +429,18 @@ class AutoSelector(Selector):
         orders = [order_by(k) for k in range(len(selectors))]
         return score_orders(orders, folds, sizes, metric, label="folds for the method")
 
-    def _record(
-        self,
-        candidates: Sequence[Candidate],
-        scores: FloatArray,
-        seconds: FloatArray,
-        best: int,
-        failures: Sequence[str] = ("",),
-    ) -> None:
+    def _record(self, tried: Sequence[Tried], k: int) -> None:
         """Keep what was tried, and which one is chosen."""
-        self.best_index_, self.method_ = best, candidates[best].method
-        self.best_params_ = dict(candidates[best].parameters)
-        tried = {
-            "method": [one.method for one in candidates],
-            "params": [dict(one.parameters) for one in candidates],
-            "seconds": seconds,
-            "failures": list(failures),
+        results: dict[str, Any] = {
+            "method": [method for one in tried for method in one.methods],
+            "params": [parameters for one in tried for parameters in one.parameters],
+            "seconds": np.concatenate([one.seconds for one in tried]),
+            "failures": [failure for one in tried for failure in one.failures],
         }
-        self.cv_results_: dict[str, Any] = record(scores, tried)
+        self.best_index_ = sum(len(one.methods) for one in tried[:k]) + tried[k].best
+        self.best_params_ = dict(results["params"][self.best_index_])
+        scores = np.concatenate([one.scores for one in tried])
+        self.cv_results_: dict[str, Any] = record(scores, results)
 
     def _adopt(self, chosen: Any) -> None:
         """Take over what the chosen selector has fitted."""

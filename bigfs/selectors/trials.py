@@ -54,5 +54,5 @@ def trials(selector: Any) -> list[Trial]:
 def _name(method: str, parameters: Mapping[str, Any]) -> str:
     """Return a method with its parameters that are not the default."""
     defaults = METHODS[method].make().get_params()
-    given = [f"{name}={value}" for name, value in parameters.items() if value != defaults[name]]
+    given = [f"{name}={value}" for name, value in parameters.items() if value != defaults.get(name)]
     return " ".join([method, *given])

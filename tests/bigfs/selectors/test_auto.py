@@ -370,3 +370,25 @@ def test_a_metric_reaches_the_methods_that_decide_by_one():
     assert decided_by("sparge-lda-cv", {"gammas": [1.0]}, "auc") == {"gammas": [1.0]}
     assert decided_by("auto", {"scoring": "accuracy"}, "auc") == {"scoring": "accuracy"}
     assert decided_by("anova", {}, "auc") == decided_by("auto", {}, None) == {}
+
+
+@pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScales")
+@pytest.mark.parametrize("as_dask", [False, True])
+def test_a_table_in_several_units_is_tried_standardized_first(as_dask):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)
+    X = rng.normal(size=(300, 12))
+    X[:, :3] += 2 * y[:, None]
+    alike = AutoSelector(n_features_to_select=3).fit(X, y)
+    X[:, 6:] *= 1000
+    given = da.from_array(X, chunks=(100, 12)) if as_dask else X
+    fitted = AutoSelector(n_features_to_select=3).fit(given, y)
+    assert sorted(fitted.selected_) == sorted(alike.selected_) == [0, 1, 2]
+    assert "scale" not in alike.best_params_
+    assert fitted.best_params_["scale"] == "standard"
+    assert "on standardized columns" in fitted.reason_
+    scales = [parameters["scale"] for parameters in fitted.cv_results_["params"]]
+    assert scales == ["standard"] * 3 + ["none"] * 3
+    scores = fitted.cv_results_["mean_test_score"]
+    assert scores[0] > scores[3] + 0.2
+    assert "scale=standard" in str(trials(fitted)[0])
