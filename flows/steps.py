@@ -22,6 +22,7 @@ from bigfs.evaluation.splits import labeled_rows
 from bigfs.flows import reuse
 from bigfs.flows.evaluation import choosing, curves, selection
 from bigfs.flows.evaluation import plan as evaluation
+from bigfs.flows.evaluation.verdict import verdict
 from bigfs.flows.job import Job
 from bigfs.flows.plan import Plan
 from bigfs.flows.report.provenance import provenance, time_step
@@ -275,6 +276,8 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
         for p in points
     ]
     header = ["method", "n_features", *measured]
+    tested = sum(int(labeled_rows(split.y_test).sum()) for split in plan.splits)
+    own = request["method"], len(run.selected)
     with run.transaction():
         if points:
             run.write_model(model)
@@ -285,6 +288,7 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
             scoring=dict(choices),
             measured=plan.measured,
             evaluation=evaluation.describe(plan.measured, tuple(names)),
+            verdict=verdict(points, *own, measured[0], tested, run.metadata["hints"]),
         )
     return points
 

@@ -103,6 +103,7 @@ def print_run(path: str, as_json: bool) -> None:
         metric_names,
         score_table,
         status_text,
+        verdict_text,
     )
     from bigfs.storage.runs.runs import Run
 
@@ -124,4 +125,5 @@ def print_run(path: str, as_json: bool) -> None:
             print_rows(chosen)
         print(f"{method}: {choice_text(choice)}")
     print(f"{method}: {status_text(about)}")
+    print(verdict_text(about))
     print(f"report: {Path(path) / 'report.html'}")

@@ -37,6 +37,7 @@ from bigfs.flows.report.summary import (
     metrics_of,
     score_table,
     status_text,
+    verdict_text,
 )
 from bigfs.storage.runs.runs import Run, RunError
 
@@ -131,7 +132,7 @@ def show_curves(run: Run) -> None:
 @optional("the summary")
 def show_summary(run: Run) -> None:
     about = run.metadata
-    lines = [f"## {_title(run)}", "", f"{status_text(about)}.", ""]
+    lines = [f"## {_title(run)}", "", f"{status_text(about)}. {verdict_text(about)}.", ""]
     if "choice" in about:
         lines += [f"Chosen: {choice_text(about['choice'])}.", ""]
     lines += _score_lines(run)

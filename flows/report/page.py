@@ -22,6 +22,7 @@ from bigfs.flows.report.summary import (
     metric_names,
     metrics_of,
     score_table,
+    verdict_text,
 )
 from bigfs.plot.axes import ACCENT, FILL, GRID, INK, MUTED, OTHERS
 from bigfs.result import ALL
@@ -86,6 +87,7 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         chosen=choice_text(about["choice"]) if "choice" in about else "",
         tried=choice_rows(about["choice"]) if "choice" in about else [],
         gaps=gaps(about),
+        verdict=verdict_text(about),
         total=sum(s["seconds"] for s in about.get("stages", [])),
         peak=max(
             (b for s in about.get("stages", []) for b in s["peak_memory"].values()), default=0

@@ -7,6 +7,8 @@ from typing import Any
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.result import ALL
 
+NOT_COMPARED = "not compared with another method, so a small gap does not say that it predicts well"
+
 
 def n_features(about: dict[str, Any]) -> int:
     """Return the number of features that a run selected, which it may have chosen by itself."""
@@ -103,3 +105,8 @@ def status_text(about: dict[str, Any]) -> str:
     }
     parts = [f"gap of the {words[name]} {100 * gap:.2f} %" for name, gap in gaps(about).items()]
     return f"{about['status']}{' (' + ', '.join(parts) + ')' if parts else ''}"
+
+
+def verdict_text(about: dict[str, Any]) -> str:
+    """Return how the method of a run compares with the others of its table."""
+    return f"{about['parameters']['method']}: {about.get('verdict') or NOT_COMPARED}"
