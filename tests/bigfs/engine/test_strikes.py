@@ -19,6 +19,7 @@ from distributed import Client, LocalCluster, get_worker
 from bigfs import Matrix, engine
 from bigfs.engine import executor
 from bigfs.graph import knn
+from tests.helpers.daily import daily
 
 N, D, WIDTH = 48, 12, 4
 HERE = {"threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
@@ -129,7 +130,7 @@ def two():
 
 @pytest.mark.process
 @pytest.mark.parametrize("how", ["killed", "restarted"])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", daily(STEPS, "stream", "pairs"))
 def test_a_step_survives_a_worker_and_says_when_all_are_gone(two, step, how, tmp_path):
     def strike():
         if how == "restarted":
