@@ -18,6 +18,7 @@ from bigfs.validation import require_magnitude
 
 NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 SUMS_AT_A_TIME = 6  # arrays of columns × classes: the sums, their parts, and the terms of a score
+DENSE_INDICATOR = 32 << 20  # bytes of weights by class that are made dense beside a dense block
 COUNTED_ROWS = 1 << 20  # at a time: NumPy takes nine bytes of each
 
 
@@ -180,6 +181,8 @@ def _squared(block: Any) -> Any:
 def weighted_sums(block: Any, Y: Any) -> FloatArray:
     """Return blockᵀY, dense."""
     if sp.issparse(Y) and not sp.issparse(block):
+        if 8 * Y.shape[0] * Y.shape[1] > DENSE_INDICATOR:
+            return np.asarray((Y.T @ block).T)
         Y = Y.toarray()
     product = block.T @ Y
     return np.asarray(product.toarray() if sp.issparse(product) else product)

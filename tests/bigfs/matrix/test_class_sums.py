@@ -9,7 +9,13 @@ import scipy.sparse as sp
 
 from bigfs import ANOVA, LSDF, TRCFS, Chi2, Fisher, Matrix, TraceRatio
 from bigfs.engine import SHARES, limit_memory
-from bigfs.matrix.class_sums import COUNTED_ROWS, ClassWeights, class_indicator, column_sums
+from bigfs.matrix.class_sums import (
+    COUNTED_ROWS,
+    ClassWeights,
+    class_indicator,
+    column_sums,
+    weighted_sums,
+)
 
 
 @pytest.mark.parametrize("weighed", [False, True])
@@ -72,6 +78,17 @@ def test_scores_of_many_classes_take_a_block_of_columns_at_a_time(method, layout
     assert X.passes == 1 if layout == "columns" else X.passes > 10
     beside = 2 * 8 * n * c * (method is TRCFS)  # its own n × c
     assert peak < 2 * SHARES.column_block * limit + beside + 200 * d < 8 * d * c
+
+
+def test_the_weights_of_many_classes_stay_sparse_beside_a_dense_block(rng):
+    n, c = 3000, 2000
+    block, Y = rng.random((n, 5)), class_indicator(codes := np.arange(n) % c, c)
+    tracemalloc.start()
+    sums = weighted_sums(block, Y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * n * c / 10
+    np.testing.assert_allclose(sums[:, 7], block[codes == 7].sum(axis=0), rtol=1e-12)
 
 
 def test_many_labels_per_sample_take_a_block_of_columns_at_a_time(rng):
