@@ -368,10 +368,11 @@ def nightly(
     The first night stages the samples. Each later one appends them, unless the corpus has them.
     Returns the run's directory.
     """
-    if manifest.exists(manifest.normalize_uri(store)):
-        append(source, store, engine=engine, timeout=timeout)
-    else:
-        stage(source, store, settings, engine, timeout)
+    with runs.keeping_failures(out, Exception):  # as a row of the history
+        if manifest.exists(manifest.normalize_uri(store)):
+            append(source, store, engine=engine, timeout=timeout)
+        else:
+            stage(source, store, settings, engine, timeout)
     bigfs(
         *(store, method, features),
         out=out,

@@ -1,6 +1,6 @@
-"""Fifty nights in a row on a folder that grows, and what goes wrong in some of them.
-
-A night is `bigfs run` and `bigfs prune`. The clock of what it leaves is set back by hand.
+"""Fifty nights in a row, and what goes wrong in some of them: of a folder that grows, by the
+commands `run` and `prune`, and of a corpus to which each night is appended, by the flow `nightly`
+on a server of Prefect. The clock of what a night leaves is set back by hand.
 """
 
 import errno
@@ -9,16 +9,20 @@ import os
 import random
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bigfs import storage
+from bigfs.flows.options import Engine
+from bigfs.flows.report.history import history
 from bigfs.storage import atomic, integrity
 from bigfs.storage.runs.runs import Run
 from tests.helpers.commands import fails
-from tests.helpers.processes import environment, kill, start, until
+from tests.helpers.processes import PREFECT_WARNS, environment, kill, start, until, write_corpus
 
-pytestmark = [pytest.mark.process, pytest.mark.nightly]
+pytestmark = [pytest.mark.process, pytest.mark.nightly, PREFECT_WARNS]
 
 NIGHTS, KEPT, DAY = 50, 30, 86400
 RUN = ["run", "corpus", "--method", "sparge-lda", "--features", "12", "--set", "tol=1e-8"]
@@ -148,3 +152,76 @@ def assert_history(bigfs, said):
     for record, names in zip(records, said, strict=True):
         chosen = Run.open(record["folder"]).read_table("selected.csv")
         assert [row["name"] for row in chosen] == names
+
+
+# --- on a server ----------------------------------------------------------------------------------
+
+STORE, ROWS = Path("corpus.zarr"), 60
+AGING = Path("runs"), Path("corpus.graphs"), Path("corpus.tallies")
+
+
+def damage(pattern):
+    """Damage the middle of a file, and return what puts it back."""
+    file = next(file for file in sorted(Path().glob(pattern)) if file.is_file())
+    whole, middle = file.read_bytes(), file.stat().st_size // 2
+    file.write_bytes(whole[:middle] + bytes(byte ^ 255 for byte in whole[middle : middle + 8]))
+    return lambda: file.write_bytes(whole)
+
+
+# files that are made again, and those that a night says are damaged until somebody puts them back
+MADE_AGAIN = {
+    5: "corpus.tallies/*.npz",
+    8: "corpus.graphs/*/*/c/*",
+    10: "runs/nightly/run.json",
+    13: "runs/nightly/selected.csv",
+    15: "runs/nightly/model.npz",
+    18: "runs/.nightly/*/run.json",
+}
+PUT_BACK = {20: "corpus.zarr/X/data/c/0", 23: "corpus.zarr/zarr.json", 35: "new/35.jsonl"}
+OUTAGE = 28
+
+
+def test_fifty_nights_on_a_server(bigfs, prefect):
+    from prefect import settings
+    from prefect.settings import temporary_settings
+
+    from bigfs.flows.prefect_flows import nightly
+
+    given = {"features": 12, "method": "sparge-lpp", "parameters": {"tol": 1e-3}}
+    given |= {"engine": Engine(workers=0), "keep": f"{KEPT}d"}
+    said, sizes = [], []
+    for night in range(NIGHTS):
+        new = f"new/{night:02}.jsonl"
+        Path("new").mkdir(exist_ok=True)
+        write_corpus(Path(new), seed=night, rows=ROWS)
+        night_of = partial(nightly, new, str(STORE), str(HOME), **given, return_state=True)
+        if night in MADE_AGAIN:
+            damage(MADE_AGAIN[night])
+        if night in PUT_BACK:
+            put_back = damage(PUT_BACK[night])
+            assert night_of().is_failed()
+            assert history(HOME)[-1]["error"] is not None
+            put_back()
+        if night == OUTAGE:
+            down = temporary_settings({settings.PREFECT_API_URL: "http://127.0.0.1:9/api"})
+            with down, pytest.raises(RuntimeError, match="Failed to reach API"):
+                night_of()
+        state = night_of()
+        assert state.is_completed(), (night, state.message)
+        run, corpus = Run.open(HOME), storage.open(str(STORE))
+        assert corpus.X.shape[0] == ROWS * (night + 1)
+        assert run.metadata["content"] == corpus.spec["content"]
+        said.append([row["name"] for row in run.read_table("selected.csv")])
+        sizes.append(size(STORE))
+        for file in [file for folder in AGING for file in folder.rglob("*")]:
+            made = file.lstat()
+            times = made.st_atime, made.st_mtime - DAY
+            os.utime(file, times, follow_symlinks=False)
+
+    # the corpus grows by what came, and a month of results, graphs and tallies lies beside it
+    assert sizes[-1] < 1.5 * NIGHTS * sizes[0]
+    kept = [*Path("runs/.nightly").glob("2*/run.json")], [*Path("corpus.graphs").glob("[!.]*")]
+    kept = *kept, [*Path("corpus.tallies").glob("*.npz")]
+    assert [len(paths) for paths in kept] == [KEPT, KEPT, KEPT]
+    assert integrity.check(str(STORE)).problems == []
+    assert_history(bigfs, said[-KEPT:])
