@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -87,7 +88,7 @@ class NumericTable(MatrixRecords, Table):
             name, known = pattern, set(columns)
             if pattern in excludes:  # a role may be left out, which it is already
                 name, known = pattern[1:], known | set(self.roles)
-            some = {name} & known or {c for c in known if fnmatchcase(c, name)}
+            some = {name} & known or set(filter(re.compile(translate(name)).match, known))
             if not some:
                 raise SourceError(
                     f"{self.path}: {option}= names {pattern!r}, but the columns are "

@@ -1,5 +1,7 @@
 """Tables of numbers and categories, against pandas and scikit-learn."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -8,7 +10,7 @@ import pytest
 from sklearn.impute import SimpleImputer
 from sklearn.utils import murmurhash3_32
 
-from bigfs import storage
+from bigfs import engine, storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import find
 from tests.helpers import stages
@@ -281,3 +283,34 @@ def test_categories_and_names_of_columns_may_be_hashed(frame, tmp_path, monkeypa
             first.setdefault(bucket, name)
     np.testing.assert_allclose(corpus.X.rows(slice(None)).toarray(), want, rtol=1e-6)
     assert list(corpus.feature_names[:]) == [first.get(j, str(j)) for j in range(5)]
+
+
+def write_wide(path, d):
+    rows = [",".join(f"c{j}" for j in range(d)), *[",".join(["1.5", "0"] * (d // 2))] * 3]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def test_a_wide_csv_takes_few_calls_per_column(tmp_path):
+    def calls(d):
+        path, events = write_wide(tmp_path / f"{d}.csv", d), []
+        before = sys.getprofile()
+        sys.setprofile(lambda frame, event, arg: events.append(event))
+        try:
+            source = find(path, columns="*").prepare(tmp_path)
+            [piece] = source.pieces(1 << 30)
+            source.read(piece)
+        finally:
+            sys.setprofile(before)
+        return events.count("call")
+
+    calls(2000)  # imports
+    assert calls(4000) - calls(2000) < 3 * 2000
+
+
+def test_a_csv_with_more_columns_than_fit_is_refused_before_it_is_read(tmp_path):
+    path = write_wide(tmp_path / "t.csv", 10_000)
+    match = r"reading 10,000 columns of .*t.csv needs 76.29 MiB"
+    with pytest.raises(engine.NotEnoughMemory, match=match):
+        storage.stage(path, tmp_path / "s", columns="*", memory_limit="300MB")
+    storage.stage(path, tmp_path / "s", columns="c0,c1", memory_limit="300MB")
