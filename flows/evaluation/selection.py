@@ -22,7 +22,6 @@ MOST = 500  # features of a run that names no number
 AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
 SIGNIFICANCE: Final = ("percentile", "fpr", "fdr", "fwe")  # modes that choose the number
 Features = int | Literal["auto", "percentile", "fpr", "fdr", "fwe"]
-TABLES = ("csv-features", "parquet-features")  # formats whose columns may have units of their own
 TABLES_OF_TEXT = ("csv", "jsonl", "parquet")  # formats whose columns have roles
 CONSTRAINTS = ("keep", "forbid")  # parameters that hold for the rivals of a method as well
 
@@ -236,12 +235,14 @@ def shape_hint(selector: Any) -> str | None:
 
 
 def scale_hint(corpus: Any, train: Any) -> str | None:
-    """Return advice for a table of numbers of which some columns vary far more than the others.
+    """Return advice for a store of numbers of which some columns vary far more than the others.
 
-    Distances, penalties and the model that judges follow such columns, whatever they say.
+    Distances, penalties and the model that judges follow such columns, whatever they say. Text and
+    pixels have one unit.
     """
-    source = corpus.spec.get("source") or {}
-    if source.get("format") not in TABLES or scaling_of(corpus) is not None:
+    if not isinstance(corpus, Corpus) or scaling_of(corpus) is not None:
+        return None
+    if "min_df" in corpus.manifest.settings or corpus.manifest.source.get("sample_shape"):
         return None
     return statistics.scale_hint(train.X)
 

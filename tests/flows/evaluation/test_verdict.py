@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import dump_svmlight_file
 
 from bigfs.evaluation.curves import Point
 from bigfs.flows.evaluation.verdict import verdict
@@ -48,14 +49,19 @@ def test_a_score_that_is_no_share_has_the_largest_error():
     assert found.startswith("level with anova")  # 0.1 is less than 2 √(0.5 / 100) = 0.14
 
 
-@pytest.fixture
-def units(tmp_path, monkeypatch):
-    """A table of two classes, with half of the columns of noise in thousands."""
+def in_two_units():
+    """Return a table of two classes, with half of the columns of noise in thousands."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 300)
     X = rng.normal(size=(300, 12))
     X[:, :3] += 2 * y[:, None]
     X[:, 6:] *= 1000
+    return X, y
+
+
+@pytest.fixture
+def units(tmp_path, monkeypatch):
+    X, y = in_two_units()
     names = [*(f"c{j}" for j in range(12)), "label"]
     np.savetxt(
         tmp_path / "t.csv",
@@ -82,3 +88,15 @@ def test_a_run_ends_with_the_verdict_of_its_table(bigfs, units):
         status, out, _ = bigfs(*words, "--scale", "none")
     assert "sparge-lda: anova is 0." in out
     assert "the units of the columns differ" in out
+
+
+def test_the_verdict_names_the_units_of_any_format(bigfs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = in_two_units()
+    np.savez("t.npz", X=X, y=y)
+    dump_svmlight_file(X, y, "t.svm")
+    for source in ("t.npz", "t.svm"):
+        words = "run", source, "--features", 3, "--test-size", 0.3, "--workers", 0
+        with pytest.warns(UserWarning, match=UNEQUAL_SCALES):
+            _, out, _ = bigfs(*words, "--scale", "none")
+        assert "the units of the columns differ" in out
