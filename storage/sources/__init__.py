@@ -19,6 +19,7 @@ from bigfs.storage.sources.arrays import Npy, Npz
 from bigfs.storage.sources.base import MatrixSource, Source, parse_options, shorten
 from bigfs.storage.sources.files import (
     CORPORA,
+    MATRIX,
     POINTER,
     data_suffixes,
     head,
@@ -279,7 +280,7 @@ def _guess(path: Path, format: str | None) -> type[Source]:
             f"place of its first three"
         )
     start = head(path)
-    if path.name.removesuffix(".gz") == "matrix.mtx":  # beside which its names may lie
+    if path.name.removesuffix(".gz").endswith(MATRIX):  # beside which its names may lie
         require_no_other_format(str(path.parent), os.listdir(path.parent))
     if start.startswith(POINTER):
         raise SourceError(f"{path} {looks_like(start)}")

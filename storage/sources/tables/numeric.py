@@ -35,6 +35,8 @@ log = logging.getLogger("bigfs.storage")
 SURVEY_BYTES = 4 << 20  # of a piece in the reading before
 FILLS = ("mean", "zero")
 INDEX_NAMES = ("", "__index_level_0__")  # of pandas' index in CSV and in Parquet
+# names that archives give to samples, and barcodes of cells
+OF_SAMPLES = re.compile(r"(GSM|SRR|ERR|DRR|SAMN|SAMEA)\d{4,}|TCGA-\w\w-\w{4}|[ACGT]{12,}(-\d+)?$")
 LEAST_COUNTED = 4  # samples, of which a column is said to count them
 
 
@@ -125,7 +127,15 @@ class NumericTable(MatrixRecords, Table):
         return ready
 
     def _note_columns(self) -> None:
-        """Say which of the first numbers count the samples."""
+        """Say that most columns are named as samples, and which of the first numbers count them."""
+        named = list(filter(OF_SAMPLES.match, self.numbers))
+        if 2 * len(named) > len(self.numbers):
+            log.warning(
+                "%s: the columns are named as samples are, such as %r, and a store has a row for "
+                "each sample: turn the table first, as by pandas.read_csv(FILE, index_col=0).T"
+                ".to_csv('samples.csv'), if its rows are features",
+                *(self.path, named[0]),
+            )
         batch = next(itertools.chain.from_iterable(map(self.batches, self.pieces(1))), None)
         if batch is None or batch.length < LEAST_COUNTED:
             return

@@ -103,12 +103,15 @@ def zipped(**members):
     return out.getvalue()
 
 
-def genes(folder, inside=""):
+def genes(folder, inside="", prefix=""):
     out = io.BytesIO()
     scipy.io.mmwrite(out, sp.random(4, 12, 0.5, rng=np.random.default_rng(0)).tocoo())
-    put(folder / inside / "matrix.mtx.gz", gzip.compress(out.getvalue()))
-    put(folder / inside / "barcodes.tsv.gz", gzip.compress(b"C1\n" * 12))
-    put(folder / inside / "features.tsv.gz", gzip.compress(b"E1\tG1\tGene Expression\n" * 4))
+    put(folder / inside / f"{prefix}matrix.mtx.gz", gzip.compress(out.getvalue()))
+    put(folder / inside / f"{prefix}barcodes.tsv.gz", gzip.compress(b"C1\n" * 12))
+    put(
+        folder / inside / f"{prefix}features.tsv.gz",
+        gzip.compress(b"E1\tG1\tGene Expression\n" * 4),
+    )
     return folder
 
 
@@ -678,6 +681,16 @@ NOTED = {
         TABLE,
         "the column 'key' counts the samples: give name=key",
     ),
+    "samples in columns": (
+        both("gene,GSM10001,GSM10002\nA,5,2\nB,0,1\n"),
+        {"columns": "GSM*"},
+        "named as samples are, such as 'GSM10001', .*: turn the table first, as by pandas",
+    ),
+    "cells in columns": (
+        both("gene,AAACCTGAGCAT-1,AAACCTGAGCCT-1\nA,5,2\nB,0,1\n"),
+        {"columns": "*,!gene"},
+        "named as samples are, such as 'AAACCTGAGCAT-1'",
+    ),
     "days in CSV": (
         both("day,label\n3,x\n20240103,y\n"),
         TABLE,
@@ -924,6 +937,11 @@ REFUSED = {
         lambda f: genes(f) / "matrix.mtx.gz",
         {},
         r"folder of Cell Ranger.*scanpy\.read_10x_mtx",
+    ),
+    "a matrix of GEO beside names of genes": (
+        lambda f: genes(f, prefix="GSM1_") / "GSM1_matrix.mtx.gz",
+        {},
+        r"scanpy\.read_10x_mtx\(.*, prefix='GSM1_'\).*, or give the matrix .* with format=mtx",
     ),
     "HDF5 of Cell Ranger 3": (
         hdf5("t.h5", matrix__barcodes=np.arange(3), matrix__data=np.arange(3)),
