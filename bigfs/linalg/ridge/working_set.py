@@ -27,7 +27,7 @@ class WorkingSet(ActiveColumns):
         self._ridge_options = ridge
         self._M: SampleOperator | None = None
         self._ridge: Ridge | None = None
-        self._iterations = ITERATIONS
+        self._iterations, self._has_solved = ITERATIONS, False
         self.plans: list[dict[str, Any]] = []
         self.status = Status.EXACT  # of the last solve
 
@@ -71,10 +71,9 @@ class WorkingSet(ActiveColumns):
         ridge = self._ridge_on(active, M)
         rows = slice(None) if self.index is None else active
         solution = solve(ridge.prepare(u[rows]), rows, None if start is None else start[rows])
-        self.status = solution.status
-        if start is not None and start.any() and ridge.plan.solver == "cg":
-            # what the next plan expects
-            self._iterations = max(solution.iterations, 1)
+        if self._has_solved and ridge.plan.solver == "cg":  # the first solve knows no solution
+            self._iterations = max(solution.iterations, 1)  # what the next plan expects
+        self._has_solved, self.status = True, solution.status
         W, product = self.all_rows(solution.W), self.all_rows(solution.product)
         return solution._replace(W=W, product=product)
 

@@ -23,7 +23,7 @@ The row of L_H of a sample in no hyperedge is that of the identity: it adds Î¼â€
 
 The problem is convex in S and in w, but not in both, so that the run ends at a stationary point.
 
-`jhlsr_problem` has the step and the certificate, and `accelerate` a faster step.
+`jhlsr_problem` has the step and the certificate.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.base.parameters import COUNT, POSITIVE, SEED
 from bigfs.selectors.base.sample_graph import neighbors_of
-from bigfs.selectors.row_sparse.accelerate import AcceleratedJHLSR
 from bigfs.selectors.row_sparse.jhlsr_problem import JHLSRProblem
 from bigfs.selectors.row_sparse.rows import RowSparseSelector
 from bigfs.types import AnyArray
@@ -215,8 +214,7 @@ class JHLSR(RowSparseSelector):
         T, labeled = self._response(allowed, y)
         self.hypergraph_ = self._hypergraph(allowed, y, T.shape[1])
         room = self._room(X, T.shape[1], self.hypergraph_.H.nnz, self.hypergraph_.shape[1])
-        kind = AcceleratedJHLSR if self.accelerate else JHLSRProblem
-        with kind(
+        with JHLSRProblem(
             X.near_zero() if self.fit_intercept else X,
             T,
             labeled,
@@ -224,6 +222,7 @@ class JHLSR(RowSparseSelector):
             (float(self.mu), float(self.lam), float(self.gamma)),
             learn_w=self.variant == "joint",
             fit_intercept=self.fit_intercept,
+            accelerate=self.accelerate,
             target="y" if self.mode_ != "unsupervised" else "the kernel of the samples",
             **self._options(room=room, reduction=np.sqrt(self.tol)),
         ) as problem:

@@ -17,6 +17,18 @@ the violation is also what b may still gain, as a share of the objective.
 
 A feature becomes inactive when ‖s_j‖ falls below √ε/2, and returns if 2‖x_jᵀV‖ > λ, with the norm
 that it would have if it alone returned.
+
+Accelerated rounds have momentum, and let features leave early. With all else fixed, s_j = 0 lowers
+the objective the most if
+
+    ‖2x_jᵀV + 2 x_jᵀ diag(AᵀA + μ) x_j s_j‖ ≤ λ
+
+where diag(AᵀA + μ) is at least AᵀA + μL_H. The plain rounds shrink such a row by a factor, so most
+rows take many rounds to vanish. Here the features for which it held at the end of the last round
+leave at once, if their rows have shrunk. A round that raises the objective by it takes it back. The
+check of all features at the end lets those return that left too early, and they do not leave early
+again. Many that return together may overshoot: a round that raises the objective by them starts
+again from a tenth of their θ.
 """
 
 from __future__ import annotations
@@ -36,10 +48,17 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.panels import ColumnStrips, strip_width
 from bigfs.result import Record
 from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
-from bigfs.selectors.row_sparse.rows import RowSparseProblem, inactive_scores, ridge_weights
+from bigfs.selectors.row_sparse.rows import (
+    RETREAT,
+    RowSparseProblem,
+    inactive_scores,
+    norm_alone,
+    ridge_weights,
+)
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
+RETREATS = 8  # of features that return, at most, in one round
 
 
 class JHLSRState(NamedTuple):
@@ -80,9 +99,11 @@ class JHLSRProblem(RowSparseProblem):
         *,
         learn_w: bool,
         fit_intercept: bool,
+        accelerate: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(X, T.shape[1], **options)
+        self.accelerate = accelerate
         self.T, self.labeled, self.smoothness = T, labeled, smoothness
         height = max(T.shape[0], len(smoothness.hypergraph.members.sizes))
         self.width = strip_width(height, T.shape[1])
@@ -113,6 +134,8 @@ class JHLSRProblem(RowSparseProblem):
         theta = np.where(self.candidates, 0.5, 0.0)
         S, w = np.zeros((len(theta), self.T.shape[1])), self.smoothness.hypergraph.w
         state = JHLSRState(theta, S, np.zeros_like(S), w, np.inf, np.inf, np.inf, 0.0)
+        if self.accelerate:
+            state = state._replace(theta_before=theta, returned=theta < 0)
         if not self.fit_intercept:
             return state
         M1 = self.sample_operator(w).ones
@@ -140,8 +163,43 @@ class JHLSRProblem(RowSparseProblem):
         return XtT - np.outer(state.means[start:stop][rows], self.T_sums)
 
     def step(self, state: JHLSRState) -> JHLSRState:
-        """Run one round."""
-        return self.complete(state, *self.solve(state))
+        """Run one round, with momentum if it is accelerated."""
+        if not self.accelerate:
+            return self.complete(state, *self.solve(state))
+        end = self.go_beyond(state)
+        returned = state.returned | (state.theta == 0) & (end.theta > 0)
+        return end._replace(returned=returned)  # type: ignore[no-any-return]
+
+    def round(self, state: JHLSRState) -> JHLSRState:
+        """Run one accelerated round. What raises the objective is taken back: features that leave
+        early stay, and those that have just returned start nearer to zero."""
+        S, residual = self.solve(state)
+        leaving = self.leaving(state, S)
+        S[leaving] = 0
+        end = self.complete(state, S, residual)
+        if leaving.any() and end.objective > state.objective:
+            end = self.complete(state, *self.solve(state))
+        new = (state.theta > 0) & ~state.S.any(axis=1)
+        for _ in range(RETREATS):
+            if not (end.objective > state.objective and new.any()):
+                break
+            state = state._replace(theta=np.where(new, RETREAT * state.theta, state.theta))
+            end = self.complete(state, *self.solve(state))
+        return end
+
+    def leaving(self, state: JHLSRState, S: FloatArray) -> BoolArray:
+        """Return the mask of the features that leave: those that were best at zero and shrank."""
+        leaving = np.zeros(len(S), dtype=bool)
+        if not np.isfinite(state.objective):  # the first round, before which there is no V
+            return leaving
+        for first in range(0, len(S), STRIP):
+            rows = slice(first, min(first + STRIP, len(S)))
+            squares = self.squares[rows]
+            XtV = self.response(state, rows.start, rows.stop) - state.product[rows]
+            pulls = row_norms(XtV + squares[:, None] * state.S[rows])
+            shrank = row_norms(S[rows]) < row_norms(state.S[rows])
+            leaving[rows] = (norm_alone(pulls, squares, self.lam) == 0) & shrank
+        return leaving & (state.theta > 0) & ~state.returned
 
     def solve(self, state: JHLSRState) -> tuple[AnyArray, float]:
         """Return the next S and the relative residual of its ridge system."""
@@ -198,7 +256,8 @@ class JHLSRProblem(RowSparseProblem):
             if self.fit_intercept and self.learn_w:
                 means = self.X.T @ M1 / M1.sum()
             violators = ~active & (2 * self.pulls(XtV) > (1 + self.tol) * self.lam)
-            theta[violators] = self.norms_alone(violators, XtV)
+            pulls = row_norms(XtV[violators])
+            theta[violators] = norm_alone(pulls, self.squares[violators], self.lam)
             gap = np.inf if violators.any() else violation
         if not theta.any():
             raise ValueError(
@@ -252,18 +311,9 @@ class JHLSRProblem(RowSparseProblem):
             total += float(norms[rows] @ row_norms(residual))
         return float(total / scale) if scale > 0 else 0.0
 
-    def norms_alone(self, features: BoolArray, XtV: AnyArray) -> FloatArray:
-        """Return the norms of the rows of inactive features, if each alone became active.
-
-        Such a row minimizes ‖x_j‖²‖s‖² − 2⟨s, x_jᵀV⟩ + λ‖s‖, where diag(AᵀA + μ) weighs ‖x_j‖².
-        """
-        excess = 2 * row_norms(XtV[features]) - self.lam
-        norms: FloatArray = excess / (2 * self.squares[features])
-        return norms
-
     @cached_property
     def squares(self) -> FloatArray:
-        """The diagonal of Xᵀ(AᵀA + μI)X (d,). One pass."""
+        """The diagonal of Xᵀ(AᵀA + μI)X (d,), at least that of Xᵀ(AᵀA + μL_H)X. One pass."""
         return weighted_squares(self.X, self.labeled + self.mu)
 
     def measure(self, state: Any) -> Record:

@@ -1,13 +1,13 @@
 """The sums over the samples that a round of SRLSR needs, in one pass and without Y, XW or V.
 
 Y is a function of the solution (W, b): a labeled row is one-hot, and an unlabeled row is the
-projection of Wᵀx_i + b on the simplex. So a task makes the rows of Y and of V = Y − XW − 1bᵀ that
-it needs, and nothing of n × c exists.
+projection of Wᵀx_i + b on the simplex. So a task makes the rows of V = Y − XW − 1bᵀ that it needs,
+and nothing of n × c exists. An unlabeled row on the simplex has no part in V.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -18,26 +18,22 @@ from bigfs.matrix.kernels import add_products, begin_sum, most_at_once, n_sums, 
 from bigfs.matrix.tiles import OnBlock
 from bigfs.types import FloatArray, IntArray
 
-Factor = Literal["Y", "V"]
-N_SUMS = 6  # rows of sums that `_complete` adds to
+N_SUMS = 5  # rows of sums that `_complete` adds to
 
 
 class LabelSums(NamedTuple):
     """Sums over the samples at one (W, b)."""
 
-    Y: FloatArray  # (c,) Σ y_i
     V: FloatArray  # (c,) Σ v_i
     labeled_V: FloatArray  # (c,) Σ v_i over the labeled samples
     V_norm2: float  # ‖V‖²
     labeled_VY: float  # Σ ⟨v_i, y_i⟩ over the labeled samples
     least_V: float  # Σ min_k v_ik over the unlabeled samples
-    product: FloatArray  # d × c: XᵀY, or XᵀV
+    product: FloatArray  # d × c: XᵀV
 
 
-def sum_samples(
-    X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray, factor: Factor = "Y"
-) -> LabelSums:
-    """Return the sums at W (d × c) and b (c), with Xᵀ times the factor, in a pass over the rows.
+def sum_samples(X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray) -> LabelSums:
+    """Return the sums at W (d × c) and b (c), with XᵀV, in a pass over the rows.
 
     `codes` (n,) has the class of each sample, −1 for an unlabeled one. A matrix that has only the
     layout by columns forms XW (n × c), in two passes.
@@ -45,21 +41,20 @@ def sum_samples(
     c = W.shape[1]
     if X.row_tiles:
         most_at_once(1, W.nbytes)
-        total = X.sum(_sums_of_tile, 0, W, b, factor, split=[codes], max_parts=n_sums(W.nbytes))
+        total = X.sum(_sums_of_tile, 0, W, b, split=[codes], max_parts=n_sums(W.nbytes))
         sums, product = total[:N_SUMS], total[N_SUMS:]
     else:
         engine.require_memory(24 * len(codes) * c, "X W by columns")
         sums = np.zeros((N_SUMS, c))
-        product = np.asarray(X.T @ _rows(X @ W, b, codes, sums)[factor])
-    V_norm2, labeled_VY, least_V = (float(x) for x in sums[3:].sum(axis=1))
-    Y, V, labeled_V = sums[:3]
-    return LabelSums(Y, V, labeled_V, V_norm2, labeled_VY, least_V, product)
+        product = np.asarray(X.T @ _rows(X @ W, b, codes, sums)[1])
+    V_norm2, labeled_VY, least_V = (float(x) for x in sums[2:].sum(axis=1))
+    return LabelSums(sums[0], sums[1], V_norm2, labeled_VY, least_V, product)
 
 
 def complete_labels(X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray) -> FloatArray:
     """Return the labels Y at (W, b), n × c. One pass, with little more in memory than Y."""
     if not X.row_tiles:
-        return _rows(X @ W, b, codes, np.zeros((N_SUMS, len(b))))["Y"]
+        return _rows(X @ W, b, codes, np.zeros((N_SUMS, len(b))))[0]
     Y = np.empty((len(codes), len(b)))
     each = [[codes[tile.start : tile.stop] for tile in X.row_tiles]]
     label = OnBlock(_labels_of_tile)
@@ -73,7 +68,7 @@ def _labels_of_tile(
     block: Any, start: int, stop: int, codes: IntArray, W: FloatArray, b: FloatArray
 ) -> FloatArray:
     """Return the labels of the samples of a tile."""
-    return _rows(np.asarray(block @ W), b, codes, np.zeros((N_SUMS, len(b))))["Y"]
+    return _rows(np.asarray(block @ W), b, codes, np.zeros((N_SUMS, len(b))))[0]
 
 
 def _sums_of_tile(
@@ -83,26 +78,25 @@ def _sums_of_tile(
     codes: IntArray,
     W: FloatArray,
     b: FloatArray,
-    factor: Factor,
     total: FloatArray | None,
 ) -> FloatArray:
-    """Add the sums, and below them blockᵀY or blockᵀV."""
+    """Add the sums, and below them blockᵀV."""
     if total is None:
         total = begin_sum(N_SUMS + len(W), len(b))
     for rows, Z in strips(block):
-        made = _rows(times(Z, W), b, codes[rows], total[:N_SUMS])
-        add_products(Z, made[factor], total[N_SUMS:])
+        _, V = _rows(times(Z, W), b, codes[rows], total[:N_SUMS])
+        add_products(Z, V, total[N_SUMS:])
     return total
 
 
 def _rows(
     XW: FloatArray, b: FloatArray, codes: IntArray, sums: FloatArray
-) -> dict[Factor, FloatArray]:
+) -> tuple[FloatArray, FloatArray]:
     """Return rows of Y and V, and add their sums."""
     F = np.asarray(XW, dtype=np.float64) + b
     Y = np.empty_like(F)
     _complete(F, codes, Y, sums)
-    return {"Y": Y, "V": F}
+    return Y, F
 
 
 @njit(nogil=True, cache=True)
@@ -137,11 +131,10 @@ def _complete(F: FloatArray, codes: IntArray, Y: FloatArray, sums: FloatArray) -
             v = y[k] - f[k]
             f[k] = v
             least = min(least, v)
-            sums[0, k] += y[k]
-            sums[1, k] += v
-            sums[3, k] += v * v
+            sums[0, k] += v
+            sums[2, k] += v * v
             if codes[i] >= 0:
-                sums[2, k] += v
-                sums[4, k] += v * y[k]
+                sums[1, k] += v
+                sums[3, k] += v * y[k]
         if codes[i] < 0:
-            sums[5, 0] += least
+            sums[4, 0] += least

@@ -39,9 +39,7 @@ from bigfs.selectors.row_sparse.rows import (
     RETURN_SHARE,
     RowSparseProblem,
     RowSparseSelector,
-    extrapolated,
     inactive_scores,
-    next_momentum,
     ridge_weights,
 )
 from bigfs.types import BoolArray, FloatArray
@@ -89,15 +87,12 @@ class RFSProblem(RowSparseProblem):
         W, b, none = np.zeros((d, c)), np.zeros(c), np.inf
         return RFSState(theta, a, W, b, none, none, none, 0.0, 0.0, 0 * theta, theta < 0, theta, a)
 
+    moving = ("theta", "a")
+
     def step(self, state: RFSState) -> RFSState:
-        """Run one round beyond the end of the last one, or from it if that raises the objective."""
-        age, momentum = next_momentum(state.age)
-        theta = extrapolated(state.theta, state.theta_before, momentum)
-        a = extrapolated(state.a, state.a_before, momentum)
-        end = self.round(state._replace(theta=theta, a=a))
-        if momentum and not end.objective <= state.objective:
-            end, age = self.round(state), 1.0
-        return end._replace(theta_before=state.theta, a_before=state.a, age=age)
+        """Run one round, with momentum."""
+        moved: RFSState = self.go_beyond(state)
+        return moved
 
     def round(self, state: RFSState) -> RFSState:
         """Return the end of a round."""

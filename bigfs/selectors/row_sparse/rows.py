@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from bigfs.validation import require_weight
 
 NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
 RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
+LENGTH_STEPS = 30  # for the best length of a row
+RETREAT = 0.1  # factor of the θ of features whose return raises the objective
 MAX_MOMENTUM = 0.95
 MAX_GROWTH = 100.0  # factor by which θ goes beyond the end of a round
 
@@ -37,6 +39,9 @@ class RowSparseProblem(ABC):
     The states of a method have at least `theta`, `objective`, `violation` (over the working set),
     `gap` (over all features, infinite until the inactive ones were checked) and `residual`.
     """
+
+    moving: ClassVar[tuple[str, ...]] = ("theta",)
+    round: Callable[[Any], Any]  # of the methods whose step is `go_beyond`
 
     def __init__(
         self,
@@ -55,6 +60,24 @@ class RowSparseProblem(ABC):
     @abstractmethod
     def step(self, state: Any) -> Any:
         """Run one round."""
+
+    def go_beyond(self, state: Any) -> Any:
+        """Run a round from beyond the end of the last one, or from it if the objective rises so.
+
+        The weights in `moving` have momentum. A state has each also with "_before" in its name, and
+        an `age`.
+        """
+        age, momentum = next_momentum(state.age)
+        here = {name: getattr(state, name) for name in self.moving}
+        last = {f"{name}_before": weights for name, weights in here.items()}
+        beyond = {
+            name: extrapolated(weights, getattr(state, f"{name}_before"), momentum)
+            for name, weights in here.items()
+        }
+        end = self.round(state._replace(**beyond))
+        if momentum and not end.objective <= state.objective:
+            end, age = self.round(state), 1.0
+        return end._replace(age=age, **last)
 
     @abstractmethod
     def scores(self, state: Any) -> FloatArray:
@@ -120,6 +143,21 @@ def extrapolated(weights: FloatArray, before: FloatArray, momentum: float) -> Fl
     both = (weights > 0) & (before > 0)
     growth = np.divide(weights, before, out=np.ones_like(weights), where=both) ** momentum
     return np.asarray(weights * np.minimum(growth, MAX_GROWTH))
+
+
+def norm_alone(pulls: FloatArray, squares: FloatArray, slope: Any, p: float = 1.0) -> FloatArray:
+    """Return the length of each row that is best with all else fixed, and 0 where zero is best.
+
+    It minimizes ‖x_j‖² t² − 2‖z_j‖ t + λtᵖ, where ‖z_j‖ is the pull at a feature without its own
+    part, `squares` has ‖x_j‖², and λ is the `slope` of the penalty. The steps go down to the
+    larger of the two lengths at which the derivative is zero. For p = 1 there is one step.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = pulls / squares
+        for _ in range(1 if p == 1 else LENGTH_STEPS):
+            t = np.maximum((pulls - slope * p / 2 * t ** (p - 1)) / squares, 0.0)
+        lowers = (t > 0) & (squares * t - 2 * pulls + slope * t ** (p - 1) < 0)
+    return np.where(lowers, t, 0.0)
 
 
 def without_negligible(theta: FloatArray, share: float = NEGLIGIBLE) -> FloatArray:

@@ -49,25 +49,27 @@ from bigfs.linalg.ridge.cg import STRIP, subtract_product
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
 from bigfs.matrix.construction import readable
-from bigfs.matrix.kernels import gram_times
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import at_least_two
-from bigfs.selectors.base.parameters import POSITIVE, SHARE
+from bigfs.selectors.base.parameters import POSITIVE
 from bigfs.selectors.row_sparse.label_sums import LabelSums, complete_labels, sum_samples
 from bigfs.selectors.row_sparse.rows import (
+    RETREAT,
+    RETURN_SHARE,
     RowSparseProblem,
     RowSparseSelector,
+    extrapolated,
     inactive_scores,
+    next_momentum,
+    norm_alone,
     without_negligible,
 )
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 NEGLIGIBLE = 1e-10  # a feature whose θ is below this share of the largest leaves the working set
-RETURN_SHARE = 1e-3  # of θ's mass: what the features that return to the working set get
-# With solver_tol=None: the share of its first residual at which CG stops, and the relative residual
-# that is small enough.
-REDUCTION = 0.1
-LEAST_TOL = 1e-6
+LEAVING_SHARE = 0.3  # of θ's mass: what leaves early in one round
+RESTART = 0.5  # of the momentum's age: what is left where it raises the objective
+RETREAT_END = 1e-12  # a feature whose return raises the objective stays out from this θ on
 LARGEST = 140  # exponent of 10 of γ d^(2/p), beyond which the squares of weights underflow
 LABELS_SHARE = 0.25  # of the memory limit: what the labels of all samples may take in the end
 
@@ -79,19 +81,17 @@ class SRLSRState(NamedTuple):
     """The solution after some rounds, with its certificate. Y is a function of (W, b)."""
 
     theta: FloatArray  # (d,): on the simplex after the first round; 0 where a feature is inactive
-    W: FloatArray  # d × c
+    W: FloatArray  # d × c, zero where a feature is inactive
     b: FloatArray  # (c,)
-    XtXW: FloatArray  # d × c: XcᵀXcW
-    XtY: FloatArray  # d × c: XᵀY
-    mean_Y: FloatArray  # (c,)
+    XtV: FloatArray  # d × c: XcᵀV of the active features, of all once `gap` is finite
+    mean_V: FloatArray  # (c,)
     objective: float
     violation: float  # the certificate over the working set
     gap: float  # the certificate over all features; infinite until the inactive ones were checked
     residual: float  # of the ridge solve, relative
-    # Only of accelerated rounds. (d,): θ with which a feature left early, −1 if it returned, else 0
-    left: FloatArray = np.empty(0)
-    # 2 × (u + 1) × c: where the last round without extrapolation ended, (W, b) and (XcᵀXcW, 0) of
-    # the u active features
+    returned: BoolArray  # (d,): which features have returned, and do not leave early again
+    # (u + 1) × c: where the last round without extrapolation ended, b below W of the active
+    # features. None before there is one.
     ended: FloatArray | None = None
     age: float = 1.0  # of the momentum
 
@@ -101,7 +101,7 @@ class Point(NamedTuple):
 
     W: FloatArray  # d × c
     b: FloatArray  # (c,)
-    XtXW: FloatArray  # d × c
+    XtV: FloatArray | None  # d × c: XcᵀV, where the solve knows it
     residual: float
 
 
@@ -109,82 +109,139 @@ class SRLSRProblem(RowSparseProblem):
     """The data, the step, and the certificate."""
 
     def __init__(
-        self, X: Matrix, codes: IntArray, c: int, p: float, gamma: float, **options: Any
+        self,
+        X: Matrix,
+        codes: IntArray,
+        c: int,
+        p: float,
+        gamma: float,
+        *,
+        accelerate: bool = True,
+        **options: Any,
     ) -> None:
         super().__init__(X, c, **options)
         self.codes, self.c, self.p, self.gamma = codes, c, p, gamma
+        self.accelerate = accelerate
         self.class_sizes = class_sizes(codes, c)  # of the labeled samples
         self.n_labeled = int(self.class_sizes.sum())
+        self.all_labeled = self.n_labeled == X.shape[0]
         self.centering = centering(X.shape[0])
 
     def start(self, theta: FloatArray | None) -> SRLSRState:
         """Return the state at the given θ, or 1, with W = 0: the unlabeled rows of Y are at 1/c."""
         n, d = self.X.shape
         theta = np.where(self.candidates, 1.0 if theta is None else theta, 0.0)
-        W, XtXW, b = np.zeros((d, self.c)), np.zeros((d, self.c)), np.zeros(self.c)
-        sums = sum_samples(self.X, self.codes, W, b)
-        return SRLSRState(theta, W, b, XtXW, sums.product, sums.Y / n, np.inf, np.inf, np.inf, 0.0)
+        if self.accelerate:
+            theta = theta / (theta.sum() or 1.0)
+        W, b = np.zeros((d, self.c)), np.zeros(self.c)
+        sums, XtV = self.sums(self.X, W, b)
+        self.XtY, self.Y_norm2 = XtV, float(n - np.sum(self.class_sizes**2) / n)
+        never = np.zeros(d, dtype=bool)
+        return SRLSRState(theta, W, b, XtV, sums.V / n, np.inf, np.inf, np.inf, 0.0, never)
 
     def step(self, state: SRLSRState) -> SRLSRState:
-        """Run one round."""
-        next_state, sums = self.complete(self.solve(state))
-        return self.check_inactive(next_state, sums)
+        """Run one round. A shortcut that raises the objective is taken back."""
+        end = self.solve(state)
+        age, momentum = next_momentum(state.age)
+        if self.accelerate and np.isfinite(state.objective):
+            beyond = without(self.beyond(state, end, momentum), self.leaving(state, end.W))
+            if beyond is not end:
+                next_state = self.evaluate(beyond, state)
+                if next_state.objective <= state.objective:
+                    return self.check_inactive(self.with_end(next_state, end, age))
+                age = max(1.0, RESTART * state.age)
+        next_state = self.evaluate(end, state)
+        new = (state.theta > 0) & ~state.W.any(axis=1)  # features that have just returned
+        if next_state.objective > state.objective and new.any():
+            theta = np.where(new, RETREAT * state.theta, state.theta)
+            theta[new & (theta < RETREAT_END)] = 0
+            return self.step(state._replace(theta=theta / theta.sum()))
+        return self.check_inactive(self.with_end(next_state, end, age))
 
-    def solve(self, state: SRLSRState, knows_product: bool = True) -> Point:
-        """Return the W and b that are best for the θ and the labels of the state."""
-        solution = self.working_set.solve_rhs(
-            self.centering,
-            self.penalties(state.theta),
-            lambda rows: self.centered(state.XtY, state.mean_Y, rows),
-            state.W,
-            state.XtXW if knows_product else None,
-        )
-        b = state.mean_Y - self.X.means @ solution.W
-        return Point(solution.W, b, solution.product, solution.residual)
+    def solve(self, state: SRLSRState) -> Point:
+        """Return the W and b that are best for the θ and the labels of the state.
 
-    def complete(self, point: Point) -> tuple[SRLSRState, LabelSums]:
-        """Return the state at a point, with the sums over the samples, whose labels it completes.
-
-        It takes one pass over the matrix of the working set.
+        With W + D in the place of W, the rhs of the solve is XcᵀV − γ diag(1/φ) W.
         """
-        sums = self.sums(point.W, point.b)
-        state = SRLSRState(
-            self.theta(point.W),
-            point.W,
-            point.b,
-            point.XtXW,
-            sums.product,
-            sums.Y / self.X.shape[0],
-            sums.V_norm2 + self.gamma * norm_2p(point.W, self.p) ** 2,
-            np.inf,
-            np.inf,
-            point.residual,
+        u, active = self.penalties(state.theta), np.flatnonzero(state.theta)
+        finite = np.where(state.theta > 0, u, 0.0)[:, None]
+        solution = self.working_set.solve_rhs(
+            self.centering, u, lambda rows: state.XtV[rows] - finite[rows] * state.W[rows]
+        )
+        W, XtV = solution.W, None
+        b = state.b + state.mean_V - self.X.means @ W
+        W[active] += state.W[active]
+        if self.all_labeled:
+            XtV = solution.product
+            XtV[active] = state.XtV[active] - XtV[active]
+        return Point(W, b, XtV, solution.residual)
+
+    def evaluate(self, point: Point, before: SRLSRState) -> SRLSRState:
+        """Return the state at a point, whose labels it completes.
+
+        It takes one pass over the matrix of the working set. Where all samples are labeled and the
+        solve knows XcᵀV, none is needed: ‖V‖² = ‖Yc‖² − ⟨XcᵀY + XcᵀV, W⟩.
+        """
+        theta = self.theta(point.W)
+        W, XtV = point.W, point.XtV
+        W[theta == 0] = 0
+        if XtV is None:
+            sums, XtV = self.sums(self.working_set.X, self.working_set.own_rows(W), point.b)
+            XtV = self.working_set.all_rows(XtV)
+        else:
+            active = np.flatnonzero(theta)
+            fitted = float(np.vdot(self.XtY[active], W[active]))
+            norm2 = self.Y_norm2 - fitted - float(np.vdot(XtV[active], W[active]))
+            zero = np.zeros(self.c)
+            sums = LabelSums(zero, zero, norm2, self.Y_norm2 - fitted, 0.0, XtV)
+        objective = sums.V_norm2 + self.gamma * norm_2p(W, self.p) ** 2
+        state = before._replace(
+            theta=theta,
+            W=W,
+            b=point.b,
+            XtV=XtV,
+            mean_V=sums.V / self.X.shape[0],
+            objective=objective,
+            gap=np.inf,
+            residual=point.residual,
+            ended=None,
         )
         state = state._replace(violation=self.violation(state, sums))
-        if self.p < 1 and state.violation <= self.tol:  # so far by the product the solver claims
-            state = state._replace(XtXW=self.gram_times(point.W))
-            state = state._replace(violation=self.violation(state, sums))
-        return state, sums
+        if point.XtV is not None and state.violation <= self.tol:  # so far by the solve's claim
+            return self.evaluate(point._replace(XtV=None), before)
+        return state
 
-    def gram_times(self, W: FloatArray) -> FloatArray:
-        """Return XcᵀXcW, in a pass over the matrix of the working set."""
-        X, W = self.working_set.X, self.working_set.own_rows(W)
-        product, means = np.asarray(gram_times(X, W)), X.means[:, None]
-        subtract_product(product, means, X.shape[0] * (means.T @ W))
-        return self.working_set.all_rows(product)
+    def with_end(self, state: SRLSRState, end: Point, age: float) -> SRLSRState:
+        """Return the state with the end of the round that led to it, of which momentum starts."""
+        if not self.accelerate or self.all_labeled:
+            return state
+        ended = np.vstack([end.W[state.theta > 0], end.b])
+        return state._replace(ended=ended, age=age)
 
-    def sums(self, W: FloatArray, b: FloatArray) -> LabelSums:
-        """Return the sums at (W, b) with XᵀY, whose rows of inactive features may be zero."""
-        active = self.working_set
-        sums = sum_samples(active.X, self.codes, active.own_rows(W), b)
-        return sums._replace(product=active.all_rows(sums.product))
+    def beyond(self, state: SRLSRState, end: Point, momentum: float) -> Point:
+        """Return the point beyond the end of a round, as seen from the end of the last one.
 
-    def centered(self, XtY: FloatArray, mean_Y: FloatArray, rows: Any = ...) -> FloatArray:
-        """Return rows of XcᵀY = XᵀY − n μ mean(Y)ᵀ."""
-        centered = np.array(XtY[rows])
-        sums = self.X.shape[0] * self.X.means[rows]
-        subtract_product(centered, sums[:, None], mean_Y[None])
-        return centered
+        For p < 1 the lengths of the rows go on by a factor, as a round changes them.
+        """
+        if state.ended is None or momentum == 0:
+            return end
+        active = np.flatnonzero(state.theta)
+        here, last = end.W[active], state.ended[:-1]
+        rows = here + momentum * (here - last)
+        if self.p < 1:
+            lengths = extrapolated(row_norms(here), row_norms(last), momentum)
+            sizes = row_norms(rows)
+            rows *= np.divide(lengths, sizes, out=np.zeros_like(sizes), where=sizes > 0)[:, None]
+        W = engine.lazy_zeros(end.W.shape)
+        W[active] = rows
+        return Point(W, end.b + momentum * (end.b - state.ended[-1]), None, end.residual)
+
+    def sums(self, X: Matrix, W: FloatArray, b: FloatArray) -> tuple[LabelSums, FloatArray]:
+        """Return the sums at (W, b) and XcᵀV, for the columns of X. One pass."""
+        sums = sum_samples(X, self.codes, W, b)
+        XtV = np.array(sums.product)  # where memory begins, which moves bits, is no worker's choice
+        subtract_product(XtV, X.means[:, None], sums.V[None])
+        return sums, XtV
 
     def penalties(self, theta: FloatArray) -> FloatArray:
         """Return γ/φ with φ = θ^(2/p − 1). It is infinite where a feature is inactive."""
@@ -204,19 +261,14 @@ class SRLSRProblem(RowSparseProblem):
         Only the features of the working set count.
         """
         active, penalties = np.flatnonzero(state.theta), self.penalties(state.theta)[:, None]
-
-        def residual(rows: IntArray) -> FloatArray:
-            XtV = self.centered(state.XtY, state.mean_Y, rows) - state.XtXW[rows]
-            if self.p == 1:
-                return self.correlations(XtV, sums, rows)
-            return XtV - penalties[rows] * state.W[rows]
-
         strips = [active[first : first + STRIP] for first in range(0, len(active), STRIP)]
-        residuals = np.concatenate([row_norms(residual(rows)) for rows in strips])
         if self.p == 1:
-            return self.duality_gap(residuals.max(), sums, state.objective)
+            pulls = [row_norms(self.correlations(state.XtV[rows], sums, rows)) for rows in strips]
+            return self.duality_gap(max(part.max() for part in pulls), sums, state.objective)
+        slopes = (state.XtV[rows] - penalties[rows] * state.W[rows] for rows in strips)
         norms = row_norms(state.W)[active]
-        return float(norms @ residuals / (self.gamma * norm_2p(norms[:, None], self.p) ** 2))
+        penalty = self.gamma * norm_2p(norms[:, None], self.p) ** 2
+        return float(norms @ np.concatenate([row_norms(slope) for slope in slopes]) / penalty)
 
     def correlations(self, XtV: FloatArray, sums: LabelSums, rows: Any = ...) -> FloatArray:
         """Return rows of XᵀV of the V that bounds the optimum, from those of XcᵀV.
@@ -224,6 +276,8 @@ class SRLSRProblem(RowSparseProblem):
         The mean of this V is taken from its labeled rows alone, so that it is zero and min_k v_ik
         stays as it is in the others.
         """
+        if self.all_labeled:
+            return XtV
         shift = sums.V / self.n_labeled
         return XtV + np.outer(self.X.means[rows], sums.V) - np.outer(self.labeled_X[rows], shift)
 
@@ -241,45 +295,86 @@ class SRLSRProblem(RowSparseProblem):
         lower = max(float(a), 0.0) ** 2 / (4 * q) if q > 0 else 0.0  # V = 0 bounds it by 0
         return float((objective - lower) / objective) if objective > 0 else 0.0
 
-    def check_inactive(self, state: SRLSRState, sums: LabelSums) -> SRLSRState:
+    def leaving(self, state: SRLSRState, W: FloatArray) -> BoolArray:
+        """Return the mask of the features that leave: those that were best at zero and shrank."""
+        active = np.flatnonzero((state.theta > 0) & ~state.returned)
+        norms, squares = row_norms(state.W[active]), self.squares[active]
+        pulls = row_norms(state.XtV[active] + squares[:, None] * state.W[active])
+        slope = self.slope(self.total(state) - norms**self.p)
+        alone = norm_alone(pulls, squares, slope, self.p)
+        leaves = active[(alone == 0) & (row_norms(W[active]) < norms)]
+        leaves = leaves[np.argsort(state.theta[leaves], kind="stable")]
+        leaves = leaves[np.cumsum(state.theta[leaves]) <= LEAVING_SHARE]
+        return np.isin(np.arange(len(W)), leaves)
+
+    def total(self, state: SRLSRState) -> float:
+        """Return Σ_j ‖w_j‖ᵖ."""
+        return float(np.sum(row_norms(state.W) ** self.p))
+
+    def slope(self, rest: Any) -> Any:
+        """Return the slope of the penalty in ‖w_j‖ᵖ at zero, where Σ‖w‖ᵖ of the others is `rest`.
+
+        The penalty is convex in ‖w_j‖ᵖ, so it is at least its tangent there.
+        """
+        return 2 * self.gamma / self.p * np.maximum(rest, 0.0) ** (2 / self.p - 1)
+
+    @cached_property
+    def squares(self) -> FloatArray:
+        """‖x_j‖² of the centered features (d,)."""
+        return np.asarray(self.X.deviations)
+
+    def check_inactive(self, state: SRLSRState) -> SRLSRState:
         """Return the state with its gap over all features, once the working set is solved.
 
-        Inactive features that violate optimality return to θ. It takes one pass over X, for p = 1
-        only: with p < 1 a feature at zero is stationary.
+        Inactive features that violate optimality (p = 1), or whose return would lower the objective
+        with all else fixed (p < 1), return to θ. It takes one pass over X. The plain rounds for
+        p < 1 return none, because a feature at zero is stationary.
         """
-        if self.p < 1:
-            return state._replace(gap=state.violation)
         if state.violation > self.tol:
             return state
-        XtV = self.centered_residuals(state)
-        correlations = self.pulls(self.correlations(XtV, sums))
-        gap = self.duality_gap(correlations.max(), sums, state.objective)
-        active = state.theta > 0
-        violators = ~active & (correlations > correlations[active].max())
-        if gap <= self.tol or not violators.any():
+        sums, XtV = self.sums(self.X, state.W, state.b)
+        state, gap = state._replace(XtV=XtV), state.violation
+        inactive = (state.theta == 0) & self.candidates
+        pulls = self.pulls(XtV)
+        alone = norm_alone(pulls, self.squares, self.slope(self.total(state)), self.p)
+        if self.p == 1:
+            correlations = self.pulls(self.correlations(XtV, sums))
+            gap = self.duality_gap(correlations.max(), sums, state.objective)
+            beyond = inactive & (correlations > correlations[~inactive].max())
+            least = RETURN_SHARE * row_norms(state.W).max()
+            lengths = np.where(beyond, np.maximum(alone, least), 0.0)
+            if gap <= self.tol:
+                return state._replace(gap=gap)
+        else:
+            lengths = np.where(inactive & ~state.returned & self.accelerate, alone, 0.0)
+        if not lengths.any():
             return state._replace(gap=gap)
-        theta = (1 - RETURN_SHARE) * state.theta + RETURN_SHARE * violators / violators.sum()
-        return self.with_returned(state._replace(theta=theta, gap=gap), XtV)
-
-    def with_returned(self, state: SRLSRState, XtV: FloatArray) -> SRLSRState:
-        """Return the state with all rows of its products, from XcᵀV (d × c). Reads X once."""
-        XtY = sum_samples(self.X, self.codes, state.W, state.b).product
-        return state._replace(XtY=XtY, XtXW=self.centered(XtY, state.mean_Y) - XtV)
-
-    def consistent(self, state: SRLSRState) -> SRLSRState:
-        """Return the state whose θ has the features of its W. Here it is the state itself."""
-        return state
-
-    def centered_residuals(self, state: SRLSRState) -> FloatArray:
-        """Return XcᵀV of all features. Reads X once."""
-        sums = sum_samples(self.X, self.codes, state.W, state.b, "V")
-        subtract_product(sums.product, self.X.means[:, None], sums.V[None])
-        return sums.product
+        weights, share = row_norms(state.W) ** self.p, lengths**self.p
+        weights = weights + share * min(1.0, weights.sum() / share.sum())
+        return state._replace(
+            theta=weights / weights.sum(),
+            gap=gap if self.p == 1 else np.inf,
+            returned=state.returned | (lengths > 0),
+            ended=None,
+            age=1.0,
+        )
 
     def scores(self, state: SRLSRState) -> FloatArray:
-        """Return the score of each feature."""
-        state = self.consistent(state)
-        return inactive_scores(state.theta, self.pulls(self.centered_residuals(state)))
+        """Return the score of each feature. XcᵀV of a solved run has all rows."""
+        XtV = state.XtV
+        if not state.gap <= self.tol:
+            _, XtV = self.sums(self.X, state.W, state.b)
+        theta = np.where(state.W.any(axis=1), state.theta, 0.0)
+        return inactive_scores(theta, self.pulls(XtV))
+
+
+def without(point: Point, features: BoolArray) -> Point:
+    """Return a point where these features are at zero."""
+    if not features.any():
+        return point
+    W = point.W.copy()
+    W[features] = 0
+    return point._replace(W=W, XtV=None)
 
 
 # --- estimator ------------------------------------------------------------------------------------
@@ -306,10 +401,9 @@ class SRLSR(RowSparseSelector):
         Positive first θ, of which the ratios count. None takes the same for every feature. For p =
         1 it does not change the answer.
     %(solver)s
-    solver_tol : float or None, default=None
-        Relative residual at which the solver "cg" stops in each round. None stops a round at a
-        tenth of the residual that it begins with, or at 1e-6. A number such as 1e-6 takes more
-        passes, and for p below 1 it may end at another local optimum.
+    solver_tol : float, default=0.1
+        Share of the residual that a round begins with, at which the solver "cg" stops. A small one
+        takes more passes, and for p below 1 it may end at another local optimum.
     %(solver_max_iter)s
     accelerate : bool, default=True
         Whether the first θ is scaled to add up to 1, features leave the working set as soon as
@@ -366,7 +460,7 @@ class SRLSR(RowSparseSelector):
     gamma: float = 1e-6
     start: Any = None
     solver: str = "auto"
-    solver_tol: float | None = None
+    solver_tol: float = 0.1
     solver_max_iter: int = 100
     accelerate: bool = True
     tol: float = 1e-2
@@ -377,7 +471,6 @@ class SRLSR(RowSparseSelector):
         "p": [Interval(Real, 0, 1, closed="right")],
         "gamma": POSITIVE,
         "start": ["array-like", None],
-        "solver_tol": [*SHARE, None],
         "accelerate": ["boolean"],
     }
     _needs_one_scale = True
@@ -385,18 +478,13 @@ class SRLSR(RowSparseSelector):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)
-        # it builds on the problem above
-        from bigfs.selectors.row_sparse.accelerate import AcceleratedSRLSR
-
-        until_nearer = {"tol": LEAST_TOL, "reduction": REDUCTION} if self.solver_tol is None else {}
-        kind = AcceleratedSRLSR if self.accelerate else SRLSRProblem
         c = len(self.classes_)
         self._require_range(X.shape[1] - len(self._constraints.absent))
         near = X.near_zero()
-        problem = kind(near, codes, c, self.p, self.gamma, **self._options(**until_nearer))
-        start = problem.start(self._checked_start(X.shape[1]))
-        state = problem.consistent(self._solve(problem, start))
-        self.theta_, self.coef_ = state.theta, state.W
+        options = self._options(reduction=self.solver_tol) | {"accelerate": self.accelerate}
+        problem = SRLSRProblem(near, codes, c, self.p, self.gamma, **options)
+        state = self._solve(problem, problem.start(self._checked_start(X.shape[1])))
+        self.theta_, self.coef_ = np.where(state.W.any(axis=1), state.theta, 0.0), state.W
         self.intercept_ = state.b - X.near_numbers @ state.W
         if 8 * X.shape[0] * c <= LABELS_SHARE * engine.memory_limit():
             self.label_distributions_ = complete_labels(near, codes, state.W, state.b)
@@ -479,10 +567,9 @@ class RLSR(SRLSR):
         Positive first θ, of which the ratios count. None takes the same for every feature. It does
         not change the answer.
     %(solver)s
-    solver_tol : float or None, default=None
-        Relative residual at which the solver "cg" stops in each round. None stops a round at a
-        tenth of the residual that it begins with, or at 1e-6. A number such as 1e-6 takes more
-        passes.
+    solver_tol : float, default=0.1
+        Share of the residual that a round begins with, at which the solver "cg" stops. A small one
+        takes more passes.
     %(solver_max_iter)s
     accelerate : bool, default=True
         Whether the first θ is scaled to add up to 1, features leave the working set as soon as

@@ -22,11 +22,10 @@ from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, panels
 from bigfs.matrix.panels import ColumnStrips
 from bigfs.result import Status, observed
-from bigfs.selectors.row_sparse import accelerate, jhlsr_problem
-from bigfs.selectors.row_sparse.accelerate import AcceleratedJHLSR
+from bigfs.selectors.row_sparse import jhlsr_problem, rows
 from bigfs.selectors.row_sparse.jhlsr import JHLSR
 from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
-from bigfs.selectors.row_sparse.jhlsr_problem import EPSILON
+from bigfs.selectors.row_sparse.jhlsr_problem import EPSILON, JHLSRProblem
 from tests.helpers.daily import daily
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
@@ -667,14 +666,14 @@ def test_features_that_left_too_early_return_with_the_weight_they_would_have(mon
         left = np.arange(80) > 0
         return left & np.isinf(state.gap) & (len(rounds) < 3) & np.isfinite(state.objective)
 
-    rounds, step = [], AcceleratedJHLSR.step
+    rounds, step = [], JHLSRProblem.step
 
     def count(self, state):
         rounds.append(state)
         return step(self, state._replace(objective=min(state.objective, 1e9)))
 
-    monkeypatch.setattr(AcceleratedJHLSR, "leaving", leaving)
-    monkeypatch.setattr(AcceleratedJHLSR, "step", count)
+    monkeypatch.setattr(JHLSRProblem, "leaving", leaving)
+    monkeypatch.setattr(JHLSRProblem, "step", count)
     again = JHLSR(**given, variant="hyper", accelerate=True).fit(X, y)
     features = [r["features"] for r in again.result_.history]
     assert min(features) == 1 < features[-1]
@@ -698,8 +697,8 @@ def test_a_round_takes_back_what_raises_the_objective(monkeypatch):
         asked.append(state.objective)
         return (np.arange(80) < 8) & np.isfinite(state.objective)
 
-    monkeypatch.setattr(AcceleratedJHLSR, "leaving", leaving)
-    monkeypatch.setattr(accelerate, "next_momentum", lambda age: (age, 0.0))
+    monkeypatch.setattr(JHLSRProblem, "leaving", leaving)
+    monkeypatch.setattr(rows, "next_momentum", lambda age: (age, 0.0))
     taken_back = fit(X, y, **given, accelerate=True)
     assert len(asked) == 6
     np.testing.assert_allclose(taken_back.coef_, plain.coef_, atol=1e-12)
