@@ -309,5 +309,5 @@ def test_gaussian_factor_refuses_values_whose_squares_overflow(rng):
 def test_duality_gap_of_a_dual_point_at_zero_is_one():
     """V = 0 bounds the objective by 0, although its best scaling is 0/0."""
     problem = SimpleNamespace(class_sizes=np.ones(3), n_labeled=3, gamma=1.0)
-    sums = LabelSums(*np.zeros((3, 3)), 0.0, 0.0, 0.0, np.zeros((4, 3)))
+    sums = LabelSums(*np.zeros((2, 3)), 0.0, 0.0, 0.0, np.zeros((4, 3)))
     assert SRLSRProblem.duality_gap(problem, 0.0, sums, 2.0) == 1.0
