@@ -76,9 +76,8 @@ class Run:
 
 
 class Task:
-    """Call `fn` with aligned arrays and one thread of BLAS, which would round differently. Arrays
-    that traveled between processes may be unaligned. The last operands are what the tile shares
-    with others, by the numbers `sent`.
+    """Call `fn` with aligned arrays and one thread of BLAS, which would round differently. The last
+    operands are what the tile shares with others, by the numbers `sent`.
 
     For a run of tiles it returns the list of results, or what `fold` makes of them and their number
     as they come. A `running` total is the last operand, and what `fn` returns is given to the next.
@@ -118,19 +117,25 @@ class Task:
 
 
 def aligned(value: Any) -> Any:
-    """Return an array that is aligned, and anything else as it is."""
-    return np.require(value, requirements="A") if isinstance(value, np.ndarray) else value
+    """Return a value whose arrays are aligned, which those that traveled may not be. NumPy rounds
+    unaligned ones differently."""
+    if isinstance(value, np.ndarray):
+        return np.require(value, requirements="A")
+    if isinstance(value, list | tuple):
+        parts = [aligned(part) for part in value]
+        if any(part is not before for part, before in zip(parts, value, strict=True)):
+            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
 
 
 def add(parts: list[Any]) -> Any:
-    """Sum arrays in order, in float64. They are aligned first, because NumPy rounds unaligned ones
-    differently."""
+    """Sum arrays in order, in float64."""
     dtype = np.result_type(parts[0], np.float64)
     if len(parts) == 1:  # the sum may be large, and nobody else has it
         return np.asarray(parts[0], dtype=dtype)
     total = np.array(parts[0], dtype=dtype)
     for part in parts[1:]:
-        total += np.require(part, requirements="A")
+        total += aligned(part)
     return total
 
 
@@ -315,7 +320,7 @@ class OnCluster:
                         future, result = done.pop()
                         if future.status != "finished":  # canceled, and the result is an error
                             future.result()
-                        yield running.pop(future), result
+                        yield running.pop(future), aligned(result)
             except BaseException:
                 self.cancel(list(running))
                 raise
@@ -364,7 +369,7 @@ class OnCluster:
                     for done, future in enumerate(ends, 1):
                         running.discard(future)
                         show(str(label), done, total)
-                return list(self.client.gather(list(futures)))
+                return list(map(aligned, self.client.gather(list(futures))))
             except BaseException:
                 self.cancel([*running, *futures])
                 raise

@@ -11,6 +11,7 @@ import tracemalloc
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -60,6 +61,11 @@ def store(tmp_path, rng, monkeypatch):
 
 
 # --- a cluster that is lost -----------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    values: np.ndarray
+    number: int
 
 
 def fit(X, y):
@@ -360,3 +366,15 @@ def test_blocks_of_rows_travel_without_what_they_share(rng):
     sent = {}
     assert len(pickle.dumps(detach((block, block), sent))) < 10_000
     assert len(sent) == 1
+
+
+def test_arrays_that_traveled_are_aligned():
+    """NumPy rounds a product with an array that is not aligned in another way."""
+    unaligned = np.ndarray((7,), buffer=np.zeros(57, np.uint8), offset=1)
+    unaligned[:] = np.arange(7)
+    [pair] = executor.aligned([Pair(unaligned, 1)])
+    assert isinstance(pair, Pair)
+    assert pair.values.flags.aligned > unaligned.flags.aligned
+    np.testing.assert_array_equal(pair.values, np.arange(7))
+    whole = [np.arange(3), (np.arange(2), "a")]
+    assert executor.aligned(whole) is whole
