@@ -239,9 +239,8 @@ class SRLSRProblem(RowSparseProblem):
     def sums(self, X: Matrix, W: FloatArray, b: FloatArray) -> tuple[LabelSums, FloatArray]:
         """Return the sums at (W, b) and XcᵀV, for the columns of X. One pass."""
         sums = sum_samples(X, self.codes, W, b)
-        XtV = np.array(sums.product)  # where memory begins, which moves bits, is no worker's choice
-        subtract_product(XtV, X.means[:, None], sums.V[None])
-        return sums, XtV
+        subtract_product(sums.product, X.means[:, None], sums.V[None])
+        return sums, sums.product
 
     def penalties(self, theta: FloatArray) -> FloatArray:
         """Return γ/φ with φ = θ^(2/p − 1). It is infinite where a feature is inactive."""

@@ -576,10 +576,11 @@ def test_on_a_cluster_of_processes_the_bits_are_the_same():
     here = Matrix.from_array(X, tile_rows=7, tile_columns=4)
     keyed = Matrix(X.shape, rows=here.row_tiles, columns=here.column_tiles)
     given = {"p": 0.7, "gamma": 1e-3, "solver": "cg", "max_iter": 5, "tol": 0}
-    with engine.limit_memory(13_000):  # too little to gather the columns
+    limit = 13_000  # too little to gather the columns
+    with engine.limit_memory(limit):
         alone = fit(SRLSR, keyed, y, **given)
-        with engine.cluster(workers=2, memory_limit="512MB"):
-            spread = fit(SRLSR, keyed, y, **given)
+    with engine.cluster(workers=2, memory_limit="512MB"), engine.limit_memory(limit):
+        spread = fit(SRLSR, keyed, y, **given)
     np.testing.assert_array_equal(spread.coef_, alone.coef_)
     np.testing.assert_array_equal(spread.scores_, alone.scores_)
     np.testing.assert_array_equal(spread.label_distributions_, alone.label_distributions_)
