@@ -168,7 +168,7 @@ class JHLSRProblem(RowSparseProblem):
             return self.complete(state, *self.solve(state))
         end = self.go_beyond(state)
         returned = state.returned | (state.theta == 0) & (end.theta > 0)
-        return end._replace(returned=returned)  # type: ignore[no-any-return]
+        return end._replace(returned=returned)
 
     def round(self, state: JHLSRState) -> JHLSRState:
         """Run one accelerated round. What raises the objective is taken back: features that leave

@@ -284,7 +284,7 @@ def test_the_unit_of_gamma_is_a_mean_of_the_centered_squares(rng):
     ("selector", "said"),
     [
         (RLSR(max_iter=2, tol=1e-8), "RLSR .*violation [0-9.]+e"),
-        (SRLSR(max_iter=2, tol=1e-8), "SRLSR .*gap [0-9.]+e"),
+        (SRLSR(max_iter=2, tol=1e-8), "SRLSR .*violation [0-9.]+e"),
         (JHLSR(max_iter=1, metric="euclidean"), "JHLSR .*violation [0-9.]+e"),
         (SMR(max_iter=1), "SMR .*change not yet known"),
         (SMR(max_iter=2), "SMR .*change [0-9.]+e"),
