@@ -168,11 +168,13 @@ class Columns(ABC):
         G, self.G = self.G, np.empty((0, 0))
         if self.in_single and size >= LARGE_SIZE:
             G = G.astype(np.float32, copy=False)
-        u, wide = len(G), G
+        u = len(G)
         try:
             G.resize((size, size))
         except ValueError:  # somebody else refers to it
             wide = np.empty((size, size), G.dtype)
+        else:
+            wide = G
         _spread(G.reshape(-1), u, positions, wide)
         return wide
 

@@ -276,6 +276,18 @@ def test_a_wider_gram_matrix_keeps_its_numbers(rng, is_held):
             np.testing.assert_array_equal(held, before)
 
 
+def test_a_wider_gram_matrix_takes_the_memory_of_the_smaller_one(rng):
+    tracemalloc.start()
+    data = GatheredColumns(Matrix.from_array(rng.normal(size=(20, 700))), np.ones((20, 1)))
+    data.add(np.arange(600))
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    wide = data._widen(np.arange(600), 601)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak - before < 0.1 * wide.nbytes
+
+
 def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
     F = rng.normal(size=(300, 30))
     X = F @ rng.normal(size=(30, 400)) + rng.normal(size=(300, 400))
