@@ -21,11 +21,7 @@ from pydantic import (
 
 from bigfs.advice import closest, install_command
 from bigfs.engine.budget import count_as_idle
-from bigfs.engine.clusters import (
-    cluster,
-    reported,
-    require_size,
-)
+from bigfs.engine.clusters import cluster, reported, require_size
 from bigfs.engine.specification import configured_scheduler, is_specification
 from bigfs.flows.messages import inform
 from bigfs.flows.use.files import require_local
@@ -73,94 +69,74 @@ def _message_parts(text: str | None) -> str | None:
     return text
 
 
+Count = Annotated[int | float, BeforeValidator(count_or_share)]
+
+
 class Staging(BaseModel):
     """Options for reading a source. A format may add options of its own."""
 
     model_config = ConfigDict(extra="allow")
 
-    format: Annotated[
-        str | None, Field(description="format of the source (default: detected from its content)")
-    ] = None
-    label: Annotated[
-        str | None,
-        Field(
-            description="column with the labels, or several columns of 0 and 1, separated by "
-            "commas (default: the column label)"
-        ),
-    ] = None
-    min_df: Annotated[
-        int | float,
-        Field(
-            description="drop terms that occur in fewer documents: a count, or a "
-            "share of the documents such as 0.01"
-        ),
-        BeforeValidator(count_or_share),
-    ] = 2
-    max_df: Annotated[
-        int | float,
-        Field(
-            description="drop terms that occur in more documents: a count, or a "
-            "share of the documents such as 0.5"
-        ),
-        BeforeValidator(count_or_share),
-    ] = 1.0
-    ngram_range: Annotated[
-        tuple[int, int],
-        Field(description="least and greatest number of tokens of a term"),
-        AfterValidator(_ordered),
-    ] = (1, 1)
-    stop_words: Annotated[
-        str | list[str] | None,
-        Field(
-            description='tokens to leave out: "english" (the list of scikit-learn), or a file '
-            "with one word per line"
-        ),
-        AfterValidator(_english_or_file),
-    ] = None
-    remove: Annotated[
-        str | None,
-        Field(
-            description="parts of messages to leave out, separated by commas: headers, footers, "
-            "quotes"
-        ),
-        AfterValidator(_message_parts),
-    ] = None
-    sublinear_tf: Annotated[
-        bool, Field(description="replace each term count tf by 1 + log(tf)")
-    ] = True
-    hashing: Annotated[
-        int | None,
-        Field(
-            ge=2, description="hash terms into this many columns instead of learning a vocabulary"
-        ),
-    ] = None
-    weight: Annotated[
-        Literal["tfidf", "lognorm"] | None,
-        Field(
-            description="weigh the counts of a matrix: as those of text, or by the sum of their "
-            "row and a logarithm (scanpy's normalize_total and log1p)"
-        ),
-    ] = None
-    target_sum: Annotated[
-        float | None,
-        Field(
-            gt=0,
-            description="sum of a row for --weight lognorm, before the logarithm (default: the "
-            "median of the sums of the training samples)",
-        ),
-    ] = None
-    scale: Annotated[
-        Literal["auto", "standard", "max", "none"],
-        Field(
-            description="divide the columns of a matrix by their standard deviation, or by their "
-            "largest absolute value, of the training samples; auto standardizes a table of which "
-            "the largest deviation is over ten times the median one"
-        ),
-    ] = "auto"
-    tile_rows: Annotated[
-        int | None,
-        Field(ge=1, description="rows per tile (default: chosen from the number of non-zeros)"),
-    ] = None
+    format: str | None = Field(
+        default=None, description="format of the source (default: detected from its content)"
+    )
+    label: str | None = Field(
+        default=None,
+        description="column with the labels, or several columns of 0 and 1, separated by commas "
+        "(default: the column label)",
+    )
+    min_df: Count = Field(
+        default=2,
+        description="drop terms that occur in fewer documents: a count, or a share of the "
+        "documents such as 0.01",
+    )
+    max_df: Count = Field(
+        default=1.0,
+        description="drop terms that occur in more documents: a count, or a share of the "
+        "documents such as 0.5",
+    )
+    ngram_range: Annotated[tuple[int, int], AfterValidator(_ordered)] = Field(
+        default=(1, 1), description="least and greatest number of tokens of a term"
+    )
+    stop_words: Annotated[str | list[str] | None, AfterValidator(_english_or_file)] = Field(
+        default=None,
+        description='tokens to leave out: "english" (the list of scikit-learn), or a file with '
+        "one word per line",
+    )
+    remove: Annotated[str | None, AfterValidator(_message_parts)] = Field(
+        default=None,
+        description="parts of messages to leave out, separated by commas: headers, footers, quotes",
+    )
+    sublinear_tf: bool = Field(
+        default=True, description="replace each term count tf by 1 + log(tf)"
+    )
+    hashing: int | None = Field(
+        default=None,
+        ge=2,
+        description="hash terms into this many columns instead of learning a vocabulary",
+    )
+    weight: Literal["tfidf", "lognorm"] | None = Field(
+        default=None,
+        description="weigh the counts of a matrix: as those of text, or by the sum of their row "
+        "and a logarithm (scanpy's normalize_total and log1p)",
+    )
+    target_sum: float | None = Field(
+        default=None,
+        gt=0,
+        description="sum of a row for --weight lognorm, before the logarithm (default: the median "
+        "of the sums of the training samples)",
+    )
+    scale: Literal["auto", "standard", "max", "none"] = Field(
+        default="auto",
+        description="divide the columns of a matrix by their standard deviation, or by their "
+        "largest absolute value, of the training samples; auto standardizes a table of which the "
+        "largest deviation is over ten times the median one",
+    )
+    tile_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="rows per tile (default: chosen from the number of non-zeros)",
+    )
 
     def chosen(self) -> dict[str, Any]:
         """Return the options of `bigfs.storage.stage`. Not every format has labels to name."""
@@ -209,38 +185,30 @@ class Scoring(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    metrics: Annotated[
-        Annotated[list[str], AfterValidator(known_metrics)] | None,
-        Field(
-            description="metrics, the first of which is drawn and decides (default: accuracy; "
-            "micro_f1 and macro_f1 for several labels per sample; r2 for real targets)"
-        ),
-    ] = None
-    cv: Annotated[
-        int | None,
-        Field(
-            ge=2,
-            description="score by this many folds, with the features selected again in each "
-            "(default: 5 folds, or a held-out fifth where folds are too much work; for corpora "
-            "without test samples)",
-        ),
-    ] = None
-    judge: Annotated[
-        Literal["svm", "logistic"],
-        Field(
-            description="model that judges classes and labels: a linear SVM, or a logistic "
-            "regression, which also measures auc and neg_log_loss by default"
-        ),
-    ] = "svm"
-    test_size: Annotated[
-        float | None,
-        Field(
-            gt=0,
-            lt=1,
-            description="score on this share of the samples, with the features selected again "
-            "without them (for corpora without test samples)",
-        ),
-    ] = None
+    metrics: Annotated[list[str], AfterValidator(known_metrics)] | None = Field(
+        default=None,
+        description="metrics, the first of which is drawn and decides (default: accuracy; "
+        "micro_f1 and macro_f1 for several labels per sample; r2 for real targets)",
+    )
+    cv: int | None = Field(
+        default=None,
+        ge=2,
+        description="score by this many folds, with the features selected again in each (default: "
+        "5 folds, or a held-out fifth where folds are too much work; for corpora without test "
+        "samples)",
+    )
+    judge: Literal["svm", "logistic"] = Field(
+        default="svm",
+        description="model that judges classes and labels: a linear SVM, or a logistic "
+        "regression, which also measures auc and neg_log_loss by default",
+    )
+    test_size: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="score on this share of the samples, with the features selected again without "
+        "them (for corpora without test samples)",
+    )
 
     @field_validator("test_size")
     @classmethod
@@ -259,20 +227,16 @@ class Scoring(BaseModel):
 class RunScoring(Scoring):
     """Options for scoring the selection of a run, on a curve beside other methods."""
 
-    sizes: Annotated[
-        Sizes | None,
-        Field(
-            description="numbers of features on the curve (default: 10, 20, 50 and 100 % of the "
-            "features selected)"
-        ),
-    ] = None
-    against: Annotated[
-        Annotated[Methods, AfterValidator(_require_two)] | None,
-        Field(
-            description="methods to compare with (default: anova and, without negative features, "
-            "chi2; f-regression for real targets)"
-        ),
-    ] = None
+    sizes: Sizes | None = Field(
+        default=None,
+        description="numbers of features on the curve (default: 10, 20, 50 and 100 % of the "
+        "features selected)",
+    )
+    against: Annotated[Methods, AfterValidator(_require_two)] | None = Field(
+        default=None,
+        description="methods to compare with (default: anova and, without negative features, "
+        "chi2; f-regression for real targets)",
+    )
 
 
 def _size(memory_limit: str) -> str:
@@ -294,20 +258,24 @@ def _specification(path: str | None, info: ValidationInfo) -> str | None:
     return path
 
 
+def _require_bokeh(what: str) -> None:
+    if find_spec("bokeh") is None:
+        raise ValueError(f"{what} is drawn by bokeh: {install_command('flows')}")
+
+
 def _shown(dashboard: bool) -> bool:
-    if dashboard and find_spec("bokeh") is None:
-        raise ValueError(f"the dashboard is drawn by bokeh: {install_command('flows')}")
+    if dashboard:
+        _require_bokeh("the dashboard")
     return dashboard
 
 
 def _drawable(file: str | None, info: ValidationInfo) -> str | None:
-    if file is not None:
-        require_local(file)
-    if file is not None and info.data.get("workers") == 0:
+    if file is None:
+        return None
+    if info.data.get("workers") == 0:
         raise ValueError("a performance report is about workers: give 1 worker or more")
-    if file is not None and find_spec("bokeh") is None:
-        raise ValueError(f"a performance report is drawn by bokeh: {install_command('flows')}")
-    return file
+    _require_bokeh("a performance report")
+    return require_local(file)
 
 
 class Engine(BaseModel):
@@ -315,56 +283,39 @@ class Engine(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    scheduler: Annotated[
-        str | None,
-        Field(
-            description="address of a Dask scheduler (default: DASK_SCHEDULER_ADDRESS, or start "
-            "local processes)"
-        ),
-    ] = None
-    cluster: Annotated[
-        str | None,
-        AfterValidator(_specification),
-        Field(
-            description="YAML file of a cluster to start and close: cluster_class, such as "
-            "dask_jobqueue.SLURMCluster, cluster_kwargs and adapt_kwargs"
-        ),
-    ] = None
-    tls: Annotated[
-        str | None,
-        AfterValidator(_with_scheduler),
-        Field(
-            description="folder of certificates for a tls:// scheduler, written "
-            "by `bigfs certificates`"
-        ),
-    ] = None
-    workers: Annotated[
-        int | None,
-        Field(
-            ge=0, description="number of local processes; 0 runs serially (default: one per core)"
-        ),
-    ] = None
-    memory_limit: Annotated[
-        str,
-        AfterValidator(_size),
-        Field(
-            description="memory limit per local process. A limit that is given counts all that the "
-            "process holds (default: 1GB, beside what this process held before)"
-        ),
-    ] = "1GB"
-    dashboard: Annotated[
-        bool,
-        AfterValidator(_shown),
-        Field(
-            description="serve Dask's dashboard for the local processes, "
-            "open to all users of this machine"
-        ),
-    ] = False
-    performance_report: Annotated[
-        str | None,
-        AfterValidator(_drawable),
-        Field(description="HTML file for Dask's report on what each worker did when"),
-    ] = None
+    scheduler: str | None = Field(
+        default=None,
+        description="address of a Dask scheduler (default: DASK_SCHEDULER_ADDRESS, or start local "
+        "processes)",
+    )
+    cluster: Annotated[str | None, AfterValidator(_specification)] = Field(
+        default=None,
+        description="YAML file of a cluster to start and close: cluster_class, such as "
+        "dask_jobqueue.SLURMCluster, cluster_kwargs and adapt_kwargs",
+    )
+    tls: Annotated[str | None, AfterValidator(_with_scheduler)] = Field(
+        default=None,
+        description="folder of certificates for a tls:// scheduler, written by `bigfs "
+        "certificates`",
+    )
+    workers: int | None = Field(
+        default=None,
+        ge=0,
+        description="number of local processes; 0 runs serially (default: one per core)",
+    )
+    memory_limit: Annotated[str, AfterValidator(_size)] = Field(
+        default="1GB",
+        description="memory limit per local process. A limit that is given counts all that the "
+        "process holds (default: 1GB, beside what this process held before)",
+    )
+    dashboard: Annotated[bool, AfterValidator(_shown)] = Field(
+        default=False,
+        description="serve Dask's dashboard for the local processes, open to all users of this "
+        "machine",
+    )
+    performance_report: Annotated[str | None, AfterValidator(_drawable)] = Field(
+        default=None, description="HTML file for Dask's report on what each worker did when"
+    )
 
     @property
     def is_local(self) -> bool:
