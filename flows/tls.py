@@ -19,61 +19,67 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-DAYS = 365
+Extension = tuple[x509.ExtensionType, bool]  # and whether it is critical
 
 
 def make_certificates(
-    folder: str | Path, hosts: Sequence[str] = ("localhost", "127.0.0.1"), days: int = DAYS
+    folder: str | Path, hosts: Sequence[str] = ("localhost", "127.0.0.1"), days: int = 365
 ) -> Path:
     """Write a new authority and a certificate of it: ca.pem, node.pem and node.key (mode 600).
 
     The key of the authority is not kept. Share the certificate to let more machines in, and make
     new ones to lock a machine out.
     """
-    folder = Path(folder)
+    folder, now = Path(folder), dt.datetime.now(dt.UTC)
     if (folder / "ca.pem").exists():
         raise ValueError(
             f"{folder} already holds certificates: give another folder, or "
             f"remove this one, which locks out all of its users"
         )
-    now = dt.datetime.now(dt.UTC)
     authority, node = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bigfs cluster authority")])
-    ca = (
-        _builder(ca_name, ca_name, authority.public_key(), now, days)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
-        .sign(authority, hashes.SHA256())
-    )
-    leaf = (
-        _builder(
-            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bigfs node")]),
-            ca_name,
-            node.public_key(),
-            now,
-            days,
+
+    def certify(name: str, key: ec.EllipticCurvePublicKey, *extensions: Extension) -> bytes:
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(_name(name))
+            .issuer_name(_name("cluster authority"))
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(minutes=5))
+            .not_valid_after(now + dt.timedelta(days=days))
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         )
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage("digital_signature"), critical=True)
-        .add_extension(
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical=critical)
+        signed = builder.sign(authority, hashes.SHA256())
+        return signed.public_bytes(serialization.Encoding.PEM)
+
+    ca = certify(
+        "cluster authority",
+        authority.public_key(),
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (_usage("key_cert_sign", "crl_sign"), True),
+    )
+    leaf = certify(
+        "node",
+        node.public_key(),
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (_usage("digital_signature"), True),
+        (
             x509.ExtendedKeyUsage(
                 [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
             ),
-            critical=False,
-        )
-        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
-            critical=False,
-        )
-        .sign(authority, hashes.SHA256())
+            False,
+        ),
+        (x509.SubjectAlternativeName([_host(host) for host in hosts]), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), False),
     )
     key = node.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    private_file(folder / "node.key", key)
-    (folder / "node.pem").write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
-    (folder / "ca.pem").write_bytes(ca.public_bytes(serialization.Encoding.PEM))
+    _write_private(folder / "node.key", key)
+    (folder / "node.pem").write_bytes(leaf)
+    (folder / "ca.pem").write_bytes(ca)
     return folder
 
 
@@ -93,23 +99,8 @@ def environment(folder: str | Path) -> dict[str, str]:
     return variables
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    now: dt.datetime,
-    days: int,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(minutes=5))
-        .not_valid_after(now + dt.timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"bigfs {name}")])
 
 
 def _usage(*allowed: str) -> x509.KeyUsage:
@@ -127,24 +118,19 @@ def _host(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def private_folder(folder: Path) -> Path:
-    """Create a folder of mode 700, or check that nobody else can write to an existing one."""
+def _write_private(file: Path, content: bytes) -> None:
+    """Write a file of mode 600, whole or not at all, into a folder that only its user may change.
+
+    A file of that name is replaced, whatever its mode.
+    """
+    folder = file.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(
-            f"{folder} must belong to you, and nobody else may write to it: run chmod "
-            f"700 {folder}, or give a new folder"
+            f"{folder} must belong to you, and nobody else may write to it: run chmod 700 "
+            f"{folder}, or give a new folder"
         )
-    return folder
-
-
-def private_file(file: Path, content: bytes) -> Path:
-    """Write a file of mode 600, whole or not at all.
-
-    A file of that name is replaced, whatever its mode.
-    """
-    folder = private_folder(file.parent)
     # mode 600, and never an existing file
     descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)
     try:
@@ -154,4 +140,3 @@ def private_file(file: Path, content: bytes) -> Path:
     except BaseException:
         os.unlink(part)
         raise
-    return file
