@@ -100,7 +100,6 @@ def print_run(path: str, as_json: bool) -> None:
     from bigfs.flows.report.summary import (
         choice_rows,
         choice_text,
-        metric_names,
         score_table,
         status_text,
         verdict_text,
@@ -113,9 +112,7 @@ def print_run(path: str, as_json: bool) -> None:
         return
     method, scores = about["parameters"]["method"], score_table(about)
     if scores is not None:
-        head = [f"{metric_names(about)} with", *(f"{k:,}" for k in scores["counts"])]
-        rows = [[name, *values] for name, values in scores["rows"]]
-        print_rows([head, *rows], n_texts=len(head))
+        print_rows(scores["text"], n_texts=len(scores["text"][0]))
         if scores["all"]:
             print(f"all {scores['all'][0]:,} features  {scores['all'][1]}")
     if "evaluation" in about:

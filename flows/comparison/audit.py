@@ -37,6 +37,7 @@ from bigfs.storage.runs.runs import lock_run
 from bigfs.types import IntArray
 
 BEST = "SparGE"  # its own choice, in tables and pictures
+FIGURES = ("objective", "most_better", "least_worse", "redundancy")  # of a list
 # width (in inches), and share of it for the names
 DESKTOP, PHONE = (9.6, 0.24), (4.6, 0.4)
 
@@ -84,41 +85,30 @@ def examine(request: Audit) -> dict[str, Any]:
     scores: dict[tuple[str, int], dict[str, float]] = {}
     if plan.splits:
         judge = evaluation.judge_of(plan.measured)
-        points = measure(plan.splits, rank, with_all=False, judge=judge).points
-        scores = {
-            (p.method, p.n_features): {name: p.scores[name] for name in metrics} for p in points
-        }
+        for p in measure(plan.splits, rank, with_all=False, judge=judge).points:
+            scores[p.method, p.n_features] = {name: p.scores[name] for name in metrics}
+
+    def row(name: str, m: int, **figures: Any) -> dict[str, Any]:
+        return {"list": name, "n_features": m, **figures, **scores.get((name, m), {})}
+
+    names = corpus.feature_names
     rows = [
-        {
-            "list": name,
-            "n_features": len(one.features),
-            "objective": one.objective,
-            "most_better": one.most_better,
-            "least_worse": one.least_worse,
-            "redundancy": one.redundancy,
-            **scores.get((name, len(one.features)), {}),
-            "exchanges": [
-                {
-                    "leaves": str(corpus.feature_names[e.leaves]),
-                    "enters": str(corpus.feature_names[e.enters]),
-                    "gain": e.gain,
-                }
+        row(
+            name,
+            len(one.features),
+            **{figure: getattr(one, figure) for figure in FIGURES},
+            exchanges=[
+                {"leaves": str(names[e.leaves]), "enters": str(names[e.enters]), "gain": e.gain}
                 for e in one.exchanges
             ],
-        }
+        )
         for name, one in found.lists.items()
     ]
-    own = [
-        {
-            "list": BEST,
-            "n_features": m,
-            "objective": best.result_.stats["objective"],
-            "most_better": best.result_.stats["objective_gap"],
-            "least_worse": 0.0,
-            **scores.get((BEST, m), {}),
-        }
-        for m, best in sorted(found.best.items())
-        if "objective_gap" in best.result_.stats
+    stats = {m: best.result_.stats for m, best in sorted(found.best.items())}
+    rows += [
+        row(BEST, m, objective=s["objective"], most_better=s["objective_gap"], least_worse=0.0)
+        for m, s in stats.items()
+        if "objective_gap" in s
     ]
     return {
         "format": AUDIT.format,
@@ -128,7 +118,7 @@ def examine(request: Audit) -> dict[str, Any]:
         "parameters": request.parameters,
         "metrics": list(metrics),
         "evaluation": evaluation.describe(plan.measured, (BEST,)),
-        "rows": [*rows, *own],
+        "rows": rows,
     }
 
 
@@ -183,8 +173,7 @@ def picture(about: Mapping[str, Any], layout: tuple[float, float]) -> str:
 
 def csv_rows(about: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
     """Return the header and the rows of audit.csv."""
-    header = ["list", "n_features", "objective", "most_better", "least_worse", "redundancy"]
-    header += about["metrics"]
+    header = ["list", "n_features", *FIGURES, *about["metrics"]]
     return header, [[row.get(name, "") for name in header] for row in about["rows"]]
 
 

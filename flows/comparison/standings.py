@@ -24,34 +24,17 @@ from bigfs.evaluation.significance import (
 from bigfs.flows.comparison.bench import Bench
 from bigfs.flows.comparison.outcomes import Outcome
 from bigfs.flows.comparison.request import LIST
-from bigfs.flows.report.summary import choice_text
+from bigfs.flows.report.summary import choice_text, markdown_table
 from bigfs.result import ALL
 
 ALPHA = 0.05  # below it, the tables say that a method differs from the best
 COUNTED = ("accuracy", "balanced_accuracy")  # shares of right answers
 RESUMED = "went on from an earlier call, so its time and passes are those since then"
 SMALLEST = 1e-16  # smaller p-values are not told apart
-COLUMNS = (
-    "rank",
-    "method",
-    "n_features",
-    "mean",
-    "redundancy",
-    "overlap",
-    "stability",
-    "repeat_overlap",
-    "wins",
-    "defeats",
-    "p_value",
-    "p_holm",
-    "seconds",
-    "processor_seconds",
-    "peak_memory",
-    "passes",
-    "fits",
-    "scoring_seconds",
-    "status",
-    "error",
+COLUMNS = (  # of compare.csv, around those of the metrics
+    "rank method n_features",
+    "mean redundancy overlap stability repeat_overlap wins defeats p_value p_holm seconds "
+    "processor_seconds peak_memory passes fits scoring_seconds status error",
 )
 
 
@@ -153,15 +136,22 @@ def cost_rows(standings: dict[str, Any]) -> list[list[str]]:
     for row in standings["rows"]:
         if row["error"]:
             continue
-        point = row["points"][-1]
-        discordant = "–" if "p_holm" not in point else f"{point['wins'] + point['defeats']:,}"
-        p_value = "best" if "p_holm" not in point else p_text(point["p_holm"])
-        cells = [_seconds(row["seconds"]), _seconds(row["processor_seconds"])]
-        cells += [_megabytes(row["peak_memory"]), f"{row['passes']:,}"]
-        redundancy = "–" if point["redundancy"] is None else f"{point['redundancy']:.3f}"
-        stability = "–" if point.get("stability") is None else f"{point['stability']:.2f}"
-        cells += [redundancy, f"{point['overlap']:.2f}", stability, discordant, p_value]
-        table.append([row["method"], *cells])
+        point, memory = row["points"][-1], row["peak_memory"]
+        is_best = "p_holm" not in point
+        table.append(
+            [
+                row["method"],
+                _text(row["seconds"], "{:,.1f} s"),
+                _text(row["processor_seconds"], "{:,.1f} s"),
+                _text(None if memory is None else memory / 1e6, "{:,.0f} MB"),
+                f"{row['passes']:,}",
+                _text(point["redundancy"], "{:.3f}"),
+                f"{point['overlap']:.2f}",
+                _text(point.get("stability"), "{:.2f}"),
+                "–" if is_best else f"{point['wins'] + point['defeats']:,}",
+                "best" if is_best else p_text(point["p_holm"]),
+            ]
+        )
     return table
 
 
@@ -178,11 +168,8 @@ def failure_lines(standings: dict[str, Any]) -> list[str]:
 
 def choice_lines(standings: dict[str, Any]) -> list[str]:
     """Return a line per method that chose another one."""
-    return [
-        f"{row['method']}: {choice_text(row['choice'])}"
-        for row in standings["rows"]
-        if row.get("choice")
-    ]
+    choices = {row["method"]: row["choice"] for row in standings["rows"] if row.get("choice")}
+    return [f"{method}: {choice_text(choice)}" for method, choice in choices.items()]
 
 
 def explanation(standings: dict[str, Any]) -> list[str]:
@@ -231,12 +218,8 @@ def p_text(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
 
 
-def _seconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.1f} s"
-
-
-def _megabytes(value: float | None) -> str:
-    return "–" if value is None else f"{value / 1e6:,.0f} MB"
+def _text(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -247,8 +230,7 @@ def csv_rows(standings: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
 
     A method that failed has one row without a size.
     """
-    metrics = standings["metrics"]
-    header = [*COLUMNS[:3], *metrics, *COLUMNS[3:]]
+    header = [*COLUMNS[0].split(), *standings["metrics"], *COLUMNS[1].split()]
     rows = []
     for row in standings["rows"]:
         for point in row["points"] or [{}]:
@@ -263,15 +245,8 @@ def markdown(standings: dict[str, Any]) -> str:
     title = f"# Feature selection on {standings['corpus']['name']}"
     lines = [title, "", standings["evaluation"], ""]
     for table in (score_rows(standings), cost_rows(standings)):
-        head, *body = table
-        lines += [_markdown_row(head), f"| --- |{' --: |' * (len(head) - 1)}"]
-        lines += [*map(_markdown_row, body), ""]
+        lines += markdown_table(table)
     lines += [f"- {line}" for line in (*failure_lines(standings), *choice_lines(standings))]
     if standings["best"]:
         lines += ["", " ".join(explanation(standings)).replace("*", r"\*")]
     return "\n".join(lines) + "\n"
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    escaped = (cell.replace("|", r"\|").replace("*", r"\*") for cell in cells)
-    return f"| {' | '.join(escaped)} |"

@@ -33,6 +33,7 @@ from bigfs.flows.report.page import pictures
 from bigfs.flows.report.summary import (
     choice_text,
     count_of_features,
+    markdown_table,
     metric_names,
     metrics_of,
     score_table,
@@ -135,10 +136,13 @@ def show_summary(run: Run) -> None:
     lines = [f"## {_title(run)}", "", f"{status_text(about)}. {verdict_text(about)}.", ""]
     if "choice" in about:
         lines += [f"Chosen: {choice_text(about['choice'])}.", ""]
-    lines += _score_lines(run)
-    lines += ["| stage | seconds |", "| --- | --: |"]
-    lines += [f"| {s['stage']} | {s['seconds']:.1f} |" for s in about.get("stages", [])]
-    lines += ["", f"Corpus `{about['parameters']['store']}`. Report: `{run.final / 'report.html'}`"]
+    if (table := score_table(about)) is not None:
+        lines += markdown_table(table["text"])
+    if "evaluation" in about:
+        lines += [about["evaluation"], ""]
+    stages = [[s["stage"], f"{s['seconds']:.1f}"] for s in about.get("stages", [])]
+    lines += markdown_table([["stage", "seconds"], *stages])
+    lines += [f"Corpus `{about['parameters']['store']}`. Report: `{run.final / 'report.html'}`"]
     lines += [f"\n> {hint}" for hint in about.get("hints", [])]
     create_markdown_artifact("\n".join(lines), key="summary", description=_title(run))
 
@@ -154,18 +158,6 @@ def tell_change(run: Run) -> None:
         source = run.metadata.get("corpus", {}).get("source", "")
         resource = {"prefect.resource.id": f"bigfs.run.{run.final}", "bigfs.source": source}
         emit_event(CHANGED, resource=resource, payload=record)
-
-
-def _score_lines(run: Run) -> list[str]:
-    """Return the scores, and how they were measured, as Markdown."""
-    table, lines = score_table(run.metadata), []
-    if table is not None:
-        counts = [f"{k:,}" for k in table["counts"]]
-        lines = [f"| {metric_names(run.metadata)} with | {' | '.join(counts)} |"]
-        lines += ["| --- |" + " --: |" * len(counts)]
-        lines += [f"| {name} | {' | '.join(values)} |" for name, values in table["rows"]]
-        lines += [""]
-    return [*lines, run.metadata["evaluation"], ""] if "evaluation" in run.metadata else lines
 
 
 def _show_picture(run: Run, name: str, key: str, description: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bigfs.evaluation.metrics import METRIC_NAMES
@@ -10,16 +11,10 @@ from bigfs.result import ALL
 NOT_COMPARED = "not compared with another method, so a small gap does not say that it predicts well"
 
 
-def n_features(about: dict[str, Any]) -> int:
-    """Return the number of features that a run selected, which it may have chosen by itself."""
-    if "size_choice" in about:
-        return int(about["size_choice"]["n_features"])
-    return int(about.get("n_features", about["parameters"]["features"]))
-
-
 def count_of_features(about: dict[str, Any]) -> str:
-    """Return "1 feature" or "500 features"."""
-    m = n_features(about)
+    """Return "1 feature" or "500 features", a number that the run may have chosen by itself."""
+    given = about.get("n_features", about["parameters"]["features"])
+    m = int(about.get("size_choice", {}).get("n_features", given))
     return f"{m:,} feature{'' if m == 1 else 's'}"
 
 
@@ -50,11 +45,17 @@ def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, A
     )
     counts = sorted({m for method, m in cells if method != ALL})
     methods = [method for method in dict.fromkeys(method for method, _ in cells) if method != ALL]
-    return {
-        "counts": counts,
-        "rows": [(name, [cells.get((name, k), "–") for k in counts]) for name in methods],
-        "all": with_all,
-    }
+    rows = [(name, [cells.get((name, k), "–") for k in counts]) for name in methods]
+    head = [f"{metric_names(about)} with", *(f"{k:,}" for k in counts)]
+    text = [head, *([name, *values] for name, values in rows)]
+    return {"counts": counts, "rows": rows, "all": with_all, "text": text}
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown, the head first. The first column is text."""
+    marks = str.maketrans({"|": r"\|", "*": r"\*"})
+    lines = [f"| {' | '.join(cell.translate(marks) for cell in row)} |" for row in rows]
+    return [lines[0], f"| --- |{' --: |' * (len(rows[0]) - 1)}", *lines[1:], ""]
 
 
 def choice_text(choice: dict[str, Any]) -> str:
@@ -99,10 +100,7 @@ def gaps(about: dict[str, Any]) -> dict[str, float]:
 
 def status_text(about: dict[str, Any]) -> str:
     """Return the status of a run with its gaps, for the terminal and Prefect."""
-    words = {
-        "relaxation": "relaxation",
-        "features": count_of_features(about),
-    }
+    words = {"relaxation": "relaxation", "features": count_of_features(about)}
     parts = [f"gap of the {words[name]} {100 * gap:.2f} %" for name, gap in gaps(about).items()]
     return f"{about['status']}{' (' + ', '.join(parts) + ')' if parts else ''}"
 
