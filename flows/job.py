@@ -7,7 +7,7 @@ It imports neither Prefect nor scikit-learn, so a command that has nothing to do
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -98,6 +98,19 @@ Parameters = Annotated[
     said("parameters of the method, by their names in scikit-learn style"),
 ]
 CurveScoring = Annotated[RunScoring, said("how the selection is scored")]
+
+
+# --- the parameters of other flows and commands ---------------------------------------------------
+
+StagedCorpus = Annotated[str, said("path or URL of a staged corpus")]
+RunFolder = Annotated[str, said("a run's directory")]
+Format = Annotated[str | None, said("format of the source (default: detected from its content)")]
+Split = Annotated[
+    Literal["train", "test"], said("split of new samples that name none, if the store has splits")
+]
+Data = Annotated[str, said("a store, or a source that is read in pieces")]
+Part = Annotated[Literal["train", "test"] | None, said("predict only this part of a store")]
+Scores = Annotated[bool, said("also write the decision value of each class")]
 
 
 class Request(BaseModel):
@@ -226,12 +239,15 @@ def place_of(source: str) -> str:
     return os.path.relpath(path) + mark + options
 
 
-def plain_message(error: ValidationError) -> str:
-    """Return what a model refuses, without pydantic's frame."""
+def plain_message(error: ValidationError, name_of: Callable[[str], str] = str) -> str:
+    """Return what a model refuses, without pydantic's frame. `name_of` names a field."""
     messages = []
     for detail in error.errors():
-        name = ".".join(str(part) for part in detail["loc"])
-        text = str(detail.get("ctx", {}).get("error", detail["msg"]))
-        is_sentence = "error" in detail.get("ctx", {}) and not text.startswith("must ")
-        messages.append(text if is_sentence else f"{name}: {text}")
+        own = detail.get("ctx", {}).get("error")  # of a validator of this program
+        text = str(own or detail["msg"]).replace("Input should be", "it must be")
+        if own is None:
+            text = f"{text.partition(',')[0]}; got {detail['input']!r}"
+        is_sentence = own is not None and not text.startswith("must ")
+        name = name_of(str(next(iter(detail["loc"]), "")))
+        messages.append(text if is_sentence or not name else f"{name}: {text}")
     return "; ".join(dict.fromkeys(messages))

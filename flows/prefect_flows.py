@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from prefect import flow, get_run_logger, runtime, task
@@ -32,15 +32,22 @@ from bigfs.flows.job import (
     DAY,
     Cluster,
     CurveScoring,
+    Data,
     Features,
+    Format,
     Fresh,
     Job,
     Method,
     Out,
     Overlap,
     Parameters,
+    Part,
+    RunFolder,
+    Scores,
     Settings,
     Source,
+    Split,
+    StagedCorpus,
     Store,
     Timeout,
     said,
@@ -179,15 +186,9 @@ SECRET = (
 UNSIGNED = Field(json_schema_extra={"not": {"type": "string", "pattern": SECRET}})
 Origin = Annotated[Source, UNSIGNED]
 Target = Annotated[Store, UNSIGNED]
-StagedCorpus = Annotated[str, UNSIGNED, said("path or URL of a staged corpus")]
+Corpus = Annotated[StagedCorpus, UNSIGNED]
 NewSamples = Annotated[
     str, UNSIGNED, said("path or URL of the new samples, in the format of the corpus")
-]
-RunFolder = Annotated[str, said("directory of the run")]
-Format = Annotated[str | None, said("format of the source (default: detected from its content)")]
-Split = Annotated[
-    Literal["train", "test"],
-    said("split of new samples that name none, if the store has splits"),
 ]
 Folder = Annotated[str, said("folder of the stores")]
 Also = Annotated[list[str] | None, said("other folders with runs, whose stores are kept")]
@@ -247,7 +248,7 @@ def bigfs(
 
 @flow(name="bigfs-select", flow_run_name=named("{features} features of {store} by {method}"))
 def select(
-    store: StagedCorpus,
+    store: Corpus,
     out: Out = None,
     method: Method = "sparge-lda",
     features: Features = None,
@@ -283,7 +284,7 @@ def stage(
 @flow(name="bigfs-append", flow_run_name=named("append {source} to {store}"))
 def append(
     source: NewSamples,
-    store: StagedCorpus,
+    store: Corpus,
     format: Format = None,
     split: Split = "train",
     engine: Cluster = ENGINE,
@@ -316,13 +317,11 @@ def evaluate(
 @flow(name="bigfs-predict", flow_run_name=named("predict {data} by {run}"))
 def predict(
     run: RunFolder,
-    data: Annotated[str, UNSIGNED, said("a store, or a source that is read in pieces")],
+    data: Annotated[Data, UNSIGNED],
     out: Annotated[str, said("path of the CSV or .parquet file to write")],
-    part: Annotated[
-        Literal["train", "test"] | None, said("predict only this part of a store")
-    ] = None,
+    part: Part = None,
     format: Format = None,
-    scores: Annotated[bool, said("also write the decision value of each class")] = False,
+    scores: Scores = False,
     engine: Cluster = ENGINE,
     timeout: Timeout = DAY,
 ) -> str:

@@ -23,20 +23,20 @@ from bigfs.engine.display import json_line
 from bigfs.flows.cli import comparisons, corpus, runs, servers, signals
 from bigfs.flows.cli.options import UsageError, expand_model_options
 from bigfs.flows.cli.output import state
-from bigfs.flows.job import Request, plain_message
+from bigfs.flows.job import plain_message
 from bigfs.flows.messages import Waits, notes, say
 from bigfs.storage.errors import BusyError
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",
-    epilog="bigfs COMMAND --help shows the options of a command, with examples. A variable such as "
-    "BIGFS_WORKERS=4 stands for the option of its name, here --workers 4.",
+    epilog="bigfs COMMAND --help shows the options of a command, with examples, and --help-all the "
+    "rare ones too. A variable such as BIGFS_WORKERS=4 stands for the option of its name, here "
+    "--workers 4.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-STORED = (runs.select, runs.stability)  # they take staged corpora only
 INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 BUSY = 75  # of a command that does not wait for another one, as sysexits.h has it
@@ -174,20 +174,9 @@ def _register(command: Callable[..., None], group: str, examples: str) -> None:
     app.command(
         help="\n\n".join(paragraphs),
         short_help=paragraphs[0].partition(". ")[0].removesuffix(".") + ".",
-        epilog=escape("\n".join([*_staging_note(command), "Examples:", *lines])),
+        epilog=escape("\n".join(["Examples:", *lines])),
         rich_help_panel=group,
     )(expand_model_options(command))
-
-
-def _staging_note(command: Callable[..., None]) -> list[str]:
-    """Return a line on the options that the help of a command leaves out."""
-    kinds = (
-        getattr(p.annotation, "__origin__", p.annotation)
-        for p in inspect.signature(command, eval_str=True).parameters.values()
-    )
-    takes_source = any(isinstance(kind, type) and issubclass(kind, Request) for kind in kinds)
-    note = "It takes the options of `bigfs stage` too, such as --label, --min-df and --scale."
-    return [note, ""] if takes_source and command not in STORED else []
 
 
 for _group, _commands in COMMANDS.items():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from bigfs.flows.cli.options import Json, JsonList, Source, Store, UsageError, split
+from bigfs.flows.cli.options import Json, JsonList, Source, UsageError, split
 from bigfs.flows.cli.output import (
     cluster_and_progress,
     print_json,
@@ -17,7 +17,7 @@ from bigfs.flows.cli.output import (
     readable,
     show,
 )
-from bigfs.flows.job import Request
+from bigfs.flows.job import Format, Request, Split, StagedCorpus
 from bigfs.flows.options import Engine, Staging, seconds_of
 
 
@@ -46,9 +46,7 @@ def stage(
 
 def look(
     source: Source,
-    format: Annotated[
-        str | None, typer.Option(help="format of the source (default: detected from its content)")
-    ] = None,
+    format: Format = None,
     as_json: Json = False,
 ) -> None:
     """Tell what would be read of a source, by its first records, and show three of them."""
@@ -67,15 +65,8 @@ def look(
 def append(
     source: Source,
     store: Annotated[str, typer.Argument(help="a staged corpus on a local disk")],
-    format: Annotated[
-        str | None, typer.Option(help="format of the source (default: detected from its content)")
-    ] = None,
-    split_: Annotated[
-        Literal["train", "test"],
-        typer.Option(
-            "--split", help="split of new samples that name none, if the store has splits"
-        ),
-    ] = "train",
+    format: Format = None,
+    split: Split = "train",
     *,
     engine: Engine,
     as_json: Json = False,
@@ -92,7 +83,7 @@ def append(
     find(source, format=format)
     with cluster_and_progress(engine, as_json):
         uri = storage.append(
-            source, store, format=format, split=split_, memory_limit=engine.staging_memory
+            source, store, format=format, split=split, memory_limit=engine.staging_memory
         )
     n = storage.open(uri).X.shape[0]
     text = (
@@ -125,7 +116,7 @@ def datasets(as_json: JsonList = False) -> None:
     show(table)
 
 
-def info(store: Store, as_json: Json = False) -> None:
+def info(store: StagedCorpus, as_json: Json = False) -> None:
     """Show the contents of a store, its size per layout and the settings it was staged with."""
     from bigfs import storage
 
@@ -137,7 +128,7 @@ def info(store: Store, as_json: Json = False) -> None:
 
 
 def check(
-    store: Store,
+    store: StagedCorpus,
     *,
     engine: Engine,
     as_json: Json = False,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from typer.models import ArgumentInfo
 
 from bigfs.flows import messages
@@ -112,7 +113,6 @@ def _metrics() -> list[str]:
 # --- options that several commands have -----------------------------------------------------------
 
 Source = Annotated[str, typer.Argument(help="path, URL, or a name that `bigfs datasets` lists")]
-Store = Annotated[str, typer.Argument(help="path or URL of a staged corpus")]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -158,6 +158,27 @@ LogJson = Annotated[
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="show the full traceback of an error")]
 
+
+def show_all(context: typer.Context, asked: bool) -> None:
+    """Print the help with the options that it leaves out else, and end."""
+    if asked:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]  # of arguments and options of Typer
+        print(context.get_help(), end="")
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        callback=show_all,
+        is_eager=True,
+        help="show all options, also the rare ones, and those of a cluster and of `bigfs stage` "
+        "where the command takes them",
+    ),
+]
+
 REQUIRED = inspect.Parameter.empty
 # fields of several types, which the models read from text
 METAVARS = {
@@ -188,7 +209,12 @@ COMPLETIONS = {
     "against": complete(lambda: list(METHODS)),
     "metrics": complete(_metrics),
 }
-NO_VARIABLE = {"yes", "fresh"}  # options that no variable gives, because they delete
+NO_VARIABLE = {"yes", "fresh", "help_all"}  # no variable may delete, or end each command
+# options that only --help-all shows, beside those of staging in other commands
+RARE = {
+    *("scheduler", "cluster", "tls", "dashboard", "performance_report", "prefect", "overlap"),
+    *("judge", "test_size", "highly_variable", "log_json", "debug"),
+}
 # the types of options in the help, whose columns are narrow. A flag needs none.
 WORDS: dict[Any, str] = {
     option: word
@@ -229,8 +255,8 @@ def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the models among the parameters of a command by one option per field, and add the
     options that every command has.
 
-    A model has the options of the models in it too. Those of staging are hidden there, as
-    `bigfs stage` shows them. The parameters of a method are `--set`, `--keep` and `--forbid`. A
+    A model has the options of the models in it too. The help leaves out those of staging there, and
+    rare ones. The parameters of a method are `--set`, `--keep` and `--forbid`. A
     variable such as BIGFS_WORKERS gives the option of its name.
     """
     signature = inspect.signature(command, eval_str=True)
@@ -243,23 +269,26 @@ def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
             models[name] = kind, *getattr(parameter.annotation, "__metadata__", [Fields()])
             own, more = _options(*models[name])
             options, groups = options + own, groups + more
+        elif (field := FieldInfo.from_annotation(parameter.annotation)).description is not None:
+            is_argument = parameter.default is REQUIRED
+            options.append(_option(name, field, parameter.default, is_argument))
         else:
             options.append(parameter)
 
     @functools.wraps(command)
-    def expanded(quiet: bool, log_json: bool, debug: bool, **values: Any) -> None:
+    def expanded(quiet: bool, log_json: bool, debug: bool, help_all: bool, **values: Any) -> None:
         state["debug"] = debug
         messages.notes["json"] = log_json
         state["quiet"] = messages.notes["silent"] = quiet
         try:
             built = {name: _build(*model, values) for name, model in models.items()}
         except ValidationError as error:
-            raise UsageError(plain_message(error)) from error
+            raise UsageError(plain_message(error, flag_of)) from error
         command(**values, **built)
 
     # Typer lists options in their order: those of groups after a command's own, and --json last
     options = sorted([*options, *groups], key=lambda option: option.name == "as_json")
-    shared = {"quiet": Quiet, "log_json": LogJson, "debug": Debug}
+    shared = {"quiet": Quiet, "log_json": LogJson, "debug": Debug, "help_all": HelpAll}
     options += [_keyword(name, False, kind) for name, kind in shared.items()]
     keyword_only = [_arranged(p).replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in options]
     expanded.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]  # Typer reads it
@@ -278,7 +307,15 @@ def _arranged(option: inspect.Parameter) -> inspect.Parameter:
     if option.name not in NO_VARIABLE:
         name = option.name.removeprefix("as_").strip("_").upper()
         info.envvar, info.show_envvar = f"BIGFS_{name}", False
+    # the shells complete them all the same
+    info.hidden = (info.hidden or option.name in RARE) and "_BIGFS_COMPLETE" not in os.environ
     return option
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a field, as an error names it."""
+    flags = FLAGS.get(name, (f"--{name.replace('_', '-')}",))
+    return flags[0]
 
 
 def _is_model(kind: Any) -> bool:
@@ -315,8 +352,7 @@ def _options(
             option = _option(name, field, default, name in chosen.arguments.split())
             info = option.annotation.__metadata__[0]
             info.rich_help_panel = GROUP_OF.get(name) or GROUP_OF_MODEL.get(model.__name__)
-            # the shells complete them all the same
-            info.hidden = is_inner and model is Staging and "_BIGFS_COMPLETE" not in os.environ
+            info.hidden = is_inner and model is Staging
             options.append(option)
     return options, groups
 

@@ -14,7 +14,6 @@ from bigfs.flows.cli.options import (
     REQUIRED,
     Fields,
     Json,
-    Store,
     UsageError,
     WithPrefect,
 )
@@ -29,11 +28,10 @@ from bigfs.flows.cli.output import (
     show_progress,
 )
 from bigfs.flows.cli.servers import result_of_flow, uses_prefect
-from bigfs.flows.job import Job
+from bigfs.flows.job import Data, Format, Job, Part, RunFolder, Scores, StagedCorpus
 from bigfs.flows.messages import inform
 from bigfs.flows.options import Engine, RunScoring
 
-RunFolder = Annotated[str, typer.Argument(help="a run's directory")]
 Into = Annotated[
     str | None,
     typer.Option(help="AnnData (.h5ad, .zarr) of the corpus; its var gets the selection"),
@@ -59,29 +57,37 @@ def run(
 
     It is a Prefect flow with --prefect, or where Prefect's settings name an API.
     """
+    require_extra("report", "bigfs run")
+    _carry_out(job.with_out(), into, highly_variable, as_json, prefect=prefect)
+
+
+def _carry_out(
+    job: Job,
+    into: str | None,
+    highly_variable: bool,
+    as_json: bool,
+    *,
+    prefect: bool | None = False,
+    scored: bool = True,
+) -> None:
+    """Do what of a job is not done, write its selection into a file, and print the run."""
     from bigfs.flows import run as runs
 
-    require_extra("report", "bigfs run")
-    job = job.with_out()
-    from bigfs.storage.runs.runs import require_out
-
-    require_out(job.folder)
     _require_into(into, highly_variable)
-    if runs.is_done(job):
-        _write_into(into, job.folder, highly_variable)
-        print_run(job.folder, as_json)
-        say_done(job)
-        return
-    prepared = runs.prepare(job)  # what is refused is an error before any work starts
-    with show_progress(as_json, "start-up"):
-        if into is not None:
-            _require_into(into, highly_variable, _staged(prepared))
-        if uses_prefect(prefect):
-            result_of_flow("bigfs", job)
-        else:
-            runs.run(prepared)
+    is_done = runs.is_done(job, scored=scored)
+    if not is_done:
+        prepared = runs.prepare(job)  # what is refused is an error before any work starts
+        with show_progress(as_json, "start-up"):
+            if into is not None:
+                _require_into(into, highly_variable, _staged(prepared))
+            if uses_prefect(prefect):
+                result_of_flow("bigfs", job)
+            else:
+                runs.run(prepared, scored=scored)
     _write_into(into, job.folder, highly_variable)
     print_run(job.folder, as_json)
+    if is_done:
+        inform(f"{job.out} has this result already (--fresh repeats it)")
 
 
 def _staged(job: Job) -> Any:
@@ -156,37 +162,20 @@ def select(
     """
     require_extra("report", "bigfs select")
     from bigfs import storage
-    from bigfs.flows import run as runs
     from bigfs.flows.evaluation import selection
 
     selection.require_parameters(job.method, job.features, job.parameters)
     corpus = storage.open(job.source)
     features = selection.number_of(job.features, corpus)
     selection.selector_for(corpus, job.method, features, job.parameters)
-    job = job.with_out()
-    job = job.model_copy(
-        update={"scoring": RunScoring(metrics=None if metric is None else [metric])}
-    )
-    prepared = runs.prepare(job)
-    decides = selection.get_method(job.method).decides
-    if metric is not None and job.features != selection.AUTO and not decides:
-        raise UsageError(
-            "--metric says what --features auto and --method auto choose by: give one of them too"
-        )
-    _require_into(into, highly_variable, corpus)
-    is_done = runs.is_done(job, scored=False)
-    if not is_done:
-        with show_progress(as_json):
-            runs.run(prepared, scored=False)
-    _write_into(into, job.folder, highly_variable)
-    print_run(job.folder, as_json)
-    if is_done:
-        say_done(job)
-
-
-def say_done(job: Job) -> None:
-    """Say that nothing was done because the result was there."""
-    inform(f"{job.out} has this result already (--fresh repeats it)")
+    if metric is not None:
+        if job.features != selection.AUTO and not selection.get_method(job.method).decides:
+            raise UsageError(
+                "--metric says what --features auto and --method auto choose by: give one of them "
+                "too"
+            )
+        job = job.with_out().model_copy(update={"scoring": RunScoring(metrics=[metric])})
+    _carry_out(job.with_out(), into, highly_variable, as_json, scored=False)
 
 
 def evaluate(
@@ -211,7 +200,7 @@ def evaluate(
 
 def transform(
     run: RunFolder,
-    store: Store,
+    store: StagedCorpus,
     out: Annotated[str, typer.Argument(help="path of the .npz, .h5ad or .parquet file to write")],
     as_json: Json = False,
 ) -> None:
@@ -224,19 +213,13 @@ def transform(
 
 def predict(
     run: RunFolder,
-    data: Annotated[str, typer.Argument(help="a store, or a source that is read in pieces")],
+    data: Data,
     out: Annotated[
         str, typer.Argument(help="path of the CSV or .parquet file to write, or - for stdout")
     ],
-    part: Annotated[
-        Literal["train", "test"] | None, typer.Option(help="predict only this part of a store")
-    ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="format of a source (default: guessed)")
-    ] = None,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="also write the decision value of each class")
-    ] = False,
+    part: Part = None,
+    format: Format = None,
+    scores: Scores = False,
     *,
     engine: Engine,
     as_json: Json = False,
@@ -253,7 +236,7 @@ def predict(
         file, rows, measured, left_out = predict_samples(
             *(run, data, out),
             part=part,
-            format=format_,
+            format=format,
             scores=scores,
             memory_limit=engine.staging_memory,
         )
@@ -335,7 +318,7 @@ def stability(
 
 
 def graph(
-    store: Store,
+    store: StagedCorpus,
     k: Annotated[
         int, typer.Option("-k", "--neighbors", min=1, help="number of neighbors per sample")
     ] = 10,

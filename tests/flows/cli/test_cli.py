@@ -541,7 +541,10 @@ def test_the_shells_complete_commands_and_options(bigfs, monkeypatch, shell):
 
 
 def test_a_shell_completes_the_options_that_the_help_leaves_out(bigfs):
-    assert "--min-df" not in bigfs("run", "--help")[1].partition("It takes the options")[0]
+    help_text = bigfs("run", "--help")[1]
+    assert "--workers" in help_text
+    assert not {"--min-df", "--scheduler"} & set(help_text.split())
+    assert {"--min-df", "--scheduler", "--workers"} <= set(bigfs("run", "--help-all")[1].split())
     line = {"_TYPER_COMPLETE_ARGS": "bigfs run --min", "COMP_WORDS": "bigfs run --min"}
     env = os.environ | line | {"_BIGFS_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
     command = "import sys; sys.argv = ['bigfs']; from bigfs.flows import cli; cli.main()"

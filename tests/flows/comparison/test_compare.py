@@ -310,7 +310,7 @@ def test_a_folder_of_others_is_in_the_way(tmp_path):
     ("words", "said"),
     [
         (("--methods", "anova,nope", "--sizes", "5"), "unknown method 'nope'"),
-        (("--methods", "anova", "--sizes", "5,x"), "sizes.1: it must be a valid integer"),
+        (("--methods", "anova", "--sizes", "5,x"), "--sizes: it must be a valid integer; got 'x'"),
         (("--methods", "anova", "--sizes", "5", "--metric", "speed"), "unknown metric 'speed'"),
         (
             ("--methods", "anova", "--sizes", "5", "--cv", "3", "--test-size", "0.2"),

@@ -153,7 +153,7 @@ def test_command_chooses_the_number(bigfs, stores):
             "auto, percentile, fpr, fdr or fwe; got 0",
         ),
         (("--cv", "3", "--test-size", "0.2"), "exclude one another"),
-        (("--test-size", "1.5"), "test_size: it must be less than 1"),
+        (("--test-size", "1.5"), "--test-size: it must be less than 1; got 1.5"),
     ],
 )
 def test_bad_options_are_one_clear_line(bigfs, words, message):
