@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -69,7 +69,8 @@ Method = Annotated[
         enum=[*METHODS, *SYNONYMS],
     ),
 ]
-MODES = ("auto", "percentile", "fpr", "fdr", "fwe")
+Mode = Literal["auto", "percentile", "fpr", "fdr", "fwe"]
+MODES = get_args(Mode)
 
 
 def _number_or_mode(value: Any) -> Any:
@@ -84,7 +85,7 @@ def _number_or_mode(value: Any) -> Any:
 
 
 Features = Annotated[
-    Annotated[int, Field(ge=1)] | Literal["auto", "percentile", "fpr", "fdr", "fwe"] | None,
+    Annotated[int, Field(ge=1)] | Mode | None,
     BeforeValidator(_number_or_mode),
     said(
         "number of features to select, or auto: the smallest within one standard error of the "

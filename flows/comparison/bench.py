@@ -6,7 +6,7 @@ without pickles. A second comparison with the same samples, sizes and program ta
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import time
 from collections.abc import Callable
 from copy import copy
@@ -128,9 +128,7 @@ class Bench:
     def find(self, method: str) -> Outcome | None:
         """Return the result of an earlier comparison, or None if there is none that still holds."""
         file = self.file(method)
-        if not file.exists():
-            return None
-        if (found := read_outcome(file)) is None:
+        if not file.exists() or (found := read_outcome(file)) is None:
             return None
         outcome, key = found
         lacked_memory = Status.MEMORY in outcome.figures["not_converged"]
@@ -348,13 +346,8 @@ def _method_of(name: str) -> str:
 
 
 def _discard(folder: Path) -> None:
-    """Delete the work folder of a method, and the folder around it if it is empty.
-
-    Other methods, which run at the same time, make and delete folders in it too.
-    """
+    """Delete the work folder of a method, and the folder around it if it is empty."""
     atomic.delete_marked(folder)
-    try:
-        folder.parent.rmdir()
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
-            raise
+    with contextlib.suppress(FileNotFoundError):
+        if not any(folder.parent.iterdir()):
+            folder.parent.rmdir()

@@ -238,16 +238,13 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
             f"from each class, because there are many samples and classes."
         )
     if measured.get("untested"):
-        subject = (
-            "1 sample is the only one of its class. It was"
-            if measured["untested"] == 1
-            else f"{measured['untested']:,} samples are the only ones of their class. They were"
-        )
+        n = measured["untested"]
+        subject = f"{n:,} samples are the only ones of their class. They were"
         if "group" in roles:
-            subject = (
-                f"{measured['untested']:,} of the samples are of a class that only one "
-                f"{roles['group']} has. They were"
-            )
+            subject = f"{n:,} of the samples are of a class that only one {roles['group']} has. "
+            subject += "They were"
+        elif n == 1:
+            subject = "1 sample is the only one of its class. It was"
         parts.append(f"{subject} used for training only.")
     if measured.get("not_converged"):
         parts.append(

@@ -64,11 +64,8 @@ def make_selector(method: str, features: Features, parameters: dict[str, Any]) -
         )
     if features in SIGNIFICANCE:
         if not has_p_values:
-            having = [
-                name
-                for name, entry in METHODS.items()
-                if isinstance(entry.make(), SignificanceSelector)
-            ]
+            made = {name: entry.make() for name, entry in METHODS.items()}
+            having = [n for n, one in made.items() if isinstance(one, SignificanceSelector)]
             raise ValueError(
                 f"--features {features} chooses by p-values, which {method} does not have: "
                 f"use one of {', '.join(having)}"

@@ -62,7 +62,8 @@ def _records_of(name: Path) -> list[dict[str, Any]]:
             run = Run.open(folder)
             names = [row["name"] for row in run.read_table("selected.csv")]
         except RunError as error:
-            damaged = {"run": str(name), "folder": str(folder), "made": folder.name}
+            made = f"{folder.name[:10]}T{folder.name[11:19].replace('-', ':')}"
+            damaged = {"run": str(name), "folder": str(folder), "made": made}
             records.append(NOTHING | damaged | {"error": str(error)})
             continue
         about, now, then = run.metadata, set(names), set(before or [])
@@ -91,15 +92,9 @@ def _records_of(name: Path) -> list[dict[str, Any]]:
 
 
 def _moment(record: dict[str, Any]) -> tuple[float, str]:
-    try:
-        made = datetime.fromisoformat(record["made"] or "").timestamp()
-    except ValueError:  # the folder of a damaged result
-        date, _, time = record["made"].partition("T") if record["made"] else ("", "", "")
-        text = f"{date}T{time[:8].replace('-', ':')}"
-        with contextlib.suppress(ValueError):
-            return datetime.fromisoformat(text).timestamp(), record["run"]
-        return 0.0, record["run"]
-    return made, record["run"]
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(record["made"] or "").timestamp(), record["run"]
+    return 0.0, record["run"]
 
 
 def _score(about: dict[str, Any], n_features: int) -> tuple[str | None, float | None]:

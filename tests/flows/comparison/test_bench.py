@@ -2,7 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -411,27 +410,3 @@ def test_a_method_whose_choices_are_nested_says_so(method, rng):
     np.testing.assert_array_equal(
         selection.ranking(fits[6], method, 3), selection.ranking(fits[3], method, 3)
     )
-
-
-def test_a_work_folder_may_be_left_to_another_method(tmp_path, monkeypatch):
-    """Another method makes its folder, or deletes the one around it, at the last moment."""
-    mine, other = tmp_path / ".work" / "mine", tmp_path / ".work" / "other"
-    rmdir = Path.rmdir
-    mine.mkdir(parents=True)
-    monkeypatch.setattr("bigfs.storage.atomic.delete_marked", rmdir)
-
-    def make(self):
-        other.mkdir()
-        rmdir(self)  # raises
-
-    def delete(self):
-        rmdir(self)
-        rmdir(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rmdir", make)
-        bench._discard(mine)
-    assert other.exists()
-    monkeypatch.setattr(Path, "rmdir", delete)
-    bench._discard(other)
-    assert not other.parent.exists()
