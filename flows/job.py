@@ -156,8 +156,15 @@ class Request(BaseModel):
         return self._staging
 
     def forget_staging(self) -> None:
-        """Find the source again when it is next asked for."""
-        self._staging = None
+        """Find the source again when it is next asked for. A store that has its name from the
+        content gets another one.
+        """
+        from bigfs.storage.format.manifest import normalize_uri
+        from bigfs.storage.staging.stage import default_store
+
+        plan, self._staging = self._staging, None
+        if plan is not None and plan.uri == normalize_uri(default_store(plan.source, plan.key)):
+            self.store = None
 
     @property
     def folder(self) -> str:

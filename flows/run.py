@@ -68,6 +68,7 @@ def run(
             earlier = [start_up(loaded)]
             if not reads_store:
                 earlier.append(call(steps.stage, job))
+                job = job.model_copy(update={"store": earlier[-1]["store"]})
             plan = Plan.of(job)
             with hold(plan.corpus.uri, plan.corpus.spec["content"]):
                 found = find_result(plan, scored)

@@ -50,7 +50,8 @@ def audit(request: Audit) -> dict[str, Any]:
     with lock_run(request.folder, waits=request.waits), request.engine.start():
         began = time.perf_counter()
         if not reads_store:
-            try_again(steps.stage, request)
+            made = try_again(steps.stage, request)
+            request = request.model_copy(update={"store": made["store"]})
         about = examine(request)
         about |= {"out": request.folder, "seconds": time.perf_counter() - began, **provenance()}
         about = to_json_types(about)

@@ -63,7 +63,8 @@ def compare(
     with lock_run(request.folder, waits=request.waits), cluster(request.engine):
         began = time.perf_counter()
         if not reads_store:
-            call(steps.stage, request)
+            made = call(steps.stage, request)
+            request = request.model_copy(update={"store": made["store"]})
         bench = Bench(request)
         request = bench.request
         with atomic.explain_write_errors(folder):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bigfs import storage
-from bigfs.flows import reuse, steps
+from bigfs.flows import main_job, reuse, steps
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
 from bigfs.flows.options import Engine
@@ -22,6 +22,7 @@ from bigfs.storage.runs.checkpoints import Checkpoint
 from bigfs.storage.runs.runs import Run, results_of
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
+from tests.helpers.stores import write_svmlight
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of a few steps on little data
 CLASSES = [name for name, method in METHODS.items() if groups_of(method) != ["real"]]
@@ -287,3 +288,23 @@ def test_a_run_keeps_the_segments_that_it_began_with(tmp_path, monkeypatch, seam
     assert storage.open("s.zarr").X.shape[0] == 48 + 160
     assert names_in(tmp_path) == [".alone", ".r", "alone", "r", "s.runs", "s.tallies", "s.zarr"]
     assert run("s.zarr", "r", "sparge-lda").metadata["key"] != alone.metadata["key"]
+
+
+def test_a_source_that_changes_in_the_first_try_gets_a_store_of_its_own(tmp_path, monkeypatch):
+    """The name of the store stands for what was staged."""
+    from bigfs.storage.staging import stage as staging
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs, "FIRST_WAIT", 0.0)
+    write_svmlight(tmp_path / "rows.svm", rows=20)
+    build = staging.build
+
+    def change(*given):
+        monkeypatch.setattr(staging, "build", build)
+        write_svmlight(tmp_path / "rows.svm", rows=30)
+        return build(*given)
+
+    monkeypatch.setattr(staging, "build", change)
+    found = main_job.run("rows.svm", "anova", 2, out="r", engine={"workers": 0})
+    assert storage.open(found.store).X.shape[0] == 30
+    assert storage.staged("rows.svm") == found.store
