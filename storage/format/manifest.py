@@ -273,7 +273,7 @@ def _read_metadata(uri: str) -> dict[str, Any]:
             what = "is a file and no store: `bigfs stage` puts a source in one"
         elif fs.exists(f"{path}/run.json"):
             what = "is the directory of a run and no store, which its run.json names"
-        elif atomic.is_free(uri):
+        elif atomic.is_free(uri) and not fs.exists(path):  # a bucket that is not there is an error
             what = "does not exist: stage a source there first"
         else:
             what = "is not a finished store: stage it again"
