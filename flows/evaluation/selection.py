@@ -107,7 +107,7 @@ def number_of(features: Features | None, corpus: Any) -> Features:
 
 def require_parameters(method: str, features: Features | None, parameters: dict[str, Any]) -> None:
     """Check a method, its number of features and its parameters without any data."""
-    features = features or 1
+    features = 1 if features is None else features
     if not isinstance(features, str) and features < 1:
         raise ValueError(f"the number of features must be at least 1; got {features}")
     make_selector(method, features, parameters)._validate_params()
