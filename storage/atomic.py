@@ -331,8 +331,10 @@ def _clear(work: Path, target: Path) -> None:
 
 
 def _is_begun(work: Path) -> bool:
-    """Return whether a workplace holds no more than its lock, so that it is not marked yet."""
-    return work.is_dir() and not work.is_symlink() and set(os.listdir(work)) <= {LOCK}
+    """Return whether a workplace holds no file but its lock: it is not marked yet, or a late thread
+    of an ended command has made an empty folder there again."""
+    files = {Path(folder, name) for folder, _, names in os.walk(work) for name in names}
+    return work.is_dir() and not work.is_symlink() and files <= {work / LOCK}
 
 
 @contextlib.contextmanager

@@ -278,6 +278,17 @@ def test_a_late_writer_never_blocks_the_next(tmp_path):
         assert other != work
 
 
+def test_an_empty_folder_of_a_late_thread_is_deleted(tmp_path, monkeypatch):
+    with atomic.workplace(tmp_path / "a") as work:
+        pass
+    (work / "new" / "X").mkdir(parents=True)  # after the workplace was deleted with its marker
+    atomic.sweep(tmp_path / "a")
+    assert work.exists()  # another process may be about to mark it
+    monkeypatch.setattr(atomic, "EXCHANGE", -1.0)
+    atomic.sweep(tmp_path / "a")
+    assert not work.exists()
+
+
 def test_unfinished_files_of_dead_processes_are_deleted_after_a_day(tmp_path, monkeypatch):
     (tmp_path / ".a.csv.0123456789abcdef.bigfs-part").write_text("half")
     (tmp_path / "mine.bigfs-part").write_text("mine")
