@@ -17,6 +17,7 @@ from bigfs import Matrix, engine
 from bigfs.engine.executor import TASKS_PER_THREAD, WINDOW, Pass
 from bigfs.engine.shared import attach, detach
 from bigfs.matrix.view import ColumnSet, ColumnViewTile, RowSet
+from tests.helpers.processes import until
 
 WORKERS, TILES, WIDTH, ROWS = 8, 64, 3, 20
 
@@ -161,7 +162,7 @@ def test_a_stream_that_fails_says_why_and_leaves_no_task(eight):
     tiles = [Part(0, i, i + 1, (i + 0.5) / 50) for i in range(50)]
     with engine.cluster(eight), pytest.raises(ValueError, match="tile "):
         list(engine.stream_tiles(fail, tiles))
-    assert not any(eight.processing().values())
+    until(lambda: not any(eight.processing().values()), "the scheduler lets the tasks go")
 
 
 def tasks_of_maps(client, monkeypatch):
