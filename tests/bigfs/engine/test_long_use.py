@@ -71,6 +71,7 @@ def test_settings_of_dask_change_no_bit(settings, serial):
 
 
 @pytest.mark.process
+@pytest.mark.nightly
 def test_workers_come_with_a_fit_and_go_after_it(serial):
     with threads(0) as client:
         client.cluster.adapt(
