@@ -235,7 +235,7 @@ pinned = []
 
 def fill_and_free():
     """Free memory that the allocator holds, because a later allocation stays."""
-    filled = [np.ones(1 << 20) for _ in range(45)]  # 377 MB
+    filled = [np.ones(1 << 20) for _ in range(40)]  # 336 MB
     pinned.append(np.ones(1 << 17))
     del filled
     return resident()
