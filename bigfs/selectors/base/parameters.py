@@ -369,7 +369,7 @@ keep : array-like of int or str, default=
 n_components : int or None, default=
     Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
     "pca", "lpp", and "hsl" without y, or as many as have a positive eigenvalue. Class labels
-    and targets fix the width of "lda", "cca" and "hsl", which refuse a number.
+    and targets fix the width of "lda", "cca" and "hsl", which do not look at this parameter.
 n_neighbors : int, default=
     Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
 %(weighted_metric)s

@@ -160,11 +160,6 @@ class GraphEmbedding(MatrixInput):
             C, shift = responses.cca_factor(y)
             return Response(X, FactoredResponse(_compact(y), C, shift, float(C.shape[1])))
         if self._takes_real and y is not None:
-            if self.n_components is not None:
-                raise ValueError(
-                    f"n_components={self.n_components} needs y=None with embedding='hsl': leave "
-                    "it out, because labels fix the width"
-                )
             if isinstance(y, Labels):
                 codes = y.codes[y.is_labeled]
                 X = X if y.all_labeled else X.take_rows(y.is_labeled)

@@ -43,7 +43,6 @@ TAKEN_BY: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
     "graph": (("sda", "lpp"), (None,)),
     "weighting": (("sda", "lpp"), ("uniform",)),
     "beta": (("sda",), (1,)),
-    "n_components": (("hsl", "sda", "lpp", "pca"), (None,)),
 }
 # The unit of gamma in Σs²/Σs: of 0.3, 1, 2, 4 and 8 it has the best mean accuracy in inner folds
 # (benchmarks/papers/choice.py).

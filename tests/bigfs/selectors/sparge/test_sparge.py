@@ -384,21 +384,12 @@ def test_a_size_that_is_given_twice_is_chosen_once(text):
         ("lpp", {"target": "real"}),
         ("cca", {"loss": "squared_hinge"}),
         ("sda", {"class_weight": {0: 2.0}}),
-        ("lda", {"n_components": 1}),
-        ("cca", {"n_components": 1}),
     ],
 )
 def test_a_parameter_without_effect_is_refused(embedding, parameters, rng):
     (name,) = parameters
     with pytest.raises(ValueError, match=f"^{name}.* needs embedding="):
         SparGE(embedding=embedding, **parameters).fit(rng.normal(size=(6, 3)), [0, 1, 0, 1, 0, 1])
-
-
-def test_labels_fix_the_width_of_hsl(rng):
-    X, selector = rng.normal(size=(20, 4)), SparGE(embedding="hsl", n_components=2)
-    selector.fit(X)
-    with pytest.raises(ValueError, match="n_components=2 needs y=None with embedding='hsl'"):
-        selector.fit(X, rng.integers(0, 2, 20))
 
 
 def test_hsl_takes_no_real_targets(rng):
