@@ -72,7 +72,9 @@ def _carry_out(
 ) -> None:
     """Do what of a job is not done, write its selection into a file, and print the run."""
     from bigfs.flows import run as runs
+    from bigfs.storage.runs.runs import require_out
 
+    require_out(job.folder)
     _require_into(into, highly_variable)
     is_done = runs.is_done(job, scored=scored)
     if not is_done:

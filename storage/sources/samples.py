@@ -720,12 +720,14 @@ def _promoted(parts: Sequence[Coded]) -> list[Any]:
     import pyarrow as pa
 
     values = [value for part in parts for value in part.categories.to_pylist()]
-    kind: Any = pa.decimal256(MOST_DIGITS, 0)
     convert: Callable[[Any], Any] = int
+    kind: Any = pa.int64()
     if any(isinstance(value, str) for value in values):
         kind, convert = pa.large_string(), label_text
     elif not all(float(value).is_integer() for value in values):
         kind, convert = pa.float64(), float
+    elif any(abs(value) >= 2**63 for value in values):
+        kind = pa.decimal256(MOST_DIGITS, 0)
     return [
         Coded(part.codes, pa.array(map(convert, part.categories.to_pylist()), kind)).column()
         for part in parts

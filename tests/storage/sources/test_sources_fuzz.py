@@ -38,6 +38,7 @@ LINE = st.binary(max_size=60) | (JSON | GOOD | ROW).map(lambda value: json.dumps
 
 
 @FUZZ
+@example(lines=[b'{"text":"","":""}', b'{"text":"","label":0}'], size=1)
 @given(lines=st.lists(LINE, min_size=1, max_size=5), size=st.integers(1, 64))
 def test_any_bytes_are_documents_or_refused(tmp_path, lines, size):
     """Nothing but SourceError leaves the reader, and what it gives doesn't depend on the pieces."""
