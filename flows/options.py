@@ -21,7 +21,7 @@ from pydantic import (
 
 from bigfs.advice import closest, install_command
 from bigfs.engine.budget import count_as_idle
-from bigfs.engine.clusters import cluster, reported, require_size
+from bigfs.engine.clusters import cluster, prepare_workers, reported, require_size
 from bigfs.engine.specification import configured_scheduler, is_specification
 from bigfs.flows.messages import inform
 from bigfs.flows.use.files import require_local
@@ -330,6 +330,14 @@ class Engine(BaseModel):
         None leaves the limit to the scheduler's workers, or to "auto".
         """
         return self.memory_limit if self.is_local and self.memory_limit != "auto" else None
+
+    def prepare(self, module: str) -> None:
+        """Import a module for all local workers at once, beside what this process does meanwhile.
+
+        Its tasks' libraries take longer to import than a small selection takes to compute.
+        """
+        if self.is_local and self.workers != 0:
+            prepare_workers(module)
 
     @contextlib.contextmanager
     def start(self) -> Iterator[Any]:

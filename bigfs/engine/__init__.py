@@ -24,6 +24,7 @@ from bigfs.engine.budget import limit_memory as limit_memory
 from bigfs.engine.budget import trim_memory as trim_memory
 from bigfs.engine.clusters import ClusterLost as ClusterLost
 from bigfs.engine.clusters import cluster as cluster
+from bigfs.engine.clusters import prepare_workers as prepare_workers
 from bigfs.engine.clusters import quiet_dask as quiet_dask
 from bigfs.engine.executor import client as client
 from bigfs.engine.executor import compute as compute

@@ -11,7 +11,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterator
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -51,8 +51,8 @@ BEFORE_START = {  # environment of a worker before it starts
     # Zarr decodes chunks in threads, and each would hold freed memory of its own.
     "MALLOC_ARENA_MAX": 1,
 }
-# before, other users of the machine could connect to the process that workers are forked from
-START = "forkserver" if sys.platform == "linux" and sys.version_info >= (3, 11, 1) else "spawn"
+# what distributed sets by default
+ONE_THREAD = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
 LEAST_WORKER = int(IDLE / SHARES.most) + TILE_TASK  # bytes of the smallest worker
 WORKER_MEMORY = "1GB"  # of a worker of a local cluster, where no limit is given
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
@@ -207,12 +207,13 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
     """Start a local cluster that only this process and its workers can use."""
     from distributed import LocalCluster, Security
 
+    method = "forkserver" if prepare_workers() else "spawn"
     # distributed opens this port always
     port, pages = 0, WITHOUT_HTTP
     if dashboard:
         port = free_port()
         pages = WITH_DASHBOARD | {ORIGINS: [f"127.0.0.1:{port}", f"localhost:{port}"]}
-    with dask.config.set(pages | {"distributed.worker.multiprocessing-method": START}):
+    with dask.config.set(pages | {"distributed.worker.multiprocessing-method": method}):
         with _interrupts_blocked():
             started = LocalCluster(
                 n_workers=workers,
@@ -276,6 +277,32 @@ def _wait_for_worker(client: Any, timeout: str) -> None:
 
 # Python's resource tracker would name the semaphores of a process that had to end at once
 NO_LEAK_WARNING = "ignore::UserWarning:multiprocessing.resource_tracker"
+CAN_FORK = sys.platform == "linux" and sys.version_info >= (3, 11, 1)
+WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix"]
+
+
+def prepare_workers(*modules: str) -> bool:
+    """Start the process that the workers of local clusters are forked from, if none runs.
+
+    It imports their libraries once. Return whether it runs. It does not where other users of the
+    machine could connect to it, before Python 3.11.1, nor where somebody else ended it.
+    """
+    if not CAN_FORK:
+        return False
+    forkserver.set_forkserver_preload([*WORKERS_IMPORT, *modules])
+    # distributed is not imported for its defaults: that takes as long as all of the rest
+    given = dask.config.get("distributed.nanny.pre-spawn-environ", {})
+    settings = ONE_THREAD | given | BEFORE_START
+    added = {k: str(v) for k, v in settings.items() if k not in os.environ}
+    os.environ.update(added)
+    try:
+        with _interrupts_blocked(), contextlib.suppress(ChildProcessError):
+            forkserver.ensure_running()
+            return True
+    finally:
+        for name in added:
+            del os.environ[name]
+    return False
 
 
 @contextlib.contextmanager

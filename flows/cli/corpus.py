@@ -30,6 +30,7 @@ def stage(
     as_json: Json = False,
 ) -> None:
     """Read a source into a corpus store. An existing store of the same source is reused."""
+    engine.prepare("bigfs.storage.staging.stage")
     from bigfs.flows import staging as step
     from bigfs.storage.sources import find
 

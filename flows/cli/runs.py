@@ -78,6 +78,7 @@ def _carry_out(
     _require_into(into, highly_variable)
     is_done = runs.is_done(job, scored=scored)
     if not is_done:
+        job.engine.prepare("bigfs.flows.steps")
         prepared = runs.prepare(job)  # what is refused is an error before any work starts
         with show_progress(as_json, "start-up"):
             if into is not None:
@@ -189,6 +190,7 @@ def evaluate(
 ) -> None:
     """Score a run against simple baselines and all features, and rewrite its report."""
     require_extra("report", "bigfs evaluate")
+    engine.prepare("bigfs.flows.steps")
     from bigfs import storage
     from bigfs.flows import steps
     from bigfs.storage.runs.runs import Run, lock_run
