@@ -11,6 +11,7 @@ import errno
 import fcntl
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,9 +115,11 @@ def _is_at(descriptor: int, file: Path) -> bool:
 
 def require_lock_file(path: Place) -> None:
     """Refuse to lock a file with content, because the lock's file is removed."""
-    if os.path.lexists(path) and (
-        os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path)
-    ):
+    try:
+        there = os.lstat(path)  # one look: another process may remove its lock meanwhile
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(there.st_mode) or there.st_size:
         raise name_taken(path)
 
 

@@ -57,6 +57,26 @@ def test_many_that_wait_are_inside_one_at_a_time(tmp_path, monkeypatch):
     assert (most, entries) == ([1], [100])
 
 
+def test_a_lock_that_is_removed_while_one_looks_is_in_nobodys_way(tmp_path, monkeypatch):
+    """The holder removes its file: who asks several times of it mistakes that for a folder."""
+    file, looks = tmp_path / ".a.lock", []
+
+    def removed_after_the_first(look):
+        def first(path, *arguments, **options):
+            answer = look(path, *arguments, **options)
+            if os.fspath(path) == os.fspath(file):
+                looks.append(path)
+                file.unlink(missing_ok=True)
+            return answer
+
+        return first
+
+    monkeypatch.setattr(os, "lstat", removed_after_the_first(os.lstat))
+    file.touch()
+    locks.require_lock_file(file)
+    assert len(looks) == 1
+
+
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_disk_without_locks_is_one_line(tmp_path, monkeypatch, number):
     def flock(*_):
