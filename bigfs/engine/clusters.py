@@ -491,22 +491,24 @@ _prepared: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # workers, by
 
 
 def prepare_client(client: Any) -> None:
-    """Ask workers that have come which Python and which bigfs they run, and give them what returns
-    freed memory. The scheduler gives it to those that come later."""
+    """Ask workers that have come which Python and which bigfs they run, and give the cluster its
+    plugins. The scheduler gives them to workers that come later."""
     with asking_cluster():
         workers = set(client.nthreads())
         if client in _prepared and workers <= _prepared[client]:
             return
         _require_same_versions(client.get_versions(packages=["bigfs"]))
         if client not in _prepared:
-            from bigfs.engine.relief import MemoryRelief
+            from bigfs.engine.cluster_plugins import AnyWorker, MemoryRelief
 
+            client.register_plugin(AnyWorker())
             client.register_plugin(MemoryRelief())
         _prepared[client] = workers
 
 
 def release_client(client: Any) -> None:
-    """Take from the workers what `prepare_client` gave them, if they can still be reached."""
+    """Take from the workers what `prepare_client` gave them, if they can still be reached. The
+    scheduler keeps its plugin, which other clients may need."""
     with contextlib.suppress(OSError, TimeoutError, RuntimeError, ValueError):
         if _prepared.pop(client, None) is not None and client.status == "running":
             client.unregister_worker_plugin("bigfs-relief")

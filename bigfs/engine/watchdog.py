@@ -2,8 +2,9 @@
 
 A worker that is nearly full is paused by Dask: it ends what it runs and starts nothing. If a worker
 is paused and nothing runs anywhere, only a release of memory can help. The step is given up when
-none comes. So it is when the cluster has had no worker for Dask's `no-workers-timeout`. A scheduler
-that others started may have been started without one.
+none comes. So it is when the workers wait and the scheduler gives them nothing, and when the
+cluster has had no worker for Dask's `no-workers-timeout`. A scheduler that others started may have
+been started without one.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import dask
 from dask.utils import format_bytes, key_split, parse_timedelta
 
 from bigfs.engine.budget import NotEnoughMemory
-from bigfs.engine.clusters import describe_workers, no_workers_left
+from bigfs.engine.clusters import AGAIN, ClusterLost, describe_workers, no_workers_left
 
 NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"  # in Dask's configuration
 NO_WORKERS_SECONDS = 60.0  # until a step without workers is given up, where that says nothing
 SILENT_SECONDS = 60.0  # without the end of a task until the first line; doubled after each
-STANDSTILL_SECONDS = 120.0  # with a paused worker and nothing that runs, until it is given up
+STANDSTILL_SECONDS = 120.0  # in which nothing runs and nothing can start, until it is given up
 LOOK_SECONDS = 5.0
 LISTED = 8  # workers in a message, those that are paused first
 log = logging.getLogger(__name__)
@@ -62,36 +63,42 @@ def _watch(
     had_workers, lonely_seconds = since, without_workers(client)
     # the answers of a large cluster are large, so it is not asked before
     unasked = min(SILENT_SECONDS, STANDSTILL_SECONDS, lonely_seconds or SILENT_SECONDS) / 2
-    # when the cluster is lost, the waiting thread says so
+    while not ended.wait(LOOK_SECONDS):
+        now = {future.key for future in list(futures) if not future.done()}
+        if now != pending:
+            pending, patience = now, SILENT_SECONDS
+            since = had_workers = time.monotonic()
+        if time.monotonic() - since < unasked:
+            continue
+        before = assigned
+        try:
+            assigned, workers = client.processing(), describe_workers(client)
+        except (OSError, TimeoutError, RuntimeError):
+            continue  # when the cluster is lost, the waiting thread says so
+        if workers:
+            had_workers = time.monotonic()
+        elif lonely_seconds and time.monotonic() - had_workers >= lonely_seconds:
+            give_up(client, futures, given_up, no_workers_left())
+            return
+        if before is not None and assigned != before:
+            since, patience = time.monotonic(), SILENT_SECONDS
+            continue
+        silent = time.monotonic() - since
+        is_long = silent >= STANDSTILL_SECONDS and bool(pending)
+        if is_long and (error := standstill(workers, assigned)):
+            give_up(client, futures, given_up, error)
+            return
+        if silent >= patience:
+            patience *= 2
+            still = describe(workers, assigned)
+            log.warning("no task has ended for %.0f s: %s", silent, still)
+
+
+def give_up(client: Any, futures: Collection[Any], given_up: Any, error: Exception) -> None:
+    """Cancel the tasks, so that the waiting thread ends with an error."""
+    given_up.put(error)
     with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-        while not ended.wait(LOOK_SECONDS):
-            now = {future.key for future in list(futures) if not future.done()}
-            if now != pending:
-                pending, patience = now, SILENT_SECONDS
-                since = had_workers = time.monotonic()
-            if time.monotonic() - since < unasked:
-                continue
-            before, assigned = assigned, client.processing()
-            workers = describe_workers(client)
-            if workers:
-                had_workers = time.monotonic()
-            elif lonely_seconds and time.monotonic() - had_workers >= lonely_seconds:
-                given_up.put(no_workers_left())
-                client.cancel(list(futures), force=True)
-                return
-            if before is not None and assigned != before:
-                since, patience = time.monotonic(), SILENT_SECONDS
-                continue
-            silent = time.monotonic() - since
-            if silent >= STANDSTILL_SECONDS and _is_still(workers):
-                still = describe(workers, assigned)
-                given_up.put(NotEnoughMemory(f"the cluster stands still: {still}"))
-                client.cancel(list(futures), force=True)
-                return
-            if silent >= patience:
-                patience *= 2
-                still = describe(workers, assigned)
-                log.warning("no task has ended for %.0f s: %s", silent, still)
+        client.cancel(list(futures), force=True)
 
 
 def without_workers(client: Any) -> float | None:
@@ -105,12 +112,16 @@ def without_workers(client: Any) -> float | None:
     return None if starts_workers else NO_WORKERS_SECONDS
 
 
-def _is_still(workers: dict[str, Any]) -> bool:
-    """Return whether a worker is paused, and none runs a task or fetches what one needs."""
+def standstill(workers: dict[str, Any], assigned: dict[str, Any]) -> Exception | None:
+    """Return the error of a cluster on which nothing runs and nothing can start, or None: a worker
+    is paused, or none has a task, and none runs one or fetches what it needs."""
     counts = [worker["metrics"].get("task_counts", {}) for worker in workers.values()]
-    return any(worker["status"] == "paused" for worker in workers.values()) and not any(
-        count.get("executing") or count.get("flight") for count in counts
-    )
+    if not workers or any(count.get("executing") or count.get("flight") for count in counts):
+        return None
+    still = f"the cluster stands still: {describe(workers, assigned)}"
+    if any(worker["status"] == "paused" for worker in workers.values()):
+        return NotEnoughMemory(still)
+    return None if any(assigned.values()) else ClusterLost(f"{still}; start it again and {AGAIN}")
 
 
 def describe(workers: dict[str, Any], assigned: dict[str, Any]) -> str:

@@ -8,16 +8,16 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from distributed import Client, LocalCluster
 
 from bigfs import LaplacianScore, Matrix, SparGE, engine
+from bigfs.engine import watchdog
 from bigfs.engine.budget import resident
 from bigfs.result import NotConverged
 from tests.helpers.counting import counted_tasks
 from tests.helpers.processes import until
+from tests.helpers.threads import threads
 
 N, D = 240, 40
-HERE = {"threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
 S = sp.random_array((N, D), density=0.3, format="csr", rng=np.random.default_rng(5))
 Y = np.arange(N) % 3
 
@@ -42,12 +42,6 @@ def serial():
         return fit(tiles())
 
 
-@contextlib.contextmanager
-def threads(n_workers):
-    with LocalCluster(n_workers=n_workers, **HERE) as running, Client(running) as client:
-        yield client
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -70,8 +64,34 @@ def test_settings_of_dask_change_no_bit(settings, serial):
             assert not client.futures
 
 
-@pytest.mark.process
-@pytest.mark.nightly
+def number(tile):
+    return tile.start
+
+
+@pytest.mark.parametrize("has_plugin", [True, False])
+def test_tasks_go_on_after_all_workers_were_replaced(has_plugin, monkeypatch):
+    """A scheduler that takes no plugin leaves tasks to a worker that is gone. The step ends."""
+    parts = Matrix.from_array(S, tile_rows=4).row_tiles
+    with threads(1) as client:
+        engine.map_tiles(number, parts)
+        if not has_plugin:
+            client.unregister_scheduler_plugin("bigfs-any-worker")
+            monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.02)
+            monkeypatch.setattr(watchdog, "STANDSTILL_SECONDS", 0.2)
+        stream = engine.stream_tiles(number, parts)
+        found = dict([next(stream)])
+        client.cluster.scale(0)
+        until(lambda: not client.nthreads(), "no worker")
+        with (
+            contextlib.nullcontext()
+            if has_plugin
+            else pytest.raises(engine.ClusterLost, match="stands still")
+        ):
+            client.cluster.scale(1)
+            found |= stream
+            assert found == {i: 4 * i for i in range(len(parts))}
+
+
 def test_workers_come_with_a_fit_and_go_after_it(serial):
     with threads(0) as client:
         client.cluster.adapt(

@@ -1,6 +1,7 @@
 """A cluster on which no task ends says so, and never stands still in silence."""
 
 import contextlib
+import threading
 import time
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from distributed import Client, LocalCluster
 
 from bigfs import engine
 from bigfs.engine import watchdog
+from tests.helpers.processes import until
 
 WORKER = {"memory_limit": 10**9, "metrics": {"memory": 870 * 10**6, "task_counts": {}}}
 
@@ -53,22 +55,66 @@ def test_of_many_workers_some_are_listed_and_paused_ones_first():
 
 
 @pytest.mark.parametrize(
-    ("statuses", "running", "still"),
+    ("statuses", "running", "assigned", "error"),
     [
-        (["paused", "running"], 0, True),
-        (["paused", "paused"], 0, True),
-        (["paused", "running"], 1, False),
-        (["running", "running"], 0, False),
-        ([], 0, False),
+        (["paused", "running"], 0, [], engine.NotEnoughMemory),
+        (["paused", "paused"], 0, ["a"], engine.NotEnoughMemory),
+        (["paused", "running"], 1, ["a"], None),
+        (["running", "running"], 0, ["a"], None),
+        (["running", "running"], 0, [], engine.ClusterLost),
+        ([], 0, [], None),
     ],
 )
-def test_a_paused_worker_stops_all_if_nothing_runs(statuses, running, still):
-    """The tasks of the paused one wait for it, though the others have room."""
+def test_nothing_can_start_beside_a_paused_worker_or_where_no_task_is_given(
+    statuses, running, assigned, error
+):
+    """The tasks of a paused worker wait for it, though the others have room."""
     workers = {
-        str(i): {"status": status, "metrics": {"task_counts": {"executing": running * i}}}
+        str(i): WORKER | {"status": status, "metrics": {"task_counts": {"executing": running * i}}}
         for i, status in enumerate(statuses)
     }
-    assert watchdog._is_still(workers) == still
+    found = watchdog.standstill(workers, {"0": assigned})
+    assert found is error or isinstance(found, error)
+
+
+class Deaf:
+    """A client whose scheduler does not answer the first question, and whose workers wait."""
+
+    cluster = None
+
+    def __init__(self):
+        self.asked, self.canceled = 0, threading.Event()
+
+    def processing(self):
+        self.asked += 1
+        if self.asked == 1:
+            raise TimeoutError
+        return {"a": []}
+
+    def cancel(self, futures, force):
+        self.canceled.set()
+
+
+def wait_for(client, future):
+    with watchdog.watch(client, [future]):
+        assert client.canceled.wait(30)
+        raise ValueError
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_watch_goes_on_after_a_question_without_an_answer(monkeypatch, is_done):
+    """It gives up tasks that nobody starts, and never values that are being fetched."""
+    for name, seconds in (("LOOK", 0.001), ("STANDSTILL", 0.002), ("SILENT", 0.002)):
+        monkeypatch.setattr(watchdog, f"{name}_SECONDS", seconds)
+    monkeypatch.setattr(watchdog, "describe_workers", lambda _: {"a": WORKER | {"status": "ok"}})
+    client, future = Deaf(), SimpleNamespace(key="task", done=lambda: is_done)
+    if is_done:
+        with watchdog.watch(client, [future]):
+            until(lambda: client.asked > 5, "some questions")
+        assert not client.canceled.is_set()
+        return
+    with pytest.raises(engine.ClusterLost, match=r"stands still: worker 0 has nothing to do; sta"):
+        wait_for(client, future)
 
 
 @pytest.mark.process
