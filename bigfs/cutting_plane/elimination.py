@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, lapack, solve_triangular
 
 from bigfs.constraints import NO_CONSTRAINTS
+from bigfs.cutting_plane.restricted_master import system_name
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
@@ -150,7 +151,7 @@ def inverse(G: FloatArray, gamma: float) -> FloatArray:
     """Return (G + γI)⁻¹: its diagonal is needed. One array of the size of G is made."""
     K = G.astype(np.float64)  # a copy
     K.flat[:: len(K) + 1] += gamma
-    with explain_singular("SparGE's ridge system"):
+    with explain_singular(system_name(G)):
         lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
     triangle, info = lapack.dpotri(lower, lower=1, overwrite_c=1)
     if info:

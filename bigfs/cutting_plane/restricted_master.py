@@ -105,6 +105,12 @@ def ridge_at(
     return RidgeAtEta(W, C, 0.5 * (T_norm2 - explained), -set_sums(sets, C) / (2 * gamma), factor)
 
 
+def system_name(G: FloatArray) -> str:
+    """Return what to call the ridge system on a G that may be rounded more than the system."""
+    rounded = ", of columns whose products are held in single precision," * (G.dtype == np.float32)
+    return f"SparGE's ridge system{rounded}"
+
+
 def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> Factor:
     """Factorize K, in single precision where that pays and K's condition allows a refinement."""
     root = np.sqrt(d[active] / gamma)
@@ -117,7 +123,7 @@ def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> 
     if K.dtype == np.float32 and norm > MAX_COND_FLOAT32:
         del K
         K, _ = _system(G, active, root, np.float64)
-    with explain_singular("SparGE's ridge system"):
+    with explain_singular(system_name(G)):
         # LAPACK reads K by columns, where its lower triangle is the upper one
         upper, _ = cho_factor(K.T, lower=False, overwrite_a=True, check_finite=False)
     return Factor(active, d[active], root[:, None], [upper])
@@ -137,7 +143,7 @@ def _system(
     return K, float(np.sqrt(_fill_rows(G, active, root, K)))
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc"})
+@njit(nogil=True, cache=True)
 def _fill_rows(G: AnyArray, active: IntArray, root: FloatArray, K: AnyArray) -> float:
     """Write the lower triangle of K, and return ‖K‖²."""
     norm2, is_all = 0.0, len(active) == active[-1] + 1
@@ -145,14 +151,20 @@ def _fill_rows(G: AnyArray, active: IntArray, root: FloatArray, K: AnyArray) -> 
         row = G[active[i]]
         if not is_all:
             row = row[active[: i + 1]]
-        of_row = 0.0
         for j in range(i):
-            k = root[i] * row[j] * root[j]
-            K[i, j] = k
-            of_row += k * k
+            K[i, j] = root[i] * row[j] * root[j]
         k = 1 + root[i] * row[i] * root[i]
         K[i, i] = k
-        norm2 += 2 * of_row + k * k
+        norm2 += 2 * _norm2(K[i, :i]) + k * k
+    return norm2
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _norm2(row: AnyArray) -> float:
+    """Return the squared norm of a row, whose last bits depend on the machine."""
+    norm2 = 0.0
+    for k in row:
+        norm2 += np.float64(k) * np.float64(k)
     return norm2
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from bigfs.cutting_plane import restricted_master
-from bigfs.cutting_plane.elimination import Rest, eliminate
+from bigfs.cutting_plane.elimination import Rest, eliminate, inverse
 from bigfs.cutting_plane.newton import newton
 from bigfs.cutting_plane.restricted_master import (
     MIN_SIZE_FLOAT32,
@@ -240,8 +240,21 @@ def test_the_system_of_the_active_features_is_its_dense_formula(rng, dtype, acti
     K, norm = restricted_master._system(G, active, root, dtype)
     expected = np.eye(len(active)) + root[:, None] * G[np.ix_(active, active)] * root
     assert K.dtype == dtype
-    np.testing.assert_allclose(np.tril(K), np.tril(expected), rtol=4 * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(np.tril(K), np.tril(expected).astype(dtype))  # to the bit
     assert norm == pytest.approx(np.linalg.norm(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda G: restricted_master._factorize(G, np.ones(9), np.arange(9), 1e-12),
+        lambda G: inverse(G, 1e-12),
+    ],
+)
+def test_a_system_that_single_precision_makes_singular_says_so(solve):
+    G = np.ones((9, 9), dtype=np.float32) - 1e-6 * np.eye(9, dtype=np.float32)
+    with pytest.raises(ValueError, match=r"held in single precision, is singular .* raise the pen"):
+        solve(G)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
