@@ -17,6 +17,7 @@ from bigfs.engine.clusters import describe_workers
 from bigfs.engine.executor import OnCluster, map_tiles
 from bigfs.matrix import gathering
 from bigfs.matrix.gathering import PEAK_ENTRY_BYTES, hold_columns
+from tests.helpers.threads import threads
 
 pytestmark = pytest.mark.process
 
@@ -139,10 +140,7 @@ def pair():
     with (
         # an idle worker takes a task from a busy one, and this test asks what is preferred
         dask.config.set({"distributed.scheduler.work-stealing": False}),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as running,
-        Client(running, set_as_default=False) as own,
+        threads(set_as_default=False) as own,
     ):
         yield own
 

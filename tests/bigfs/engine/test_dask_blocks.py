@@ -8,7 +8,6 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 
 from bigfs import Matrix, engine
 from bigfs.graph import knn, stream_knn
@@ -19,6 +18,7 @@ from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.sparge.cross_validation import EndOfGrid
 from tests.helpers.daily import daily
+from tests.helpers.threads import threads
 
 N, D, BLOCKS = 128, 12, 64
 
@@ -150,12 +150,7 @@ def add_gram(block, start, stop, total):
 @pytest.fixture(scope="module")
 def held():
     """The rows in blocks that a cluster in this process holds, and its client."""
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as running,
-        Client(running, set_as_default=False) as own,
-    ):
+    with threads(set_as_default=False) as own:
         rows, _ = dense_rows()
         yield own, own.persist(da.from_array(rows, chunks=(8, 12)))
 

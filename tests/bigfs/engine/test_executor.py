@@ -31,23 +31,9 @@ from bigfs.graph.row_blocks import RowBlock, Step, block_size, compare_pairs
 from bigfs.matrix import gathering
 from bigfs.result import NotConverged, observed
 from tests.helpers.counting import counted_tasks
+from tests.helpers.threads import threads
 
 GB = 10**9
-
-
-@contextlib.contextmanager
-def threads(n_workers=2, **options):
-    """A cluster of threads of this process, and its client."""
-    with (
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=False,
-            dashboard_address="127.0.0.1:0",
-        ) as running,
-        Client(running, **options) as client,
-    ):
-        yield client
 
 
 @pytest.fixture

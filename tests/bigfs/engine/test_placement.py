@@ -11,13 +11,14 @@ import dask
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from distributed import Client, LocalCluster, get_worker
+from distributed import get_worker
 
 from bigfs import Matrix, engine
 from bigfs.engine.executor import TASKS_PER_THREAD, WINDOW, Pass
 from bigfs.engine.shared import attach, detach
 from bigfs.matrix.view import ColumnSet, ColumnViewTile, RowSet
 from tests.helpers.processes import until
+from tests.helpers.threads import threads
 
 WORKERS, TILES, WIDTH, ROWS = 8, 64, 3, 20
 
@@ -68,13 +69,7 @@ def eight():
     with (
         # a worker that is ahead takes tasks from one that is behind, and this file counts homes
         dask.config.set({"distributed.scheduler.work-stealing": False}),
-        LocalCluster(
-            n_workers=WORKERS,
-            threads_per_worker=1,
-            processes=False,
-            dashboard_address="127.0.0.1:0",
-        ) as running,
-        Client(running, set_as_default=False) as own,
+        threads(WORKERS, set_as_default=False) as own,
     ):
         yield own
 

@@ -6,10 +6,11 @@ import threading
 import dask
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster, get_worker
+from distributed import get_worker
 
 from bigfs import engine
 from tests.helpers.processes import until
+from tests.helpers.threads import threads
 
 go_on, order = threading.Event(), []
 
@@ -28,26 +29,17 @@ def go_on_with(scheduler, n_tasks):
 
 
 @contextlib.contextmanager
-def threads(n_workers):
+def workers(n_workers):
     """A cluster of threads of this process, so that its tasks share the lists of the test."""
     go_on.clear()
     order.clear()
-    with (
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=False,
-            dashboard_address="127.0.0.1:0",
-        ) as running,
-        Client(running, set_as_default=False) as client,
-        engine.cluster(client),
-    ):
+    with threads(n_workers, set_as_default=False) as client, engine.cluster(client):
         yield client
 
 
 @pytest.fixture
 def one_thread():
-    with threads(1) as client:
+    with workers(1) as client:
         yield client
 
 
@@ -99,7 +91,7 @@ def test_an_index_of_columns_waits_for_no_worker():
     """A tile prefers the worker that may have it cached. An index is in no cache."""
     with (
         dask.config.set({"distributed.scheduler.work-stealing": False}),
-        threads(2),
+        workers(2),
         engine.started_tiles(worker_that_waits, [np.arange(3)]) as first,
     ):
         (second,) = engine.map_tiles(worker_of, [np.arange(2)])

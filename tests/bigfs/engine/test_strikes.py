@@ -14,15 +14,15 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from distributed import Client, LocalCluster, get_worker
+from distributed import get_worker
 
 from bigfs import Matrix, engine
 from bigfs.engine import executor
 from bigfs.graph import knn
 from tests.helpers.daily import daily
+from tests.helpers.threads import threads
 
 N, D, WIDTH = 48, 12, 4
-HERE = {"threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,14 @@ def struck(folder, strike):
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_of_a_lost_cluster_is_an_error(step, how, tmp_path, monkeypatch):
     monkeypatch.setattr(executor, "CANCEL_SECONDS", 0.1)
-    with LocalCluster(n_workers=2, **HERE) as running, Client(running) as client:
+    with threads() as client:
 
         def strike():
             if how == "closed":
                 client.close()
             else:
                 (tmp_path / "struck").touch()  # a worker that closes waits for its tasks
-                running.close()
+                client.cluster.close()
 
         with struck(tmp_path, strike), contextlib.suppress(engine.ClusterLost):
             np.testing.assert_array_equal(STEPS[step](matrix(str(tmp_path))), STEPS[step](matrix()))

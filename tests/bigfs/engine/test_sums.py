@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 
 from bigfs import Matrix, engine
 from bigfs.engine.executor import TREE_ARITY
+from tests.helpers.threads import threads
 
 COUNT = 100
 VALUES = np.random.default_rng(5).random((COUNT, 7)) * 10.0 ** np.arange(7)
@@ -110,15 +110,7 @@ def test_no_more_running_totals_are_begun_than_asked_for(most, on_cluster):
     begun.clear()
     with contextlib.ExitStack() as stack:
         if on_cluster:
-            own = stack.enter_context(
-                LocalCluster(
-                    n_workers=2,
-                    threads_per_worker=1,
-                    processes=False,
-                    dashboard_address="127.0.0.1:0",
-                )
-            )
-            stack.enter_context(Client(own))
+            stack.enter_context(threads())
         total = rows().sum(add_row, 0, max_parts=most)
     np.testing.assert_allclose(total, VALUES.sum(axis=0), rtol=1e-12)
     assert sorted(begun) == list(range(0, COUNT, -(-COUNT // most)))

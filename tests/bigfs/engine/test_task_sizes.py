@@ -8,7 +8,6 @@ import cloudpickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from distributed import Client, LocalCluster
 
 from bigfs import engine, storage
 from bigfs.engine.executor import Run, is_handle
@@ -17,6 +16,7 @@ from bigfs.evaluation.splits import Split
 from bigfs.matrix import gathering
 from bigfs.selectors.registry import METHODS
 from tests.helpers.fitting import fit_few_steps
+from tests.helpers.threads import threads
 
 # its scores are in the statistics of a store
 WITHOUT_TASKS = {"variance"}
@@ -56,12 +56,7 @@ def sizes_of_tasks(client, monkeypatch):
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as running,
-        Client(running, set_as_default=False) as client,
-    ):
+    with threads(1, set_as_default=False) as client:
         yield client
 
 

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from distributed import Client, LocalCluster
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, engine
@@ -16,6 +15,7 @@ from bigfs.evaluation.quality import class_profile
 from bigfs.evaluation.scoring import FittedModel, judge_sets
 from bigfs.evaluation.splits import Split, stratified_folds, target_kind, varies
 from bigfs.result import warn_early_end
+from tests.helpers.threads import threads
 
 
 @pytest.fixture
@@ -317,13 +317,7 @@ def test_all_features_are_judged_beside_the_ranking(wide, monkeypatch):
 
     serial = tally_split(wide, lambda: {"a": {50: np.arange(50)}})
     monkeypatch.setattr(linear_model, "_fit_labels", fit_labels)
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as running,
-        Client(running, set_as_default=False) as client,
-        engine.cluster(client),
-    ):
+    with threads(1, set_as_default=False) as client, engine.cluster(client):
         tally = tally_split(wide, rank)
     for one, other in zip(tally.tallies, serial.tallies, strict=True):
         np.testing.assert_array_equal(one, other)
