@@ -280,7 +280,7 @@ class KernelSVM(Machines):
         B = np.zeros(len(y))
         if len(S):
             with explain_singular("the linear SVM"):
-                B[S] = la.solve(A, y[S].astype(np.float64), assume_a="pos", overwrite_a=True)
+                B[S] = la.cho_solve(la.cho_factor(A, overwrite_a=True), y[S].astype(np.float64))
         return B
 
     def machines(self, state: KernelState) -> SVMState:
