@@ -122,10 +122,14 @@ def test_a_shard_cannot_be_read_past_its_checksum(store):
 
 
 @pytest.mark.slow
-def test_no_byte_can_change_unseen(store):
+@pytest.mark.parametrize("grown", daily([False, True], False))
+def test_no_byte_can_change_unseen(store, tmp_path, grown):
     """Any single byte of any document: reported by check, and reading gives an error or the same
     numbers.
     """
+    if grown:
+        write_svmlight(tmp_path / "b.svm", 90)
+        storage.append(tmp_path / "b.svm", store)
     expected, chosen = everything(store), random.Random(5)
     everywhere = [(path, i) for path in files(store) for i in range(path.stat().st_size)]
     for path, i in chosen.sample(everywhere, 60):
