@@ -1,18 +1,11 @@
-"""Journeys through the project: the functions that five things pass, and the jobs of five users.
+"""The jobs of five users: the commands of a section of docs/guide/jobs.md, on files of that kind.
 
-The functions of a journey are those of the project on the call stack whenever one of its ends is
-called, lambdas too. Everything runs in one process. Another version is counted in its own folder.
-
-A job is the commands of a section of docs/guide/jobs.md, on files of that kind that are made here.
-
-python benchmarks/journeys.py functions [FOLDER]
 python benchmarks/journeys.py job latents 1200000 --memory-limit 512MB
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import re
@@ -20,137 +13,16 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("bigfs", "storage", "flows")
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, callback=lambda: None)  # so that `job` stays a word
 
-
-# --- functions ------------------------------------------------------------------------------------
-
-
-def functions(frame: FrameType | None, root: Path) -> Iterator[tuple[str, str]]:
-    """Module and name of the project's functions on a call stack, the innermost first."""
-    while frame is not None:
-        code = frame.f_code
-        counted = code.co_name == "<lambda>" or "<" not in code.co_name
-        if is_ours(code.co_filename, root) and counted:
-            yield os.path.relpath(code.co_filename, root), code.co_qualname
-        frame = frame.f_back
-
-
-def is_ours(file: str, root: Path) -> bool:
-    return file.startswith(tuple(f"{root / name}{os.sep}" for name in PACKAGES))
-
-
-def journey(
-    action: Callable[[], object], ends: set[str], root: Path
-) -> dict[tuple[str, str], None]:
-    """Distinct functions on the stacks of all calls of `ends`, in the order they are met."""
-    passed: dict[tuple[str, str], None] = {}
-    reached = set()
-
-    def watch(frame: FrameType, event: str, _argument: Any) -> None:
-        if event == "call" and is_ours(frame.f_code.co_filename, root):
-            name = frame.f_code.co_qualname
-            if hit := {end for end in ends if name == end or name.endswith(f".{end}")}:
-                reached.update(hit)
-                passed.update(dict.fromkeys(functions(frame, root)))
-
-    threading.setprofile(watch)
-    sys.setprofile(watch)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            action()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # of no use to typeshed
-    if ends - reached:
-        raise LookupError(f"no call of {', '.join(ends - reached)}")
-    return passed
-
-
-def command(*arguments: str) -> Callable[[], None]:
-    def run() -> None:
-        from bigfs.flows.cli import main
-
-        sys.argv = ["bigfs", *arguments, "--workers", "0"]
-        with contextlib.suppress(SystemExit):
-            main()
-
-    return run
-
-
-def fit_dask() -> None:
-    import dask
-    import dask.array as da
-    import numpy as np
-
-    from bigfs import SparGE
-
-    X = np.abs(np.random.default_rng(0).normal(size=(60, 30)))
-    with dask.config.set(scheduler="synchronous"):
-        SparGE(n_features_to_select=5).fit(da.from_array(X, chunks=(20, 30)), np.arange(60) % 3)
-
-
-def scheduled_run() -> None:
-    from prefect.testing.utilities import prefect_test_harness
-
-    from bigfs.flows.prefect_flows import bigfs as flow
-
-    with prefect_test_harness(server_startup_timeout=120):
-        flow("rows.svm", features=5, store="rows.zarr", out="three", engine={"workers": 0})
-
-
-@app.command("functions")
-def count(folder: Annotated[Path, typer.Argument(help="of another version")] = ROOT) -> None:
-    """List the functions that a row, a column, a parameter, an array and a scheduled run pass."""
-    import numpy as np
-
-    root = folder.resolve()
-    sys.path.insert(0, str(root))
-    rng = np.random.default_rng(0)
-    os.chdir(tempfile.mkdtemp())
-    rows = [
-        f"{i % 3} " + " ".join(f"{c + 1}:{rng.random():.3f}" for c in range(i % 3, 39, 3))
-        for i in range(60)
-    ]
-    Path("rows.svm").write_text("\n".join(rows) + "\n")
-    select = ("select", "rows.zarr", "--features", "5", "--out")
-    for name, action, ends in (
-        (
-            "a row becomes part of a chunk",
-            command("stage", "rows.svm", "rows.zarr"),
-            {"Svmlight.read", "write_block", "write_rows"},
-        ),
-        (
-            "a column becomes a line of selected.csv",
-            command(*select, "one"),
-            {"ColumnTile.load", "eliminate", "Run.write_table"},
-        ),
-        (
-            "--set gamma=0.5 reaches the solver",
-            command(*select, "two", "--set", "gamma=0.5"),
-            {"parse_parameters", "_problem"},
-        ),
-        ("a Dask array goes into fit", fit_dask, {"load", "Matrix.from_dask"}),
-        ("a scheduled run to its artifact", scheduled_run, {"show_selection"}),
-    ):
-        passed = journey(action, ends, root)
-        print(f"{name}: {len(passed)} functions in {len({file for file, _ in passed})} modules")
-        for file, function in passed:
-            print(f"    {file}: {function}")
-
-
-# --- jobs -----------------------------------------------------------------------------------------
 
 BLOCK = 5_000  # rows that a generator holds
 PAGE = ROOT / "docs" / "guide" / "jobs.md"
