@@ -59,6 +59,8 @@ class Split(NamedTuple):
     y_test: Any
     samples: Samples = NOTHING_KNOWN  # what is known of the training rows
     n_classes: int = 0  # of the whole target, of which a split may miss some
+    train: Any = slice(None)  # the training rows, among those of the whole
+    test: Any = slice(None)
 
 
 def target_kind(y: Any) -> str:
@@ -140,7 +142,7 @@ def stratified_folds(
     n_splits + 1 parts, and each part but the first is predicted from those before it. A fold whose
     training rows have one class only is left out then.
     """
-    return [_split_at(X, y, *fold, samples) for fold in fold_rows(y, n_splits, seed, samples)]
+    return [split_at(X, y, *fold, samples) for fold in fold_rows(y, n_splits, seed, samples)]
 
 
 def fold_rows(
@@ -228,7 +230,7 @@ def held_out_split(
         test = np.sort(test)
     train = _train_rows(X.shape[0], rows[test], samples)
     _require_two_classes(y, [(train, rows[test])], "held-out share")
-    return _split_at(X, y, train, rows[test], samples)
+    return split_at(X, y, train, rows[test], samples)
 
 
 def training_sample(X: Matrix, y: Any) -> tuple[Matrix, Any]:
@@ -282,11 +284,13 @@ def _forward(times: AnyArray, n_splits: int) -> list[Index]:
     return [np.flatnonzero(part == k) for k in range(1, len(firsts) + 1)]
 
 
-def _split_at(X: Matrix, y: Any, train: Index, test: Index, samples: Samples) -> Split:
+def split_at(
+    X: Matrix, y: Any, train: Index, test: Index, samples: Samples = NOTHING_KNOWN
+) -> Split:
     """Return the split with these training and test rows."""
     n_classes = 1 + int(y.max(initial=-1)) if target_kind(y) == "class" else 0
     parts = X.take_rows(train), y[train], X.take_rows(test), y[test]
-    return Split(*parts, samples.take(train), n_classes)
+    return Split(*parts, samples.take(train), n_classes, train, test)
 
 
 def _train_rows(n: int, test: Index, samples: Samples) -> Index:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from copy import copy
 from numbers import Integral
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -31,7 +30,6 @@ from bigfs.evaluation.splits import (
     Samples,
     Split,
     most_folds,
-    samples_of,
     stratified_folds,
     target_kind,
     testable_rows,
@@ -41,8 +39,9 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import ENTRY_BYTES
 from bigfs.matrix.statistics import standardized
 from bigfs.result import scope
-from bigfs.selectors.base.estimator import Cost, Selector, fit_options, fit_sizes
-from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_two, target_of
+from bigfs.selectors.base.chooser import Chooser, Target
+from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_two
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.sparge.cross_validation import SHORT_LIST
 from bigfs.selectors.sparge.response import GATHERED_SETS, LARGE_GATHERED, LARGE_RESPONSE
@@ -94,7 +93,7 @@ CANDIDATES = {
 }
 
 
-class AutoSelector(Selector):
+class AutoSelector(Chooser):
     """Choose features by the method that suits the target, decided by folds where several do.
 
     A short list of methods belongs to each kind of target. A linear model on what each of them
@@ -208,95 +207,11 @@ class AutoSelector(Selector):
     _semi_supervised = True
     _takes_real = True
     _needs_one_scale = True
-    _nested = False  # `fit_path` makes one choice for all numbers
     _cost = Cost("as its candidates, in folds and once", "folds (n + d) r + columns")
 
-    @engine.session()
-    def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
-        """Choose the method and the features.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
-            Samples, as in the `fit` of the other selectors.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Classes, real targets, an indicator of label sets, or None. −1 among classes is
-            unlabeled, unless y holds −1 and 1 and nothing else.
-        groups : array-like of shape (n_samples,), default=None
-            Group of each sample, such as a donor, a user or a site. No group is in both parts of a
-            fold.
-        times : array-like of shape (n_samples,), default=None
-            Time of each sample, as numbers or dates. The training samples of a fold are then
-            earlier than those that it tests.
-
-        Returns
-        -------
-        Self
-            The fitted selector.
-
-        Raises
-        ------
-        ValueError
-            As in the `fit` of the other selectors. Also, the score does not suit y, or `groups` or
-            `times` has another length than X.
-        NotEnoughMemory
-            The projected memory of the run is above the limit.
-        """
-        return self._run(X, y, samples=(groups, times))
-
-    def _fit(self, X: Matrix, y: Any, samples: tuple[Any, Any] = (None, None)) -> None:
-        m = self._count(X.shape[1])
-        self._adopt(self._fit_sizes(X, y, [m], samples_of(X.shape[0], *samples))[m])
-
-    @engine.session()
-    def fit_path(
-        self, X: Any, y: Any, sizes: Sequence[int], groups: Any = None, times: Any = None
-    ) -> dict[int, Self]:
-        """Fit several numbers of features, with one choice of the method for all of them.
-
-        The mean of the scores over the numbers decides.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
-            Samples, as in `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels), or None
-            Targets, as in `fit`.
-        sizes : sequence of int
-            Numbers of features, each in place of `n_features_to_select`.
-        groups : array-like of shape (n_samples,), default=None
-            Group of each sample, as in `fit`.
-        times : array-like of shape (n_samples,), default=None
-            Time of each sample, as in `fit`.
-
-        Returns
-        -------
-        dict of {int: AutoSelector}
-            A fitted copy of this selector for each number.
-
-        Raises
-        ------
-        ValueError
-            As in `fit`.
-        """
-        template = clone(self).set_params(n_features_to_select=max(sizes))
-        template._validate_params()
-        matrix, target = template._as_matrix(X, y)
-        template._required_count(matrix.shape[1])
-        known = samples_of(matrix.shape[0], groups, times)
-        fitted, path = template._fit_sizes(matrix, target, list(dict.fromkeys(sizes)), known), {}
-        for m, one in fitted.items():
-            path[m] = copy(template).set_params(n_features_to_select=m)
-            path[m]._adopt(one)
-            path[m]._describe_target(target)
-            path[m]._choose()
-        return path
-
-    def _fit_sizes(
-        self, X: Matrix, y: Any, sizes: Sequence[int], samples: Samples
-    ) -> dict[int, Selector]:
+    def _fit_sizes(self, X: Matrix, target: Target, sizes: Sequence[int]) -> dict[int, Any]:
         """Choose the method and the scale of the columns, and fit each number of features."""
-        case, codes = _case_of(y)
+        case, codes = _case_of(target.y)
         shared = {"keep": self.keep, "forbid": self.forbid, "n_features_to_select": max(sizes)}
         if case == "real":
             shared["target"] = "real"
@@ -307,13 +222,13 @@ class AutoSelector(Selector):
         self.scoring_ = metric
         first = standardized(X)
         forms = {"standard": X if first is None else first, "none": X}
-        why = self._why_first(X, case, codes, max(sizes), samples)
+        why = self._why_first(X, case, codes, max(sizes), target.samples)
         if first is None or why is not None:
             forms = dict(list(forms.items())[:1])
         tried = []
         for scale, form in forms.items():
             with scope("standardized") if form is not X else nullcontext():
-                one = self._try(form, y, sizes, samples, shared, why)
+                one = self._try(form, target, sizes, shared, why)
             if first is not None:
                 units = [{**parameters, "scale": scale} for parameters in one.parameters]
                 one = one._replace(parameters=units)
@@ -337,40 +252,37 @@ class AutoSelector(Selector):
     def _try(
         self,
         X: Matrix,
-        y: Any,
+        target: Target,
         sizes: Sequence[int],
-        samples: Samples,
         shared: Mapping[str, Any],
         why: str | None,
     ) -> Tried:
         """Score the candidates in folds, or take the first where there is a reason why."""
-        case, codes = _case_of(y)
+        case, codes = _case_of(target.y)
         candidates = CANDIDATES[case][: None if why is None else 1]
         methods = [one.method for one in candidates]
         parameters = [dict(one.parameters) for one in candidates]
 
         def fit(best: int = 0) -> dict[int, Any]:
-            chosen = candidates[best].make(**shared)
+            of_all = target._replace(y=None) if codes is None else target
             with scope(methods[best]):
-                target = None if codes is None else y
-                return fit_sizes(chosen, X, target, sizes, **fit_options(chosen, samples))
+                return of_all.fit_sizes(candidates[best].make(**shared), X, sizes)
 
         if why is not None:
             return Tried(methods, parameters, np.empty((1, 0)), np.zeros(1), [""], 0, fit)
-        n_folds = min(self.cv, most_folds(codes, samples))
+        n_folds = min(self.cv, most_folds(codes, target.samples))
         metric = self.scoring_
         assert metric is not None
         if case == "class":
             chooser = METHODS["sparge-lda-cv"].make(scoring=metric, cv=n_folds, **shared)
-            options = fit_options(chooser, samples)
-            fitted = fit_sizes(chooser, X, y, sizes, **options)
+            fitted = target.fit_sizes(chooser, X, sizes)
             results = fitted[max(sizes)].cv_results_
             scores, seconds = recorded_scores(results), results["seconds"]
             best, failures = first_within_one_error(scores), results["failures"]
             return Tried(methods, parameters, scores, seconds, failures, best, lambda: fitted)
         selectors = [one.make(**shared) for one in candidates]
-        folds = stratified_folds(X, codes, n_folds, samples=samples)
-        found = self._score(y, selectors, folds, sizes, metric)
+        folds = stratified_folds(X, codes, n_folds, samples=target.samples)
+        found = self._score(target, selectors, folds, sizes, metric)
         scores = found.values.mean(axis=1)
         failures = [found.failures.get(k, "") for k in range(len(candidates))]
         best = first_within_one_error(scores)
@@ -407,7 +319,7 @@ class AutoSelector(Selector):
 
     def _score(
         self,
-        y: Any,
+        target: Target,
         selectors: Sequence[Any],
         folds: Sequence[Split],
         sizes: Sequence[int],
@@ -418,9 +330,7 @@ class AutoSelector(Selector):
         def order_by(k: int) -> Order:
             def order(number: int, split: Split) -> IntArray:
                 with scope(f"fold {number} of candidate {k}"):
-                    one = clone(selectors[k])
-                    options = fit_options(one, split.samples)
-                    one.fit(split.X_train, target_of(y, split.y_train), **options)
+                    one = target.take(split.train).fit(clone(selectors[k]), split.X_train)
                 best_first: IntArray = one.selected_
                 return best_first
 

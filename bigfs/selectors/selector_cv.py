@@ -26,8 +26,6 @@ from bigfs.evaluation.metrics import (
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.size_choice import choose_size, default_sizes
 from bigfs.evaluation.splits import (
-    NOTHING_KNOWN,
-    Samples,
     Split,
     labeled_rows,
     samples_of,
@@ -36,12 +34,12 @@ from bigfs.evaluation.splits import (
 )
 from bigfs.matrix import Matrix
 from bigfs.result import scope
-from bigfs.selectors.base.estimator import Selector, fit_options, require_no_graph
+from bigfs.selectors.base.chooser import Target
+from bigfs.selectors.base.estimator import Selector, require_no_graph
 from bigfs.selectors.base.labels import (
     Labels,
     any_target,
     is_minus_one,
-    target_of,
     with_minus_one,
 )
 from bigfs.selectors.sparge.sparge import SparGE
@@ -176,28 +174,30 @@ class SelectorCV(Selector):
         """
         self._validate_params()
         self._forget()
-        matrix, target = self._as_matrix(X, y)
-        self._fit(matrix, target, samples_of(matrix.shape[0], groups, times))
+        matrix, y = self._as_matrix(X, y)
+        self._fit(matrix, Target(y, samples_of(matrix.shape[0], groups, times)))
         return self
 
-    def _fit(self, X: Matrix, y: Any, samples: Samples = NOTHING_KNOWN) -> None:
-        template = self._template()
-        codes = y.codes if isinstance(y, Labels) else y
+    def _fit(self, X: Matrix, y: Target) -> None:
+        codes, template = y.values, self._template()
         sizes = self._sizes(X)
         wanted = [] if self.metric is None else [self.metric]
         self._metric = require_metrics(target_kind(codes), wanted)[0]
 
+        def fitted(m: int, X: Matrix, target: Target) -> Selector:
+            selector: Selector = target.fit(clone(template).set_params(n_features_to_select=m), X)
+            return selector
+
         def rank(number: int, split: Split) -> IntArray:
             with scope(f"fold {number}"):
-                target = target_of(y, split.y_train)
-                return _fitted(template, sizes[-1], split.X_train, target, split.samples).selected_
+                return fitted(sizes[-1], split.X_train, y.take(split.train)).selected_
 
-        folds = stratified_folds(X, codes, self.cv, samples=samples)
+        folds = stratified_folds(X, codes, self.cv, samples=y.samples)
         choice = choose_size(folds, sizes, rank, self._metric)
         self.n_features_ = choice.n_features
         self.cv_results_ = record(choice.scores, {"n_features": np.array(choice.sizes)})
-        self.selector_ = _fitted(template, choice.n_features, X, y, samples)
-        self.classes_ = y.classes if isinstance(y, Labels) else None
+        self.selector_ = fitted(choice.n_features, X, y)
+        self.classes_ = y.y.classes if isinstance(y.y, Labels) else None
         for name in ("scores_", "selected_", "support_", "result_"):
             setattr(self, name, getattr(self.selector_, name))
         logistic = self._metric == "neg_log_loss"
@@ -288,15 +288,14 @@ class SelectorCV(Selector):
             As in `fit`.
         """
         self._validate_params()
-        matrix, target = clone(self)._as_matrix(X, y)
-        codes = target.codes if isinstance(target, Labels) else target
-        known = samples_of(matrix.shape[0], groups, times)
-        folds, scores = stratified_folds(matrix, codes, cv, samples=known), []
+        matrix, y = clone(self)._as_matrix(X, y)
+        target = Target(y, samples_of(matrix.shape[0], groups, times))
+        folds = stratified_folds(matrix, target.values, cv, samples=target.samples)
+        scores = []
         for number, fold in enumerate(folds, 1):
             with scope(f"evaluation fold {number}"):
-                options = fit_options(self, fold.samples)
-                fitted = clone(self).fit(fold.X_train, target_of(target, fold.y_train), **options)
-            scores.append(fitted.score(fold.X_test, target_of(target, fold.y_test)))
+                fitted = target.take(fold.train).fit(clone(self), fold.X_train)
+            scores.append(fitted.score(fold.X_test, target.take(fold.test).y))
             engine.show_progress("evaluation folds", number, len(folds))
         return np.array(scores)
 
@@ -366,9 +365,3 @@ class SelectorCV(Selector):
         numbers = {c: i for i, c in enumerate([*self.classes_, *unknown])}
         codes = np.array([numbers[c] for c in target.classes], dtype=np.int64)
         return np.where(target.is_labeled, codes[target.codes], target.codes)
-
-
-def _fitted(template: Selector, m: int, X: Matrix, y: Any, samples: Samples) -> Selector:
-    """Return a copy of the selector that is fitted with m features."""
-    one = clone(template).set_params(n_features_to_select=m)
-    return one.fit(X, y, **fit_options(one, samples))

@@ -22,9 +22,10 @@ from bigfs.cards import brief
 from bigfs.evaluation.significance import stability_index
 from bigfs.evaluation.splits import draw_subsamples
 from bigfs.result import scope
+from bigfs.selectors.base.chooser import Target
 from bigfs.selectors.base.estimator import Selector, require_no_graph
-from bigfs.selectors.base.labels import Labels, target_of
-from bigfs.types import FloatArray, IntArray
+from bigfs.selectors.base.labels import Labels
+from bigfs.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -107,24 +108,16 @@ def stability(
     """
     require_no_graph(selector, "stability")
     template = clone(selector)
-    matrix, target = template._as_matrix(X, y)
+    matrix, y = template._as_matrix(X, y)
     counts, chosen = np.zeros(matrix.shape[1]), []
-    is_class = isinstance(target, Labels)
-    groups = target.codes if is_class else np.zeros(matrix.shape[0], dtype=np.int64)
+    groups = y.codes if isinstance(y, Labels) else np.zeros(matrix.shape[0], dtype=np.int64)
     draws = draw_subsamples(groups, n_subsamples, train_size, random_state)
     for number, rows in enumerate(draws, 1):
         with scope(f"subsample {number}"):
-            part = clone(selector).fit(matrix[rows], _take(target, rows))
+            part = Target(y).take(rows).fit(clone(selector), matrix[rows])
         counts[part.selected_] += 1
         chosen.append(len(part.selected_))
         engine.show_progress("subsamples", number, n_subsamples)
     frequencies = counts / n_subsamples
     index = stability_index(frequencies, float(np.mean(chosen)), n_subsamples)
     return Stability(frequencies, index, n_subsamples)
-
-
-def _take(target: Any, rows: IntArray) -> Any:
-    """Return the target of some samples."""
-    if target is None:
-        return None
-    return target_of(target, (target.codes if isinstance(target, Labels) else target)[rows])

@@ -38,8 +38,9 @@ class Labels(NamedTuple):
         """Whether every sample has a label. It takes no mask."""
         return int(self.codes.min(initial=0)) >= 0
 
-    def of(self, codes: IntArray) -> Labels:
-        """Return the labels of samples with these class numbers, and the classes that they have."""
+    def take(self, rows: AnyArray) -> Labels:
+        """Return the labels of some samples, and the classes that these have."""
+        codes = self.codes[rows]
         sizes = class_sizes(codes[codes >= 0], len(self.classes))
         if sizes.all():
             return Labels(self.classes, codes)
@@ -47,11 +48,6 @@ class Labels(NamedTuple):
         number = np.full(len(self.classes) + 1, UNLABELED)  # the last one is that of −1
         number[present] = np.arange(len(present))
         return Labels(self.classes[present], number[codes])
-
-
-def target_of(y: Any, part: Any) -> Any:
-    """Return a part of the target y, whose class numbers are those of the whole, as y is."""
-    return y.of(part) if isinstance(y, Labels) else part
 
 
 def require_no_missing(y: Any, has_unlabeled: bool) -> None:

@@ -17,16 +17,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from copy import copy
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
 
-from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.evaluation.choosing import (
     Order,
@@ -36,10 +33,11 @@ from bigfs.evaluation.choosing import (
     score_orders,
 )
 from bigfs.evaluation.metrics import METRICS
-from bigfs.evaluation.splits import Samples, Split, fold_rows, samples_of, varies
+from bigfs.evaluation.splits import fold_rows, split_at, varies
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import hold_if_small
-from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.chooser import Chooser, Target
+from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import UNLABELED, Labels
 from bigfs.selectors.sparge.fold_scores import (
     Fold,
@@ -47,7 +45,7 @@ from bigfs.selectors.sparge.fold_scores import (
     choose_in_folds,
     held_out_loss,
 )
-from bigfs.selectors.sparge.response import GraphEmbedding
+from bigfs.selectors.sparge.response import EmbeddingTarget, regression
 from bigfs.selectors.sparge.sparge import SparGE
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -68,7 +66,7 @@ class EndOfGrid(UserWarning):
     """Warning that the best penalty is at an end of the grid, so that one outside may be better."""
 
 
-class SparGECV(GraphEmbedding, Selector):
+class SparGECV(EmbeddingTarget, Chooser):
     """Choose the features of `SparGE`, with loss and ranking, or γ, chosen by cross-validation.
 
     For classes, and unless something else is asked for, three candidates are tried at γ = 1: the
@@ -190,7 +188,6 @@ class SparGECV(GraphEmbedding, Selector):
         "cv": ["cv_object"],
     }
 
-    _nested = False  # `fit_path` makes one choice for all numbers
     _largest_tried = SparGE._largest_tried
 
     @property
@@ -206,92 +203,14 @@ class SparGECV(GraphEmbedding, Selector):
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
-    @engine.session()
-    def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
-        """Choose the penalty and the features.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
-            Samples, as in the `fit` of `SparGE`.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-            Labels or targets, as in the `fit` of `SparGE`.
-        groups : array-like of shape (n_samples,), default=None
-            Group of each sample, such as a donor, a user or a site. No group is in both parts of a
-            fold. None lets all samples be apart.
-        times : array-like of shape (n_samples,), default=None
-            Time of each sample, as numbers or dates. The training samples of a fold are then
-            earlier than those that it tests.
-
-        Returns
-        -------
-        Self
-            The fitted selector.
-
-        Raises
-        ------
-        ValueError
-            As in the `fit` of `SparGE`. Also, `groups` or `times` has another length than X, or
-            fewer values than there are folds.
-        NotEnoughMemory
-            The projected memory of the run is above the limit.
-        """
-        return self._run(X, y, samples=(groups, times))
-
-    def _fit(self, X: Matrix, y: Any, samples: tuple[Any, Any] = (None, None)) -> None:
-        m = self._count(X.shape[1])
-        chosen, data = self._decide(X, y, [m], samples_of(X.shape[0], *samples))
-        chosen._fit_data(data, y)
-        self._take_fitted(chosen)
-
-    @engine.session()
-    def fit_path(
-        self, X: Any, y: Any, sizes: Sequence[int], groups: Any = None, times: Any = None
-    ) -> dict[int, Self]:
-        """Fit several numbers of features in one run, as `SparGE.fit_path` does.
-
-        One choice is made for all numbers, by the mean over them of its scores or losses.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
-            Samples, as in `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None
-            Labels or targets, as in `fit`.
-        sizes : sequence of int or float
-            Numbers of features, each in place of `n_features_to_select`.
-        groups : array-like of shape (n_samples,), default=None
-            Group of each sample, as in `fit`.
-        times : array-like of shape (n_samples,), default=None
-            Time of each sample, as in `fit`.
-
-        Returns
-        -------
-        dict of {int or float: SparGECV}
-            A fitted copy of this selector for each size.
-
-        Raises
-        ------
-        ValueError
-            As in `fit`.
-        """
-        template = clone(self)
-        matrix, y = template._as_matrix(X, y)
-        template._leave_out_constants(matrix)
-        path = {m: copy(template).set_params(n_features_to_select=m) for m in dict.fromkeys(sizes)}
-        if not path:
-            raise ValueError("sizes holds no number of features: give one or more")
-        for one in path.values():
-            one._validate_params()
-        counts = {m: one._count(matrix.shape[1]) for m, one in path.items()}
-        largest = path[max(counts, key=lambda m: counts[m])]
-        known = samples_of(matrix.shape[0], groups, times)
-        chosen, data = largest._decide(matrix, y, list(counts.values()), known)
-        fitted = chosen._copies(list(path))
-        chosen._fit_path_data(fitted, data, y)
-        for m, one in path.items():
-            one._take_fitted(largest)
-            one._take_fitted(fitted[m])
+    def _fit_sizes(self, X: Matrix, target: Target, sizes: Sequence[int]) -> dict[int, Any]:
+        """Decide between the candidates, and fit the best one for each number of features."""
+        chosen, data = self._decide(X, target, sizes)
+        path = chosen._copies(sizes)
+        if len(path) > 1:
+            chosen._fit_path_data(path, data, target.y)
+        else:
+            path[sizes[0]]._fit_data(data, target.y)
         return path
 
     @property
@@ -313,9 +232,7 @@ class SparGECV(GraphEmbedding, Selector):
         candidate._in_tiles, candidate._constraints = False, self._constraints
         return candidate
 
-    def _decide(
-        self, X: Matrix, y: Any, sizes: Sequence[int], samples: Samples
-    ) -> tuple[SparGE, Columns]:
+    def _decide(self, X: Matrix, target: Target, sizes: Sequence[int]) -> tuple[SparGE, Columns]:
         """Return the best candidate in the mean over the sizes, and the data of its regression.
 
         It is the first within one standard error of the best, of γ the largest.
@@ -327,21 +244,22 @@ class SparGECV(GraphEmbedding, Selector):
         if self._has_short_list:
             grid = [{**one, "gamma": 1.0} for one in SHORT_LIST]
         candidates = [self._candidate(parameters) for parameters in grid]
-        folds = self._folds(X.shape[0], y, samples)
+        folds = self._folds(X.shape[0], target)
         if self.embedding == "lda":  # the passes need one matrix for all candidates
-            X = hold_if_small(X if y.all_labeled else X.take_rows(y.is_labeled))
-            y = Labels(y.classes, y.codes[y.is_labeled])
-        by_loss = {one.loss: one._data(X, y) for one in candidates}
+            is_labeled = target.y.is_labeled
+            X = hold_if_small(X if is_labeled.all() else X.take_rows(is_labeled))
+            target = target.take(is_labeled)
+        by_loss = {one.loss: regression(one, X, target.y) for one in candidates}
         data: list[Any] = [by_loss[one.loss] for one in candidates]
         in_order = np.argsort(-gammas, kind="stable")  # the cheapest first
         more: dict[str, Any] = {"params": grid}
         if self.scoring is not None or self._has_short_list:
             if self._has_short_list:
                 in_order = np.arange(len(grid))
-            scores, more["seconds"] = self._scores(candidates, data, y, folds, sizes)
+            scores, more["seconds"] = self._scores(candidates, data, target, folds, sizes)
             more["failures"] = [""] * len(grid)
         else:
-            self.losses_ = self._losses(candidates, data, y, folds, sizes, gammas)
+            self.losses_ = self._losses(candidates, data, target, folds, sizes, gammas)
             scores = -self.losses_
         best = int(in_order[first_within_one_error(scores[in_order])])
         self.cv_results_ = record(scores, more)
@@ -355,7 +273,7 @@ class SparGECV(GraphEmbedding, Selector):
         self,
         candidates: Sequence[SparGE],
         data: Sequence[GatheredColumns],
-        y: Labels,
+        target: Target,
         folds: Sequence[Fold],
         sizes: Sequence[int],
     ) -> tuple[FloatArray, FloatArray]:
@@ -363,19 +281,10 @@ class SparGECV(GraphEmbedding, Selector):
         and the seconds that each one took to choose in all folds."""
         X = data[0].X
         seconds, chosen = np.zeros(len(candidates)), dict[tuple[int, int], IntArray]()
-        for one in choose_in_folds(candidates, data, y, folds, self._name(X)):
+        for one in choose_in_folds(candidates, data, target.y, folds, self._name(X)):
             seconds[one.candidate] += one.seconds
             chosen[one.candidate, one.fold + 1] = one.chosen
-        splits = [
-            Split(
-                X.take_rows(train),
-                y.codes[train],
-                X.take_rows(test),
-                y.codes[test],
-                n_classes=len(y.classes),
-            )
-            for train, test in folds
-        ]
+        splits = [split_at(X, target.values, *fold) for fold in folds]
         orders: list[Order] = [
             lambda number, split, k=k: chosen[k, number]  # type: ignore[misc]
             for k in range(len(candidates))
@@ -387,7 +296,7 @@ class SparGECV(GraphEmbedding, Selector):
         self,
         candidates: Sequence[SparGE],
         data: Sequence[GatheredColumns],
-        y: Any,
+        target: Target,
         folds: Sequence[Fold],
         sizes: Sequence[int],
         gammas: FloatArray,
@@ -408,13 +317,13 @@ class SparGECV(GraphEmbedding, Selector):
             return float(np.mean(parts))
 
         if 8 * len(folds) * min(FOLD_SETS * m, d) ** 2 <= LARGE_FOLDS:
-            for one in choose_in_folds(candidates, data, y, folds, name):
+            for one in choose_in_folds(candidates, data, target.y, folds, name):
                 losses[one.candidate, one.fold] = loss(one)
             return losses
         for i in np.argsort(-gammas, kind="stable").tolist():
             for k, fold in enumerate(folds):
                 of_fold = f"SparGE fold {k + 1} of {m}, gamma {candidates[i].gamma}"
-                alone = candidates[i : i + 1], data[i : i + 1], y, [fold], of_fold
+                alone = candidates[i : i + 1], data[i : i + 1], target.y, [fold], of_fold
                 (losses[i, k],) = [
                     loss(one._replace(candidate=i)) for one in choose_in_folds(*alone)
                 ]
@@ -438,27 +347,27 @@ class SparGECV(GraphEmbedding, Selector):
                 stacklevel=2,
             )
 
-    def _folds(self, n: int, y: Any, samples: Samples) -> list[Fold]:
+    def _folds(self, n: int, target: Target) -> list[Fold]:
         """Return the training and test samples of each fold, among those that take part.
 
         They are stratified where there are classes. `cv`, groups and times are those of all n
         samples, of which the labeled ones take part.
         """
-        is_class = isinstance(y, Labels)
-        target = y.codes if is_class else np.arange(n, dtype=np.float64)
+        is_class = isinstance(target.y, Labels)
+        values = target.values if is_class else np.arange(n, dtype=np.float64)
         if self.embedding == "sda":
-            target = target + 1  # unlabeled samples take part, as a class of their own
+            values = values + 1  # unlabeled samples take part, as a class of their own
         if isinstance(self.cv, Integral):
-            folds = fold_rows(target, int(self.cv), samples=samples)
+            folds = fold_rows(values, int(self.cv), samples=target.samples)
         else:
-            cv = check_cv(self.cv, target, classifier=is_class)
-            folds = list(cv.split(np.zeros(n), target, samples.groups))
+            cv = check_cv(self.cv, values, classifier=is_class)
+            folds = list(cv.split(np.zeros(n), values, target.samples.groups))
         if not is_class or self.embedding == "sda":
             return folds
-        number = np.where(y.is_labeled, np.cumsum(y.is_labeled) - 1, UNLABELED)
+        number = np.where(values >= 0, np.cumsum(values >= 0) - 1, UNLABELED)
         parts = [(number[train], number[test]) for train, test in folds]
         parts = [(train[train >= 0], test[test >= 0]) for train, test in parts]
-        codes = y.codes[y.is_labeled]
+        codes = values[values >= 0]
         parts = [(train, test) for train, test in parts if len(test) and varies(codes, train)]
         if not parts:
             raise ValueError(

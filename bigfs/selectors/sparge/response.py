@@ -32,6 +32,9 @@ from bigfs.selectors.base.labels import Labels, at_least_two, is_real, labels_of
 from bigfs.selectors.base.sample_graph import embedding_stats, joined_neighbors, sample_graph
 from bigfs.types import AnyArray, FloatArray, IntArray
 
+if TYPE_CHECKING:
+    from bigfs.selectors.sparge.sparge import SparGE
+
 LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
 LARGE_GATHERED = 256 << 20  # bytes of the gathered columns from which they stay in the tiles
 GATHERED_SETS = 8  # sets of m features that a cutting plane gathers, about
@@ -82,24 +85,13 @@ def choose_columns(
     return ColumnsChoice("gathered", "the columns and the response fit in one process")
 
 
-class GraphEmbedding(MatrixInput):
-    """Makes the regression of a graph embedding from its parameters."""
+class EmbeddingTarget(MatrixInput):
+    """Takes the y that its graph embedding explains."""
 
     embedding: str
     target: str
-    class_weight: Any
-    loss: str
-    n_components: int | None
-    n_neighbors: int
-    metric: Literal["cosine", "euclidean"]
-    graph: Any
-    weighting: str
-    beta: float
-    if TYPE_CHECKING:
-        tol: float  # a parameter that comes after those of the subclass
 
     _needs_one_scale = True
-    _in_tiles = True  # a large response is made tile by tile
 
     @property
     def _supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
@@ -117,122 +109,6 @@ class GraphEmbedding(MatrixInput):
     def _ignores_y(self) -> bool:  # type: ignore[override]
         return self.embedding in ("lpp", "pca")
 
-    def _data(self, X: Matrix, y: Any) -> Columns:
-        """Return the data of the regression, without any column yet."""
-        X, response, omega, stats = self._response(X, y)
-        if not response.norm2:
-            raise ValueError(
-                f"the embedding {self.embedding!r} is empty, because nothing "
-                f"separates the samples: check X and y"
-            )
-        data: Columns
-        kind = self._columns_for(X, len(response.shift))
-        if kind == "tiled":
-            data = TiledColumns(X, response, omega)
-        elif kind == "streamed":
-            data = StreamedColumns(X, response.whole(), omega)
-        else:
-            data = GatheredColumns(hold_if_small(X), response.whole(), omega)
-        data.response_stats = stats
-        return data
-
-    def _columns_for(self, X: Matrix, r: int) -> ColumnsKind:
-        """Return where the columns and a response of width r lie."""
-        if self.loss != "squared" or not self._in_tiles:
-            return "gathered"
-        layouts = Layouts(bool(X.row_tiles), bool(X.column_tiles), X.local)
-        return choose_columns(*X.shape, self._count(X.shape[1]), r, X.stats.nnz, layouts).kind
-
-    def _response(self, X: Matrix, y: Any) -> Response:
-        """Return the samples that take part, and what the features explain."""
-        if self.loss == "squared_hinge":
-            return self._hinge_response(X, y)
-        if self.embedding == "lda":
-            classes, codes = at_least_two(y)
-            if not y.all_labeled:  # else they are not copied
-                X, codes = X.take_rows(y.is_labeled), codes[y.is_labeled]
-            c = len(classes)
-            C = responses.lda_factor(codes, c, self._class_weights(classes, codes))
-            norm2 = float(class_sizes(codes, c) @ row_norms(C) ** 2)
-            return Response(X, FactoredResponse(codes, C, np.zeros(c - 1), norm2))
-        is_sparse = self.embedding == "cca" and sp.issparse(y)
-        if is_sparse and self._columns_for(X, y.shape[1]) == "tiled":
-            C, shift = responses.cca_factor(y)
-            return Response(X, FactoredResponse(_compact(y), C, shift, float(C.shape[1])))
-        if self._takes_real and y is not None:
-            if isinstance(y, Labels):
-                codes = y.codes[y.is_labeled]
-                X = X if y.all_labeled else X.take_rows(y.is_labeled)
-                y = responses.one_hot(codes, len(y.classes))
-            Y = y.toarray() if sp.issparse(y) else y
-            T = responses.cca(Y) if self.embedding == "cca" else responses.hsl_labels(Y)
-            return Response(X, FactoredResponse.of(T))
-        allowed = self._allowed(X)
-        if self.embedding == "pca":
-            r = self.n_components or default_width(*allowed.shape)
-            result = responses.pca(allowed, r, tol=self.tol / 4)
-            T = result.value.vectors
-            return Response(X, FactoredResponse.of(T), stats=embedding_stats(result))
-        if self.embedding == "hsl":
-            return self._hypergraph_response(X)
-        graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
-        degree = np.asarray(graph.A.sum(axis=1)).ravel()
-        if self.embedding == "lpp":
-            omega = np.sqrt(degree) if self.weighting == "degree" else None
-            T = graph.response(self.n_components, allowed.shape[1])
-            return Response(X, FactoredResponse.of(T), omega, graph.stats)
-        classes, codes = at_least_two(y)
-        r = self.n_components or len(classes) - 1
-        result = responses.sda(graph.A, codes, len(classes), r, self.beta)
-        T = require_width(result, self.n_components).value.vectors
-        omega = np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
-        return Response(X, FactoredResponse.of(T), omega, graph.stats | embedding_stats(result))
-
-    def _hypergraph_response(self, X: Matrix) -> Response:
-        """Return the leading eigenvectors of the hypergraph of the neighborhoods."""
-        allowed = self._allowed(X)
-        neighbors, stats = joined_neighbors(allowed, None, self.n_neighbors, self.metric)
-        hypergraph = neighbor_hyperedges(neighbors)
-        parts = hypergraph_parts(hypergraph, neighbors.index.shape[1])
-        r = self.n_components or default_width(*allowed.shape, parts.n_set_aside)
-        result = require_width(hypergraph_embedding(hypergraph, r, parts), self.n_components)
-        T = result.value.vectors
-        return Response(X, FactoredResponse.of(T), stats=stats | embedding_stats(result))
-
-    def _hinge_response(self, X: Matrix, y: Labels) -> Response:
-        """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""
-        classes, codes = at_least_two(y)
-        codes = codes[y.is_labeled]
-        Y = np.where(codes[:, None] == machines_of(len(classes)), 1.0, -1.0)
-        labeled_X = X if y.all_labeled else X.take_rows(y.is_labeled)
-        weights = self._sample_weights(y)
-        if weights is None:
-            return Response(labeled_X, FactoredResponse.of(Y))
-        omega = np.sqrt(weights)
-        return Response(labeled_X, FactoredResponse.of(omega[:, None] * Y), omega)
-
-    def _sample_weights(self, y: Labels) -> FloatArray | None:
-        """Return the weight of each labeled sample, or None if all weigh the same."""
-        if self.class_weight is None:
-            return None
-        classes, codes = at_least_two(y)
-        codes = codes[y.is_labeled]
-        return self._weigh(classes, codes)[codes]
-
-    def _class_weights(self, classes: AnyArray, codes: IntArray) -> FloatArray | None:
-        """Return the weight of a sample of each class, or None if the classes weigh the same."""
-        return None if self.class_weight == "balanced" else self._weigh(classes, codes)
-
-    def _weigh(self, classes: AnyArray, codes: IntArray) -> FloatArray:
-        """Return the weight v_c of a sample of each class, in its mean over the samples 1."""
-        if self.class_weight == "root":
-            sizes = np.maximum(class_sizes(codes, len(classes)), 1)
-            return np.asarray(sizes**-0.5 * (len(codes) / np.sqrt(sizes).sum()))
-        weights = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-        if not (weights > 0).all() or not np.isfinite(weights).all():
-            raise ValueError(f"class_weight must hold positive numbers; got {self.class_weight}")
-        return weights
-
     def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
         """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.
 
@@ -247,6 +123,130 @@ class GraphEmbedding(MatrixInput):
         if y.ndim == 2 or is_real(y, self.target):
             return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         return at_least_two(labels_of(y, has_unlabeled))
+
+
+def regression(method: SparGE, X: Matrix, y: Any) -> Columns:
+    """Return the data of the regression, without any column yet."""
+    X, T, omega, stats = response_of(method, X, y)
+    if not T.norm2:
+        raise ValueError(
+            f"the embedding {method.embedding!r} is empty, because nothing "
+            f"separates the samples: check X and y"
+        )
+    data: Columns
+    kind = columns_for(method, X, len(T.shift))
+    if kind == "tiled":
+        data = TiledColumns(X, T, omega)
+    elif kind == "streamed":
+        data = StreamedColumns(X, T.whole(), omega)
+    else:
+        data = GatheredColumns(hold_if_small(X), T.whole(), omega)
+    data.response_stats = stats
+    return data
+
+
+def columns_for(method: SparGE, X: Matrix, r: int) -> ColumnsKind:
+    """Return where the columns and a response of width r lie."""
+    if method.loss != "squared" or not method._in_tiles:
+        return "gathered"
+    layouts = Layouts(bool(X.row_tiles), bool(X.column_tiles), X.local)
+    return choose_columns(*X.shape, method._count(X.shape[1]), r, X.stats.nnz, layouts).kind
+
+
+def response_of(method: SparGE, X: Matrix, y: Any) -> Response:
+    """Return the samples that take part, and what the features explain."""
+    if method.loss == "squared_hinge":
+        return _hinge_response(method, X, y)
+    if method.embedding == "lda":
+        classes, codes = at_least_two(y)
+        if not y.all_labeled:  # else they are not copied
+            X, codes = X.take_rows(y.is_labeled), codes[y.is_labeled]
+        c = len(classes)
+        C = responses.lda_factor(codes, c, _class_weights(method, classes, codes))
+        norm2 = float(class_sizes(codes, c) @ row_norms(C) ** 2)
+        return Response(X, FactoredResponse(codes, C, np.zeros(c - 1), norm2))
+    is_sparse = method.embedding == "cca" and sp.issparse(y)
+    if is_sparse and columns_for(method, X, y.shape[1]) == "tiled":
+        C, shift = responses.cca_factor(y)
+        return Response(X, FactoredResponse(_compact(y), C, shift, float(C.shape[1])))
+    if method._takes_real and y is not None:
+        if isinstance(y, Labels):
+            codes = y.codes[y.is_labeled]
+            X = X if y.all_labeled else X.take_rows(y.is_labeled)
+            y = responses.one_hot(codes, len(y.classes))
+        Y = y.toarray() if sp.issparse(y) else y
+        T = responses.cca(Y) if method.embedding == "cca" else responses.hsl_labels(Y)
+        return Response(X, FactoredResponse.of(T))
+    allowed = method._allowed(X)
+    if method.embedding == "pca":
+        r = method.n_components or default_width(*allowed.shape)
+        result = responses.pca(allowed, r, tol=method.tol / 4)
+        T = result.value.vectors
+        return Response(X, FactoredResponse.of(T), stats=embedding_stats(result))
+    if method.embedding == "hsl":
+        return _hypergraph_response(method, X)
+    graph = sample_graph(allowed, method.graph, method.n_neighbors, method.metric)
+    degree = np.asarray(graph.A.sum(axis=1)).ravel()
+    if method.embedding == "lpp":
+        omega = np.sqrt(degree) if method.weighting == "degree" else None
+        T = graph.response(method.n_components, allowed.shape[1])
+        return Response(X, FactoredResponse.of(T), omega, graph.stats)
+    classes, codes = at_least_two(y)
+    r = method.n_components or len(classes) - 1
+    result = responses.sda(graph.A, codes, len(classes), r, method.beta)
+    T = require_width(result, method.n_components).value.vectors
+    omega = np.sqrt(1 + method.beta * degree) if method.weighting == "degree" else None
+    return Response(X, FactoredResponse.of(T), omega, graph.stats | embedding_stats(result))
+
+
+def _hypergraph_response(method: SparGE, X: Matrix) -> Response:
+    """Return the leading eigenvectors of the hypergraph of the neighborhoods."""
+    allowed = method._allowed(X)
+    neighbors, stats = joined_neighbors(allowed, None, method.n_neighbors, method.metric)
+    hypergraph = neighbor_hyperedges(neighbors)
+    parts = hypergraph_parts(hypergraph, neighbors.index.shape[1])
+    r = method.n_components or default_width(*allowed.shape, parts.n_set_aside)
+    result = require_width(hypergraph_embedding(hypergraph, r, parts), method.n_components)
+    T = result.value.vectors
+    return Response(X, FactoredResponse.of(T), stats=stats | embedding_stats(result))
+
+
+def _hinge_response(method: SparGE, X: Matrix, y: Labels) -> Response:
+    """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""
+    classes, codes = at_least_two(y)
+    codes = codes[y.is_labeled]
+    Y = np.where(codes[:, None] == machines_of(len(classes)), 1.0, -1.0)
+    labeled_X = X if y.all_labeled else X.take_rows(y.is_labeled)
+    weights = sample_weights(method, y)
+    if weights is None:
+        return Response(labeled_X, FactoredResponse.of(Y))
+    omega = np.sqrt(weights)
+    return Response(labeled_X, FactoredResponse.of(omega[:, None] * Y), omega)
+
+
+def sample_weights(method: SparGE, y: Labels) -> FloatArray | None:
+    """Return the weight of each labeled sample, or None if all weigh the same."""
+    if method.class_weight is None:
+        return None
+    classes, codes = at_least_two(y)
+    codes = codes[y.is_labeled]
+    return _weigh(method, classes, codes)[codes]
+
+
+def _class_weights(method: SparGE, classes: AnyArray, codes: IntArray) -> FloatArray | None:
+    """Return the weight of a sample of each class, or None if the classes weigh the same."""
+    return None if method.class_weight == "balanced" else _weigh(method, classes, codes)
+
+
+def _weigh(method: SparGE, classes: AnyArray, codes: IntArray) -> FloatArray:
+    """Return the weight v_c of a sample of each class, in its mean over the samples 1."""
+    if method.class_weight == "root":
+        sizes = np.maximum(class_sizes(codes, len(classes)), 1)
+        return np.asarray(sizes**-0.5 * (len(codes) / np.sqrt(sizes).sum()))
+    weights = compute_class_weight(method.class_weight, classes=classes, y=classes[codes])
+    if not (weights > 0).all() or not np.isfinite(weights).all():
+        raise ValueError(f"class_weight must hold positive numbers; got {method.class_weight}")
+    return weights
 
 
 def _compact(Y: sp.csr_array) -> sp.csr_array:

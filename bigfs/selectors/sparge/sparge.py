@@ -29,7 +29,7 @@ from bigfs.result import Result
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import TARGETS, Labels
 from bigfs.selectors.base.parameters import COUNT, POSITIVE
-from bigfs.selectors.sparge.response import GraphEmbedding
+from bigfs.selectors.sparge.response import EmbeddingTarget, regression, sample_weights
 from bigfs.selectors.svm.elimination import eliminate_by_svm, elimination_sizes
 from bigfs.types import IntArray
 
@@ -52,7 +52,7 @@ SVM_TOL, SVM_MAX_ITER = 1e-3, 100  # of the machines of a round
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
-class SparGE(GraphEmbedding, Selector):
+class SparGE(EmbeddingTarget, Selector):
     """Choose the features that together explain a graph embedding of the samples best.
 
     Sparse graph embedding [1]_ regresses an embedding T of the samples on exactly m features. A
@@ -123,13 +123,13 @@ class SparGE(GraphEmbedding, Selector):
     n_features_to_select: int | float | None = None
     keep: Any = None
     forbid: Any = None
-    gamma: float = 1.0
     n_components: int | None = None
     n_neighbors: int = 5
     metric: Literal["cosine", "euclidean"] = "cosine"
     graph: Any = None
     weighting: str = "uniform"
     beta: float = 1.0
+    gamma: float = 1.0
     ranking: str = "elimination"
     tol: float = 0.01
     max_iter: int = 50
@@ -148,6 +148,7 @@ class SparGE(GraphEmbedding, Selector):
     }
 
     _nested = False  # `fit_path` chooses each number
+    _in_tiles = True  # a large response is made tile by tile
     _largest_tried = 2000  # the products of four times as many columns take 512 MB
 
     @property
@@ -156,7 +157,7 @@ class SparGE(GraphEmbedding, Selector):
         return Cost(first.get(self.embedding, "") + "1 per cut", "(n + d) r + columns")
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        self._fit_data(self._data(X, y), y)
+        self._fit_data(regression(self, X, y), y)
 
     def _fit_data(self, data: Columns, y: Any) -> None:
         """Choose the features by the data of the regression."""
@@ -213,7 +214,7 @@ class SparGE(GraphEmbedding, Selector):
         matrix, y = template._as_matrix(X, y)
         template._leave_out_constants(matrix)
         path = template._copies(sizes)
-        return path, template._fit_path_data(path, template._data(matrix, y), y)
+        return path, template._fit_path_data(path, regression(template, matrix, y), y)
 
     def _fit_path_data(self, path: dict[int, Self], data: Columns, y: Any) -> dict[int, Relaxation]:
         """Fit the copies of a path by the data of the regression, and return their relaxations."""
@@ -311,7 +312,7 @@ class SparGE(GraphEmbedding, Selector):
         """
         data, candidates = problem.data, np.sort(candidates)
         X, features, kept = data.X, candidates, self._constraints.kept
-        codes, weights = y.codes[y.is_labeled], self._sample_weights(y)
+        codes, weights = y.codes[y.is_labeled], sample_weights(self, y)
         trains = data.omega > 0
         if isinstance(data, GatheredColumns) and not trains.all():
             X = Matrix.from_array(data.Z[:, data.positions(candidates)][trains])

@@ -27,6 +27,7 @@ from bigfs.matrix import class_sums, gathering
 from bigfs.matrix.gathering import hold_if_small
 from bigfs.selectors.base.labels import Labels, labels_of
 from bigfs.selectors.sparge import response
+from bigfs.selectors.sparge.response import regression, response_of
 
 
 @pytest.mark.parametrize("density", [0.01, 0.2, 1.0])
@@ -142,7 +143,7 @@ def test_sparse_targets_of_any_type_travel_as_small_numbers(rng, dtype):
     given = Y.astype(dtype)
     given.indices, given.indptr = given.indices.astype(np.int64), given.indptr.astype(np.int64)
     selector = SparGE(embedding="cca", n_features_to_select=3)
-    sent, omega = selector._data(X, selector._check_y(given, False))._T[0:n]
+    sent, omega = regression(selector, X, selector._check_y(given, False))._T[0:n]
     assert omega is None
     assert sent.data.nbytes + sent.indices.nbytes + sent.indptr.nbytes <= 5 * Y.nnz + 4 * (n + 1)
     C, shift = cca_factor(Y)
@@ -156,7 +157,7 @@ def test_sparse_real_targets_keep_their_values(rng):
     Y = sp.random_array((50_000, 103), density=0.015, format="csr", rng=rng)
     Y.data[:] = np.round(Y.data * 4000) / 2
     X = Matrix.from_array(sp.random_array((50_000, 9), density=0.1, format="csr", rng=rng))
-    sent, _ = SparGE(embedding="cca")._data(X, Y)._T[0:50_000]
+    sent, _ = regression(SparGE(embedding="cca"), X, Y)._T[0:50_000]
     np.testing.assert_array_equal(sent.data, Y.data)
 
 
@@ -166,7 +167,7 @@ def test_classes_of_many_samples_are_not_copied_and_travel_as_one_byte_each():
     X = Matrix.from_array(sp.csr_array((np.ones(9), (np.arange(9), np.arange(9))), shape=(n, 9)))
     labels = labels_of(y)
     tracemalloc.start()
-    data = SparGE()._data(X, labels)
+    data = regression(SparGE(), X, labels)
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert isinstance(data, TiledColumns)
@@ -395,7 +396,7 @@ def test_a_response_by_classes_takes_a_byte_of_each_sample(monkeypatch, class_we
     labels = Labels(np.arange(3), codes)
 
     def step():
-        TiledColumns(X, selector._response(X, labels).T)
+        TiledColumns(X, response_of(selector, X, labels).T)
 
     step()  # with what it imports
     tracemalloc.start()

@@ -48,12 +48,12 @@ def made(monkeypatch):
     """Every split that is made: the donors of its training and of its test rows."""
     kept = []
 
-    def noted(*given, split_at=splits._split_at):
+    def noted(*given, split_at=splits.split_at):
         split = split_at(*given)
         kept.append([donors_of(part) for part in (split.X_train, split.X_test)])
         return split
 
-    monkeypatch.setattr(splits, "_split_at", noted)
+    monkeypatch.setattr(splits, "split_at", noted)
     return kept
 
 
