@@ -1,4 +1,4 @@
-"""The race of the choosers: SparGE's default, SparGECV's and `auto` against six peers.
+"""The race of the choosers: SparGE's default and SparGECV's against six peers.
 
 python -m benchmarks.choosing FOLDER    # the folder of the data; resumes when cut off
 python -m benchmarks.choosing_page      # docs/measured/choosing.md from the finished cells
@@ -8,9 +8,9 @@ only test. A method chooses once, as many features as the largest size, and a li
 judges the first m of its order. Only ℓ1 chooses anew for every m, because its penalty follows from
 m.
 
-SparGECV and `auto` choose by the metric that judges them, so they run once per metric. The others
-have nothing to choose by: C is 1 in ℓ2 and SVM-RFE, as in scikit-learn, and in ℓ1 it is the
-smallest that gives m features a weight.
+SparGECV chooses by the metric that judges it, so it runs once per metric. `auto` takes the default
+for classes. The others have nothing to choose by: C is 1 in ℓ2 and SVM-RFE, as in scikit-learn, and
+in ℓ1 it is the smallest that gives m features a weight.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from bigfs.selectors.registry import METHODS
 SIZES = (20, 50, 100, 200)
 METRICS = ("accuracy", "balanced_accuracy")
 FIXED = {"svm-rfe": {"step": 0.2}}  # a fifth of the features per round
-CHOOSERS = ("sparge-lda-cv", "auto")  # decide by a metric
+CHOOSERS = ("sparge-lda-cv",)  # decide by a metric
 OURS = ("sparge-lda", *CHOOSERS)
 PEERS = ("chi2", "anova", "l1-svm", "l2-svm", "svm-rfe", "cmim")
 ANEW = ("l1-svm",)  # chooses anew for every size

@@ -19,7 +19,6 @@ DOCS = Path(__file__).parents[1] / "docs" / "measured"
 LABELS = {
     "sparge-lda": "SparGE",
     "sparge-lda-cv": "SparGECV",
-    "auto": "auto",
     "chi2": "χ²",
     "anova": "ANOVA",
     "l1-svm": "ℓ1",

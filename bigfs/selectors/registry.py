@@ -69,7 +69,7 @@ ATOMS: dict[str, Any] = JOINT_UNSUPERVISED | {"scores": "column_importance_"}
 METHODS: dict[str, Method] = {
     "auto": Method(
         "auto:AutoSelector",
-        "the method that suits the target, chosen by folds of the training samples",
+        "the method that suits the target, by folds of the training samples where several do",
         targets=("class", "multilabel", "real"),
         groups=tuple(GROUPS),
         decides=True,

@@ -60,12 +60,12 @@ def test_a_second_start_goes_on(folder, capsys):
     choosing.run(folder, "colon,PCMAC", "chi2")
     assert len(Results(folder / "choosing.tsv")) == 5  # three splits of values, two of words
     capsys.readouterr()
-    choosing.run(folder, "colon,PCMAC", "chi2,auto")
+    choosing.run(folder, "colon,PCMAC", "chi2,sparge-lda-cv")
     assert "repetition 0: 2 cells" in capsys.readouterr().out
     cells = Results(folder / "choosing.tsv").cells
-    by = {key.parameters for key in cells if key.method == "auto"}
+    by = {key.parameters for key in cells if key.method == "sparge-lda-cv"}
     assert (len(cells), by) == (15, {"by=accuracy", "by=balanced_accuracy"})
-    choosing.run(folder, "colon,PCMAC", "chi2,auto")
+    choosing.run(folder, "colon,PCMAC", "chi2,sparge-lda-cv")
     assert capsys.readouterr().out == ""
 
 

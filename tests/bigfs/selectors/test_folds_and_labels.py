@@ -31,7 +31,7 @@ def three(rng):
     return X, y
 
 
-@pytest.mark.parametrize("chooser", [SelectorCV, AutoSelector])
+@pytest.mark.parametrize("chooser", [SelectorCV, SparGECV])
 def test_a_fold_without_the_last_class_is_counted(rng, chooser):
     y = rng.integers(0, 2, 90)
     X = rng.normal(size=(90, 8))
