@@ -36,6 +36,7 @@ from bigfs.validation import LARGEST, require_magnitude
 V3 = ("seurat_v3", "seurat_v3_paper")
 MAD = 0.6744897501960817  # median absolute deviation of a normal variable
 TINY = 1e-12  # in place of a mean of zero
+MOST_NAMED = 3  # batches that a warning names
 
 
 class HighlyVariable(Selector):
@@ -178,7 +179,8 @@ class HighlyVariable(Selector):
             Not used.
         batch : array-like of shape (n_samples,), default=None
             Batch of each cell, as a number or a text. None takes those of a `Matrix` of a store
-            that was staged with ``batch=``, and else all cells as one batch.
+            that was staged with ``batch=``, and else all cells as one batch. A batch of one cell
+            has no variance and takes no part.
 
         Returns
         -------
@@ -188,15 +190,15 @@ class HighlyVariable(Selector):
         Raises
         ------
         ValueError
-            X holds NaN, infinity or negative values, a batch has one cell, or more genes are asked
-            for than X has.
+            X holds NaN, infinity or negative values, every batch has one cell, or more genes are
+            asked for than X has.
         NotEnoughMemory
             The projected memory of the run is above the limit.
         """
         return self._run(X, y, batch=batch)
 
     def _fit(self, X: Matrix, y: Any, batch: Any = None) -> None:
-        codes, sizes = _codes(X.batches if batch is None else batch, X.shape[0])
+        X, codes, names, sizes = _batches(X, X.batches if batch is None else batch)
         sums, squares, fractions = _moments(X, codes, len(sizes), self.flavor == "seurat")
         means, variances = _mean_and_variance(sums, squares, sizes)
         allowed = np.ones(X.shape[1], dtype=bool)
@@ -210,7 +212,7 @@ class HighlyVariable(Selector):
                         "whole: give counts, or flavor='seurat'",
                         stacklevel=2,
                     )
-                self._rank_variances(X, codes, sizes, means, variances, allowed, m)
+                self._rank_variances(X, codes, names, sizes, means, variances, allowed, m)
                 total = _mean_and_variance(
                     sums.sum(axis=1, keepdims=True),
                     squares.sum(axis=1, keepdims=True),
@@ -308,6 +310,7 @@ class HighlyVariable(Selector):
         self,
         X: Matrix,
         codes: IntArray,
+        names: AnyArray,
         sizes: FloatArray,
         means: FloatArray,
         variances: FloatArray,
@@ -319,7 +322,12 @@ class HighlyVariable(Selector):
         expected = np.ones((d, b))  # σ²
         for k in range(b):
             varies = allowed & (variances[:, k] > 0)
-            fitted = loess(np.log10(means[varies, k]), np.log10(variances[varies, k]), self.span)
+            curve = np.log10(means[varies, k]), np.log10(variances[varies, k])
+            try:
+                fitted = loess(*curve, self.span)
+            except ValueError as error:
+                where = f"the batch {names[k]} of {sizes[k]:.0f} samples"
+                raise ValueError(f"{where}: {error}, or join it with another batch") from error
             expected[varies, k] = 10**fitted
         clip = np.sqrt(expected * sizes) + means
         sums, squares, _ = _moments(X, codes, b, False, clip)
@@ -346,22 +354,28 @@ class HighlyVariable(Selector):
 # --- sums of each gene over the cells of each batch -----------------------------------------------
 
 
-def _codes(batch: Any, n: int) -> tuple[IntArray, FloatArray]:
-    """Return the number of the batch of each cell, and the sizes of the batches."""
+def _batches(X: Matrix, batch: Any) -> tuple[Matrix, IntArray, AnyArray, FloatArray]:
+    """Return the cells of batches of several, the number of the batch of each, and the names and
+    sizes of the batches.
+    """
+    n = X.shape[0]
     if batch is None:
-        return np.zeros(n, dtype=np.int64), np.array([float(n)])
+        return X, np.zeros(n, dtype=np.int64), np.array(["of all"]), np.array([float(n)])
     batch = column_or_1d(np.asarray(batch))
     if len(batch) != n:
         raise ValueError(f"X has {n} samples but batch has {len(batch)}: give one per sample")
     if any(value is None or value != value for value in batch.tolist()):
         raise ValueError("batch is missing for some samples: leave these samples out, or name one")
     names, codes, sizes = np.unique(batch, return_inverse=True, return_counts=True)
-    if sizes.min() < 2:
-        raise ValueError(
-            f"batch {names[sizes.argmin()]!s} has one sample, which has no variance: leave it out, "
-            "or join it with another"
-        )
-    return codes.astype(np.int64), sizes.astype(np.float64)
+    if (alone := sizes < 2).any():
+        some = ", ".join(map(str, names[alone][:MOST_NAMED]))
+        what = f"{alone.sum()} of {len(sizes)} batches, such as {some}, have one sample, which has"
+        if alone.all():
+            raise ValueError(f"{what} no variance: join them, or give no batch")
+        warnings.warn(f"{what} no variance, and take no part: join them with others", stacklevel=3)
+        X, batch = X.take_rows(~alone[codes]), batch[~alone[codes]]
+        names, codes, sizes = np.unique(batch, return_inverse=True, return_counts=True)
+    return X, codes.astype(np.int64), names, sizes.astype(np.float64)
 
 
 def _moments(

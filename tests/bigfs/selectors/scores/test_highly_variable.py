@@ -336,10 +336,13 @@ def test_constant_and_forbidden_genes_come_last():
         ("seurat", COUNTS * 1e3, None, "takes the logarithms of normalized counts"),
         ("seurat", COUNTS * (150 / COUNTS.max()), None, "takes the logarithms of normalized"),
         ("seurat", COUNTS, ["a"] * 59, "X has 60 samples but batch has 59"),
-        ("seurat", COUNTS, ["a"] * 59 + ["b"], "batch b has one sample"),
+        ("seurat", COUNTS, list(range(60)), "60 of 60 batches, such as 0, 1, 2, have one sample"),
         ("seurat", COUNTS, ["a"] * 59 + [None], "batch is missing for some samples"),
         ("seurat", COUNTS, [1.0] * 59 + [np.nan], "batch is missing for some samples"),
-        ("seurat_v3", np.tile([[0.0, 1], [2, 1]], (5, 20)), None, "span is too small"),
+        (
+            *("seurat_v3", np.tile([[0.0, 1], [2, 1]], (5, 20)), ["few"] * 10),
+            "the batch few of 10 samples: span is too small .* join it with another batch",
+        ),
     ],
 )
 def test_bad_input_is_one_line(flavor, X, batch, message):
@@ -372,3 +375,15 @@ def test_loess_follows_a_quadratic_exactly(rng):
     y = 1 - 2 * x + 3 * x**2
     np.testing.assert_allclose(loess(x, y, 0.3), y, rtol=1e-10, atol=1e-10)
     assert loess(x[:0], y[:0], 0.3).shape == (0,)
+
+
+@pytest.mark.parametrize("flavor", ["seurat", "seurat_v3"])
+def test_a_batch_of_one_cell_takes_no_part(flavor):
+    batch = np.array(["a"] * 30 + ["alone"] + ["b"] * 29)
+    several = batch != "alone"
+    settings = {"flavor": flavor, "n_features_to_select": 5, "span": 0.8}
+    with pytest.warns(UserWarning, match="1 of 3 batches, such as alone, have one sample") as said:
+        selector = HighlyVariable(**settings).fit(COUNTS, batch=batch)
+    assert len(said) == 1
+    oracle = HighlyVariable(**settings).fit(COUNTS[several], batch=batch[several])
+    np.testing.assert_array_equal(selector.scores_, oracle.scores_)
