@@ -215,7 +215,9 @@ def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
     required = [p.name for p in parameters if p.default is p.empty]
     if unknown := sorted(set(options) - set(known)):
         meant = closest(unknown[0], [*known, *BY_OPTION])
-        if takers := BY_OPTION.get(unknown[0]):
+        if "y" in unknown and "label" in known:
+            meant = ", which is for arrays: name the column of the labels by label="
+        elif takers := BY_OPTION.get(unknown[0]):
             meant = f": it is for {', '.join(k.format for k in takers if k in FORMATS.values())}"
         raise SourceError(
             f"{kind.format} has no option {', '.join(unknown)}"
@@ -234,6 +236,8 @@ def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
 def _convert(value: Any, wanted: str, name: str) -> Any:
     """Convert an option that follows the path to the type of its parameter."""
     is_bool = "bool" in wanted
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if not isinstance(value, str) or "str" in wanted or not (is_bool or "int" in wanted):
         return value
     try:
@@ -294,6 +298,8 @@ def _guess(path: Path, format: str | None) -> type[Source]:
             if kind is Text and zipfile.is_zipfile(path):
                 with source_errors(f"{path} is broken"), zipfile.ZipFile(path) as archive:
                     require_documents(str(path), archive.namelist())
+            if kind is MatrixMarket:
+                MatrixMarket(str(path)).require_samples_as_rows()
             return kind
     if looks := looks_like(start):
         raise SourceError(f"{path} {looks}")

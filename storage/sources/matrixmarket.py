@@ -13,7 +13,7 @@ import numpy as np
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.arrays import SavedMatrix
-from bigfs.storage.sources.files import open_decompressed
+from bigfs.storage.sources.files import open_decompressed, open_text, source_errors
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     ScratchMatrix,
@@ -21,6 +21,10 @@ from bigfs.storage.sources.scratch_matrix import (
     open_dense,
     write_csr,
 )
+
+# what the names of files hold that list samples or features, one per line
+LISTS = {"samples": ("barcode", "cell", "sample"), "features": ("gene", "feature", "vocab", "term")}
+LIST_SUFFIXES = (".tsv", ".txt", ".csv")
 
 
 class MatrixMarket(SavedMatrix):
@@ -61,6 +65,31 @@ class MatrixMarket(SavedMatrix):
                 yield table["row"].to_numpy() - 1, table["column"].to_numpy() - 1, value
 
         return write_csr(folder, self.path, entries, shape, np.float64), None
+
+    def require_samples_as_rows(self) -> None:
+        """Refuse a matrix whose columns are the samples, or may be, by the lists beside it."""
+        folder, shape = Path(self.path).parent, self._header()[3]
+        for path in sorted(folder.iterdir()):
+            name = path.name.removesuffix(".gz").lower().removeprefix(_stem(self.path))
+            listed = {what for what, words in LISTS.items() if any(word in name for word in words)}
+            if not path.is_file() or not name.endswith(LIST_SUFFIXES) or len(listed) != 1:
+                continue
+            [what] = listed
+            with source_errors(f"{path} is broken"), open_text(path) as file:
+                lines = sum(not line.isspace() for line in file)
+            count = lines if lines in shape else lines - 1  # below a header
+            rows, columns = (side == count for side in shape)
+            if columns if what == "samples" else rows:
+                if rows != columns:
+                    raise SourceError(
+                        f"{self.path} has its samples as columns, by the {lines:,} lines of "
+                        f"{path.name}: turn it, as by scipy.io.mmwrite('samples.mtx', "
+                        f"scipy.io.mmread(FILE).T), or give format=mtx if its rows are the samples"
+                    )
+                raise SourceError(
+                    f"{self.path} has as many rows as columns, so that {path.name} does not tell "
+                    f"which are the samples: give format=mtx if its rows are"
+                )
 
     def _tables(self, names: list[str], start: int, count: int) -> Iterator[Any]:
         """Yield the lines after the first `start`, in chunks. There must be `count` of them."""
@@ -125,3 +154,7 @@ class MatrixMarket(SavedMatrix):
         n, d, *nnz = (int(s) for s in sizes)
         checks.require_shape(n, d, self.path)
         return words[2], words[3], words[4], (n, d), nnz[0] if nnz else n * d, count
+
+
+def _stem(path: str) -> str:
+    return Path(path).name.removesuffix(".gz").removesuffix(".mtx").lower()

@@ -62,6 +62,8 @@ def recognize(data: Any) -> tuple[type[Source], Any]:
         return StreamText, data.with_format("arrow").iter(FRAME_ROWS)
     if _is_table(data):
         return StreamText, iter([data])
+    if hasattr(data, "to_scipy_sparse"):  # a sparse array of PyData
+        data = data.to_scipy_sparse().tocsr()
     if _is_array(data):
         if len(data.shape) != 2:
             raise SourceError(

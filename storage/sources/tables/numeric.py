@@ -24,7 +24,7 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import shorten, shorten_names
 from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
-from bigfs.storage.sources.tables.columns import as_numbers, as_texts, decoded, is_plain
+from bigfs.storage.sources.tables.columns import as_numbers, as_texts
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords
 from bigfs.storage.sources.tables.tables import CsvFile, Table
@@ -37,6 +37,16 @@ FILLS = ("mean", "zero")
 INDEX_NAMES = ("", "__index_level_0__")  # of pandas' index in CSV and in Parquet
 # names that archives give to samples, and barcodes of cells
 OF_SAMPLES = re.compile(r"(GSM|SRR|ERR|DRR|SAMN|SAMEA)\d{4,}|TCGA-\w\w-\w{4}|[ACGT]{12,}(-\d+)?$")
+# names of a column that names features, where these are the rows
+OF_FEATURES = re.compile(
+    r"(gene|probe|feature|transcript|protein|peptide|metabolite|otu|taxon|snp|cpg|term|word)s?"
+    r"([ _.]?(id|name|symbol|set)s?)?|id_ref|symbol|ensembl.*",
+    re.IGNORECASE,
+)
+TURN = (
+    "and a store has a row for each sample: turn the table first, as by pandas.read_csv(FILE, "
+    "index_col=0).T.to_csv('samples.csv'), if its rows are features"
+)
 LEAST_COUNTED = 4  # samples, of which a column is said to count them
 
 
@@ -109,15 +119,17 @@ class NumericTable(MatrixRecords, Table):
         columns = ready.column_names()
         features = ready._features(columns)
         for name in set(INDEX_NAMES).intersection(columns).difference(features, self.roles):
+            turn = "" if self.label in columns else f", {TURN}"
             log.warning(
-                "%s: the column %r is left out, as it is the index of pandas", self.path, name
+                *("%s: the column %r is left out, as it is the index of pandas%s", self.path, name),
+                turn,
             )
         ready.categorical = tuple(ready._match("categories", features))
         named = set(ready.categorical)
         ready.numbers = tuple(name for name in features if name not in named)
         if self.missing == "mean" and self.means is None:
             ready.means = ready._find_means()
-        ready._note_columns()
+        ready._note_columns(columns)
         if self.hashing or named:
             ready.has_names, ready.fixed_names = True, ready.numbers
             ready.may_lack = tuple(f"{name}=" for name in ready.categorical)
@@ -126,19 +138,26 @@ class NumericTable(MatrixRecords, Table):
             ready.feature_names, ready.n_features = features, len(features)
         return ready
 
-    def _note_columns(self) -> None:
-        """Say that most columns are named as samples, and which of the first numbers count them."""
+    def _note_columns(self, columns: Sequence[str]) -> None:
+        """Say that rows seem to be features or entries, and which of the first numbers count."""
         named = list(filter(OF_SAMPLES.match, self.numbers))
+        others = set(columns).difference(self.numbers, self.categorical)
+        names = sorted(filter(OF_FEATURES.fullmatch, others))
         if 2 * len(named) > len(self.numbers):
-            log.warning(
-                "%s: the columns are named as samples are, such as %r, and a store has a row for "
-                "each sample: turn the table first, as by pandas.read_csv(FILE, index_col=0).T"
-                ".to_csv('samples.csv'), if its rows are features",
-                *(self.path, named[0]),
-            )
+            message = "%s: the columns are named as samples are, such as %r, %s"
+            log.warning(message, self.path, named[0], TURN)
+        elif names and self.label not in columns:
+            message = "%s: the column %r seems to name features, %s"
+            log.warning(message, self.path, names[0], TURN)
         batch = next(itertools.chain.from_iterable(map(self.batches, self.pieces(1))), None)
         if batch is None or batch.length < LEAST_COUNTED:
             return
+        if self.name in batch.fields and 2 * len({*batch.values(self.name)}) <= batch.length:
+            log.warning(
+                "%s: the names of samples in %r come again: turn the table first, as by "
+                "pandas.pivot_table, if a row is one entry of a sample",
+                *(self.path, self.name),
+            )
         table = self._numbers(batch, self.numbers)
         counts = np.arange(batch.length)[:, None]
         for first in (0, 1):
@@ -228,21 +247,13 @@ class NumericTable(MatrixRecords, Table):
         """
         import pyarrow as pa
 
-        columns = [batch.fields[name] for name in names]
         table = np.empty((len(names), batch.length))
-        of_type: dict[Any, list[int]] = {}
-        for j, column in enumerate(columns):
-            of_type.setdefault(column.type, []).append(j)
-        for places in of_type.values():
+        for places, values in batch.columns_of(names):
             try:
-                some = [columns[j] for j in places]
-                if not is_plain(some[0].type):
-                    some = list(map(decoded, some))
-                numbers = self._as_numbers(pa.concat_arrays(some))
+                numbers = self._as_numbers(values).to_numpy(zero_copy_only=False)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 self._refuse_columns(batch, [names[j] for j in places])
-            values = numbers.to_numpy(zero_copy_only=False)
-            table[places] = np.asarray(values, dtype=np.float64).reshape(len(places), -1)
+            table[places] = np.asarray(numbers, dtype=np.float64).reshape(len(places), -1)
         return table.T
 
     def _as_numbers(self, values: Any) -> Any:

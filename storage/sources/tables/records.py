@@ -39,12 +39,43 @@ from bigfs.storage.sources.files import (
     require_encoding,
     walk,
 )
-from bigfs.storage.sources.tables.columns import as_numbers
+from bigfs.storage.sources.tables.columns import as_numbers, decoded, is_plain
 from bigfs.storage.sources.tables.names import Block, join_blocks
 from bigfs.storage.sources.tables.where import Condition
 
 HALF = re.compile(r"(train|test|valid(?:ation)?|dev)(?=[-_.])")  # the file of a half of a table
+PACKED = "packed"  # the column of lists, and the names of the fields of which they hold values
 ROLES = {"label": "label", "split": "split", "name": "id"}  # their fields, if nobody names others
+
+
+class Packed(Mapping[str, Any]):
+    """The fields of records of which most come as lists of the values of a record, by `PACKED`."""
+
+    def __init__(self, columns: Mapping[str, Any], names: Sequence[str]) -> None:
+        self.columns = dict(columns)
+        self.lists = self.columns.pop(PACKED)
+        self.places = {name: j for j, name in enumerate(names)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values_of([name]) if name in self.places else self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return itertools.chain(self.places, self.columns)
+
+    def __len__(self) -> int:
+        return len(self.places) + len(self.columns)
+
+    def values_of(self, names: Sequence[str]) -> Any:
+        """Return the values of packed fields, one field after the other."""
+        columns = np.array([self.places[name] for name in names], dtype=np.int64)
+        rows = np.arange(len(self.lists)) * len(self.places)
+        return self.lists.flatten().take((columns[:, None] + rows).ravel())
+
+    def filter(self, truth: Any) -> Packed:
+        """Return the fields of the records for which an array is true."""
+        columns = {**self.columns, PACKED: self.lists}
+        kept = {name: values.filter(truth) for name, values in columns.items()}
+        return Packed(kept, list(self.places))
 
 
 class Batch(NamedTuple):
@@ -61,6 +92,21 @@ class Batch(NamedTuple):
         values = self.fields[field]
         return values if isinstance(values, list) else values.to_pylist()
 
+    def columns_of(self, fields: Sequence[str]) -> Iterator[tuple[Sequence[int], Any]]:
+        """Yield the places of fields of one type, and their values one field after the other."""
+        import pyarrow as pa
+
+        if isinstance(self.fields, Packed) and self.fields.places.keys() >= {*fields}:
+            yield range(len(fields)), self.fields.values_of(fields)
+            return
+        columns = [self.fields[field] for field in fields]
+        of_type: dict[Any, list[int]] = {}
+        for j, column in enumerate(columns):
+            of_type.setdefault(column.type, []).append(j)
+        for kind, places in of_type.items():
+            some = [columns[j] for j in places]
+            yield places, pa.concat_arrays(some if is_plain(kind) else list(map(decoded, some)))
+
     def array(self, field: str) -> Any:
         """Return a field as an Arrow array."""
         import pyarrow as pa
@@ -72,6 +118,9 @@ class Batch(NamedTuple):
         """Return the records for which a condition is true."""
         truth = condition.truth(self.array, self.place(0))
         kept = np.flatnonzero(truth.to_numpy(zero_copy_only=False))
+        if isinstance(self.fields, Packed):
+            fields: Any = self.fields.filter(truth)
+            return Batch(fields, len(kept), lambda i: self.place(int(kept[i])))
         fields = {
             name: list(itertools.compress(values, truth.to_pylist()))
             if isinstance(values, list)

@@ -111,17 +111,16 @@ def open_reader(table: Any) -> pa.RecordBatchReader:
                 f"the frame of pandas cannot be read ({shorten(why, 200)}): give each column one "
                 f"type, and sparse ones as a matrix, by frame.sparse.to_coo() and feature_names="
             ) from error
-    if not hasattr(table, "__arrow_c_stream__"):
-        batch = pa.record_batch(table)
-        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     try:
-        return pa.RecordBatchReader.from_stream(table)
+        if hasattr(table, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(table)
+        batch = pa.record_batch(table)
     except pa.ArrowInvalid as error:
-        if "non-struct" not in str(error):
-            raise
-        raise SourceError(
-            f"{type(table).__name__} is one column without a name: give a table with its columns"
-        ) from error
+        kind, why = type(table).__name__, shorten(str(error).splitlines()[0])
+        if "non-struct" in str(error):
+            why = "it is one column without a name, and a table has named columns"
+        raise SourceError(f"{kind} cannot be read ({why}): convert its columns first") from error
+    return pa.RecordBatchReader.from_batches(batch.schema, [batch])
 
 
 class ContentHash:

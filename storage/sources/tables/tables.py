@@ -11,6 +11,8 @@ import contextlib
 import copy
 import csv
 import itertools
+import json
+import os
 import re
 import uuid
 from abc import abstractmethod
@@ -21,14 +23,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote as quote_url
 
+import numpy as np
+
 from bigfs import engine
 from bigfs.engine import format_bytes, require_memory
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redacted
-from bigfs.storage.sources.base import PlainFile, shorten, shorten_names
+from bigfs.storage.sources.base import PlainFile, line_number, shorten, shorten_names
 from bigfs.storage.sources.files import no_text, open_text, source_errors
 from bigfs.storage.sources.tables.columns import decoded, is_plain
-from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
+from bigfs.storage.sources.tables.records import PACKED, Batch, Packed, Records, TextRecords
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa
@@ -42,8 +46,12 @@ SMALL_RECORD, MAX_RECORD = 1 << 20, 1 << 28
 # bytes that pyarrow takes for a column of CSV which it reads, and for one that it leaves out
 # (measured at 10,000 to 100,000 columns: 6,700 to 7,500, and 1,100)
 READ_COLUMN, SKIPPED_COLUMN = 8000, 1200
+WIDE = 10_000  # columns of a CSV that pyarrow reads at most
+WIDE_COLUMN = 1000  # bytes that a column of a wider one takes, whose values are packed
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+LEAST_AXIS = 8  # names of columns, which may be numbers that rise in other steps than 1
 LINE_LIMIT = 1 << 26  # bytes of a line of CSV's header
+LINE_ENDS = 1 << 12  # bytes at the end of a CSV, in which blank lines are no records
 NO_UTF8 = "it is not UTF-8: give its encoding=, such as cp1252, latin-1 or utf-16"
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
@@ -194,7 +202,7 @@ def _with_nulls_of(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.Record
         return batch
     fields = zip(batch.columns, schema, strict=True)
     columns = [c.cast(field.type) if pa.types.is_null(c.type) else c for c, field in fields]
-    return pa.RecordBatch.from_arrays(columns, schema.names)
+    return pa.RecordBatch.from_arrays(columns, schema.names, metadata=batch.schema.metadata)
 
 
 def _decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -206,7 +214,8 @@ def _decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         return
     for start in range(0, batch.num_rows, DECODED_ROWS):
         part = batch.slice(start, DECODED_ROWS)
-        yield pa.RecordBatch.from_arrays(list(map(decoded, part.columns)), part.schema.names)
+        columns, about = list(map(decoded, part.columns)), batch.schema.metadata
+        yield pa.RecordBatch.from_arrays(columns, part.schema.names, metadata=about)
 
 
 def with_partitions(columns: Sequence[str], partitions: Mapping[str, str | None]) -> list[str]:
@@ -231,7 +240,9 @@ def partitioned(
 
 def as_batch(batch: pa.RecordBatch, first: int, where: str) -> Batch:
     """Return a batch of Arrow, of whose records the first has a number."""
-    fields = dict(zip(batch.schema.names, batch.columns, strict=True))
+    fields: Any = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if names := (batch.schema.metadata or {}).get(PACKED.encode()):
+        fields = Packed(fields, json.loads(names))
     return Batch(fields, batch.num_rows, lambda i: f"{where} {first + i} (from 0)")
 
 
@@ -242,7 +253,7 @@ def as_batch(batch: pa.RecordBatch, first: int, where: str) -> Batch:
 class CsvFile(Table):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed."""
 
-    version = 2  # 1 read some labels otherwise
+    version = 3  # 2 left out blank lines of one column, and took a stray quote for one of a field
     suffixes = tuple(SUFFIXES)
     labels_are_typed = False
     delimiter: str = ""  # one character, by default that of the suffix (.csv, .tsv) or a comma
@@ -281,21 +292,23 @@ class CsvFile(Table):
             names = [name.strip(" ") for name in self._read_header(file, path)]
             return with_partitions(names, self.partitions_of(path))
 
+    def _records(self, file: IO[bytes], limit: int = LINE_LIMIT) -> Iterator[list[str]]:
+        """Yield the fields of each record that Python's reader of CSV finds."""
+        lines = iter(lambda: file.readline(limit), b"")
+        return csv.reader(
+            (raw.decode("utf-8-sig" if i == 0 else "utf-8") for i, raw in enumerate(lines)),
+            delimiter=self.delimiter,
+            quotechar='"' if self.quote in (None, "none") else self.quote,
+            quoting=csv.QUOTE_NONE if self.quote == "none" else csv.QUOTE_MINIMAL,
+            escapechar=self.escape,
+            strict=True,
+        )
+
     def _read_header(self, file: IO[bytes], path: str) -> list[str]:
         """Read the names of the columns, with the blanks around them."""
-        lines = (raw.decode("utf-8-sig") for raw in iter(lambda: file.readline(LINE_LIMIT), b""))
         quote = '"' if self.quote in (None, "none") else self.quote
         try:
-            names = next(
-                csv.reader(
-                    lines,
-                    delimiter=self.delimiter,
-                    quotechar=quote,
-                    quoting=csv.QUOTE_NONE if self.quote == "none" else csv.QUOTE_MINIMAL,
-                    escapechar=self.escape,
-                ),
-                [],
-            )
+            names = next(self._records(file), [])
         except (UnicodeDecodeError, csv.Error) as error:
             why: object = error
             if isinstance(error, UnicodeDecodeError) or "NUL" in str(error):
@@ -356,23 +369,32 @@ class CsvFile(Table):
 
         size = self.length()  # an empty file is refused
         with open(self.plain, "rb") as file:
+            file.seek(-min(size, LINE_ENDS), os.SEEK_END)
+            last = file.read()
+            ends = last[len(last.rstrip(b"\r\n")) :]  # of which all but the first are blank lines
+            size -= len(ends.removeprefix(b"\r").removeprefix(b"\n"))
+            file.seek(0)
             names = self._read_header(file, self.path)
             columns = [name.strip(" ") for name in names]
             start = 0 if self.header is False else file.tell()
         wanted = self.columns_to_read(with_partitions(columns, self.partitions))
         there = set(columns)
         included = [name for name in wanted if name in there]
+        if len(columns) > WIDE:
+            for part in self._stream_wide(start, columns, included, columns != names):
+                yield partitioned(part, self.partitions, wanted)
+            return
         limit, held = engine.memory_limit(), SKIPPED_COLUMN * (len(columns) - len(included))
         held += READ_COLUMN * len(included)
         require_memory(held, f"reading {len(included):,} columns of {self.path}", limit)
         block = min(max((limit - held) // self.memory_per_byte, SMALL_RECORD), MAX_RECORD)
         # a record more, which a quote that is never closed swallows
         mark = uuid.uuid4().hex
-        end = f"\n{self.delimiter.join([mark] * len(columns))}\n".encode()
+        end = ("" if ends else "\n") + self.delimiter.join([mark] * len(columns)) + "\n"
         count, is_closed = 0, False
         try:
             for batch in tables.open_csv(
-                _Lines(self, start, size, end),
+                _Lines(self, start, size, end.encode()),
                 read_options=tables.ReadOptions(
                     column_names=columns, use_threads=False, block_size=block
                 ),
@@ -381,6 +403,7 @@ class CsvFile(Table):
                     quote_char=False if self.quote == "none" else self.quote or '"',
                     escape_char=self.escape or False,
                     newlines_in_values=self.quote != "none",
+                    ignore_empty_lines=len(columns) > 1,  # else they are records without a value
                 ),
                 convert_options=tables.ConvertOptions(
                     include_columns=included,
@@ -394,7 +417,8 @@ class CsvFile(Table):
                 if self.quote is None and self.delimiter == "\t":
                     self._refuse_breaks(part, count)
                 if columns != names:  # the writer puts blanks behind its commas
-                    part = _trimmed(part)
+                    values = list(map(_trimmed, part.columns))
+                    part = pa.RecordBatch.from_arrays(values, part.schema.names)
                 yield partitioned(part, self.partitions, wanted)
                 count += batch.num_rows
         except pa.ArrowInvalid as error:
@@ -412,21 +436,76 @@ class CsvFile(Table):
         if not is_closed:
             raise SourceError(f"{self.path} has a quote that is never closed")
 
+    def _stream_wide(
+        self, start: int, columns: list[str], included: list[str], has_blanks: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the columns to read of a table with many, packed in lists of a record's values.
 
-def _trimmed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        Arrow would take kilobytes for each column.
+        """
+        import pyarrow as pa
+
+        limit, count = engine.memory_limit(), 0
+        what = f"reading {len(included):,} columns of {self.path}"
+        require_memory(WIDE_COLUMN * len(included), what, limit)
+        place = {name: j for j, name in enumerate(columns)}
+        fields = [place[name] for name in included]
+        rows: list[pa.Array] = []
+        try:
+            with open(self.plain, "rb") as file:
+                file.seek(start)
+                for record in self._records(file, limit // self.memory_per_byte):
+                    if len(record) != len(columns):
+                        if not record:
+                            continue
+                        raise SourceError(
+                            f"{self.path}: record {count + len(rows)} (from 0) has {len(record):,} "
+                            f"values, and the header has {len(columns):,} names: check the "
+                            f"delimiter and the quotes"
+                        )
+                    values = pa.array(map(record.__getitem__, fields), pa.large_string())
+                    rows.append(_trimmed(values) if has_blanks else values)
+                    if sum(row.nbytes for row in rows) > BATCH_BYTES:
+                        yield packed(pa.concat_arrays(rows), included)
+                        count += len(rows)
+                        rows.clear()
+        except (UnicodeDecodeError, csv.Error) as error:
+            is_utf8 = isinstance(error, csv.Error)
+            raise SourceError(
+                f"{self.path}, record {count + len(rows)} (from 0): {error if is_utf8 else NO_UTF8}"
+            ) from error
+        if rows:
+            yield packed(pa.concat_arrays(rows), included)
+
+
+def packed(values: pa.Array, names: Sequence[str]) -> pa.RecordBatch:
+    """Return the values of records, one record after the other, as a column of lists."""
+    import pyarrow as pa
+
+    lists = pa.FixedSizeListArray.from_arrays(_without_empty(values), len(names))
+    schema = pa.schema({PACKED: lists.type}, metadata={PACKED: json.dumps(names)})
+    return pa.record_batch([lists], schema=schema)
+
+
+def _trimmed(values: pa.Array) -> pa.Array:
     """Return texts without blanks at their ends."""
     from pyarrow import compute
 
-    columns = [compute.utf8_trim(values, " ") for values in batch.columns]
-    columns = [compute.if_else(compute.equal(c, ""), None, c) for c in columns]
-    return type(batch).from_arrays(columns, batch.schema.names)
+    return _without_empty(compute.utf8_trim(values, " "))
+
+
+def _without_empty(values: pa.Array) -> pa.Array:
+    from pyarrow import compute
+
+    return compute.if_else(compute.equal(values, ""), None, values)
 
 
 def _are_values(names: Sequence[str]) -> bool:
-    """Return whether most names of columns are numbers that do not rise, as those of spectra do."""
+    """Return whether most names of columns are numbers that neither count nor rise as an axis."""
     numbers = [float(name) for name in names if NUMBER.fullmatch(name)]
-    rise = all(a < b for a, b in itertools.pairwise(numbers))
-    return 2 * len(numbers) > len(names) > 1 and not rise
+    steps = [b - a for a, b in itertools.pairwise(numbers)]
+    is_axis = set(steps) <= {1.0} or (len(numbers) >= LEAST_AXIS and min(steps) > 0)
+    return 2 * len(numbers) > len(names) > 1 and not is_axis
 
 
 class _Lines:
@@ -435,12 +514,16 @@ class _Lines:
     closed = False
 
     def __init__(self, source: CsvFile, start: int, size: int, end: bytes) -> None:
-        self.source, self.at, self.size, self.end = source, start, size, end
+        self.source, self.at, self.size, self.end = source, start, max(start, size), end
+        self.first = start
+        quote = b"" if source.quote == "none" or source.escape else (source.quote or '"').encode()
+        self.quotes = Quotes(quote, source.delimiter.encode()) if quote else None
 
     def read(self, size: int) -> bytes:
         size = min(size, self.size - self.at)
         if not size:
             end, self.end = self.end, b""
+            self._require_quotes(end)
             return end
         with open(self.source.plain, "rb") as file:
             file.seek(self.at)
@@ -450,8 +533,65 @@ class _Lines:
                 f"{self.source.path} was cut while it was read: repeat the command when nothing "
                 f"writes to it"
             )
+        self._require_quotes(raw)
         self.at += len(raw)
         return raw
+
+    def _require_quotes(self, raw: bytes) -> None:
+        """Refuse a field whose quotes end before it does, as its first one is a letter."""
+        if self.quotes and (begin := self.quotes.find_wrong(raw)) is not None:
+            line = line_number(self.source.plain, self.first + begin)
+            raise SourceError(
+                f"{self.source.path}, line {line}: a field begins with a quote, and letters follow "
+                f"the quote that ends it: give quote=none if a quote is a letter, or escape=%5C if "
+                f"a backslash stands before the quotes inside of fields"
+            )
+
+
+class Quotes:
+    """The quotes of a CSV, in whose bytes they are looked at as these come.
+
+    A field is in quotes if it begins with one. A quote inside is written twice.
+    """
+
+    def __init__(self, quote: bytes, delimiter: bytes) -> None:
+        self.quote, self.between = quote, np.frombuffer(delimiter + b"\r\n", np.uint8)
+        self.first, self.rest, self.before = 0, b"", b"\n"  # of the next bytes
+        self.begin: int | None = None  # of the field in quotes that is not at its end
+
+    def find_wrong(self, raw: bytes) -> int | None:
+        """Return where a field begins of whose quotes the last one does not end it."""
+        text = self.rest + raw
+        raw = text.rstrip(self.quote)  # what follows the others decides what they are
+        first, before, self.rest = self.first, self.before, text[len(raw) :]
+        self.first, self.before = first + len(raw), raw[-1:] or before
+        if self.quote not in raw:
+            return None
+        content = np.frombuffer(before + raw, np.uint8)
+        at = np.flatnonzero(content[1:] == self.quote[0])
+        begins, ends = (np.isin(content[at + i], self.between) for i in (0, 2))
+        is_double = content[at + 2] == self.quote[0]
+        # they take turns where each one begins or ends a field, or is one of two
+        turn = (np.arange(len(at)) + (self.begin is not None)) % 2
+        is_second = np.append(False, is_double[:-1])
+        if np.where(turn, ends | is_double, begins | is_second).all():
+            begin = np.flatnonzero(begins & (turn == 0))
+            self.begin = (
+                None if turn[-1] else first + int(at[begin[-1]]) if len(begin) else self.begin
+            )
+            return None
+        i = 0
+        while i < len(at):
+            if self.begin is None:
+                self.begin = first + int(at[i]) if begins[i] else None
+            elif is_double[i]:
+                i += 1
+            elif ends[i]:
+                self.begin = None
+            else:
+                return self.begin
+            i += 1
+        return None
 
 
 @dataclass(eq=False, kw_only=True)

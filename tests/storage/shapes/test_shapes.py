@@ -247,6 +247,26 @@ def asked(content, query):
     return lambda folder: f"{put(folder / 't.csv', content)}?{query}"
 
 
+class PyData:
+    """What a sparse array of PyData gives, beside what is asked of any array."""
+
+    shape, dtype = (3, 3), np.dtype(float)
+
+    def __getitem__(self, index):
+        raise RuntimeError("cannot convert a sparse array to dense automatically")
+
+    def to_scipy_sparse(self):
+        return sp.eye_array(3)
+
+
+class NoTable:
+    """A table whose types Arrow does not know, as the Int128 of polars."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        raise pa.ArrowInvalid("Invalid or unsupported format string: '_pli128'")
+
+
+MATRIX = "%%MatrixMarket matrix coordinate real general\n2 3 2\n1 1 2\n2 3 1\n"
 TWO = (4, ["cat", "dog"], [0, 0, 1, 1])  # samples, classes, and the class of each sample
 SIX = (6, ["x", "y"], [0, 1, 0, 1, 0, 1])
 HALVED = (6, ["x", "y"], [0, 0, 1, 1, 0, 1], ("train", "test"))  # by label, then by split
@@ -453,11 +473,44 @@ READ = {
         {"header": False, "label": "0", "text": "1"},
         (2, ["x", "y"], [0, 1]),
     ),
-    "numbers that rise as a header": (
-        both("400.0,401.5,label\n1,2,x\n3,4,y\n"),
+    "an axis of numbers as a header": (
+        both(
+            ",".join(str(400 + 1.5 * j) for j in range(8)) + f",label\n{'1,' * 8}x\n{'2,' * 8}y\n"
+        ),
         TABLE,
         (2, ["x", "y"], [0, 1]),
     ),
+    "numbers of columns as a header": (both("0,1,2,label\n1,2,3,x\n3,4,5,y\n"), TABLE, XY),
+    "quotes inside of fields": (
+        both('text,label\n"say ""hi"" film",x\n5" disk of "mine",y\n"",x\n'),
+        {},
+        (3, ["x", "y"], [0, 1, 0]),
+    ),
+    "a blank line of one column": (both("text\nword milk\n\nword tea\n\n"), {}, (3, [], None)),
+    "a matrix beside the names of its rows": (
+        shared(doc("m.mtx", MATRIX), doc("cells.tsv", "C1\n" * 2), lambda f: f / "m.mtx"),
+        {},
+        (2, [], None),
+    ),
+    "a matrix of kallisto beside its names": (
+        shared(
+            doc("cells_x_genes.mtx", MATRIX),
+            doc("cells_x_genes.barcodes.txt", "C1\n" * 2),
+            doc("cells_x_genes.genes.txt", "E1\n" * 3),
+            lambda f: f / "cells_x_genes.mtx",
+        ),
+        {},
+        (2, [], None),
+    ),
+    "labels by a path": (
+        shared(
+            doc("y.txt", "x\ny\n"),
+            lambda f: put(f / "t.npy", npy(np.eye(2))),
+        ),
+        {"labels": "y.txt"},
+        XY,
+    ),
+    "a sparse array of PyData": (lambda f: PyData(), {}, (3, [], None)),
     "TSV with stray quotes": (
         both('label\ttext\nx\t"oil price\ny\tgold" mine\nx\train\n', "t.tsv"),
         {"quote": "none"},
@@ -691,6 +744,29 @@ NOTED = {
         {"columns": "*,!gene"},
         "named as samples are, such as 'AAACCTGAGCAT-1'",
     ),
+    "genes in rows": (
+        both("gene,tumor1,tumor2\nA,5,2\nB,0,1\n"),
+        {"columns": "*,!gene"},
+        "the column 'gene' seems to name features, .*: turn the table first, as by pandas",
+    ),
+    "probes as names of rows": (
+        both("ID_REF,tumor1,tumor2\n1007_s_at,5,2\n1053_at,0,1\n"),
+        {"columns": "tumor*", "name": "ID_REF"},
+        "the column 'ID_REF' seems to name features",
+    ),
+    "rows without a name for their names": (
+        both(",tumor1,tumor2\nTP53,5,2\nBRCA1,0,1\n"),
+        TABLE,
+        "'' is left out, as it is the index of pandas, .*: turn the table first",
+    ),
+    "one entry of a sample per row": (
+        both(
+            columns(id=[0, 0, 1, 1, 2, 2], feature=[3, 5, 1, 5, 2, 3], value=np.ones(6)),
+            "t.parquet",
+        ),
+        TABLE,
+        "the names of samples in 'id' come again: .* if a row is one entry of a sample",
+    ),
     "days in CSV": (
         both("day,label\n3,x\n20240103,y\n"),
         TABLE,
@@ -915,7 +991,56 @@ REFUSED = {
     "stray quotes in TSV": (
         both('label\ttext\nx\t"oil price\ny\tgold" mine\nx\train\n', "t.tsv"),
         {},
+        "line 2: a field begins with a quote, and letters follow .*: give quote=none",
+    ),
+    "a field of TSV over several lines": (
+        both('label\ttext\nx\t"oil price\ny\tgold\nx\train"\n', "t.tsv"),
+        {},
         r"record 0 .*'text' begins with a quote and runs over several lines: .*quote=none",
+    ),
+    "stray quotes in CSV": (
+        both('text,label\n"5 stars film,x\nbad film,y\n"other,x\nlast film,y\n'),
+        {},
+        "line 2: a field begins with a quote, and letters follow .*: give quote=none",
+    ),
+    "escapes of Spark that nobody named": (
+        both('text,label\nbark,y\n"say \\"hi\\" film",x\n'),
+        {},
+        "line 3: .* or escape=%5C if a backslash stands before the quotes inside of fields",
+    ),
+    "a sample of rising numbers without a header": (
+        both("0,1.5,a\n1,2.5,b\n"),
+        TABLE,
+        "the names of the columns would be numbers.*header=false",
+    ),
+    "genes beside a matrix of any name": (
+        shared(doc("m.mtx", MATRIX), doc("genes.csv", "E1\nE2\n"), lambda f: f / "m.mtx"),
+        {},
+        "has its samples as columns, by the 2 lines of genes.csv: turn it, .*format=mtx",
+    ),
+    "barcodes beside a matrix of any name": (
+        shared(doc("m.mtx", MATRIX), doc("m.barcodes.tsv", "C\n" * 3), lambda f: f / "m.mtx"),
+        {},
+        "has its samples as columns, by the 3 lines of m.barcodes.tsv",
+    ),
+    "a square matrix beside barcodes": (
+        shared(
+            doc("m.mtx", MATRIX.replace("2 3 2", "3 3 2")),
+            doc("barcodes.tsv", "C\n" * 3),
+            lambda f: f / "m.mtx",
+        ),
+        {},
+        "as many rows as columns, so that barcodes.tsv does not tell which are the samples",
+    ),
+    "labels of a table as those of an array": (
+        lambda f: pd.DataFrame({"a": [1.0, 2.0]}),
+        {"y": [0, 1], **TABLE},
+        "has no option y, which is for arrays: name the column of the labels by label=",
+    ),
+    "a table of unknown types": (
+        lambda f: NoTable(),
+        TABLE,
+        "NoTable cannot be read .*: convert its columns first",
     ),
     "a query that is no number": (
         both("1 qid:a 1:1\n", "t.svm"),
@@ -1167,6 +1292,8 @@ def test_a_shape_is_read_right(tmp_path, name):
     write, options, (n, classes, y, *splits) = READ[name]
     (tmp_path / "s").mkdir()
     source = write(tmp_path / "s")
+    if options.get("labels") == "y.txt":
+        options = options | {"labels": tmp_path / "s" / "y.txt"}
     text = {"min_df": 1} if "columns" not in options else {}
     try:
         uri = storage.stage(source, tmp_path / "out.zarr", **text, **options)

@@ -314,3 +314,52 @@ def test_a_csv_with_more_columns_than_fit_is_refused_before_it_is_read(tmp_path)
     with pytest.raises(engine.NotEnoughMemory, match=match):
         storage.stage(path, tmp_path / "s", columns="*", memory_limit="300MB")
     storage.stage(path, tmp_path / "s", columns="c0,c1", memory_limit="300MB")
+
+
+WIDE = """\
+"a",b,color,lang,label
+1, 2.5,red,en,x
+NA,"3",blue,de,y
+
+true,7,"red, or so",en,x
+4,,red,en,"y z ""w"" "
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"columns": "a,b", "missing": "mean"},
+        {"columns": "b,a", "missing": "zero", "categories": "color"},
+        {"columns": "a,b", "missing": "zero", "where": "lang == 'en'"},
+    ],
+)
+def test_a_csv_of_many_columns_is_read_as_one_of_few(tmp_path, monkeypatch, options):
+    (tmp_path / "t.csv").write_text(WIDE)
+    content = set()
+    for most, size in ((3, 1), (3, 4 << 20), (10, 4 << 20)):
+        monkeypatch.setattr("bigfs.storage.sources.tables.tables.WIDE", most)
+        monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
+        store = tmp_path / f"{most}-{size}.zarr"
+        corpus = storage.open(storage.stage(tmp_path / "t.csv", store, **options))
+        content.add(corpus.spec["content"])
+    assert len(content) == 1
+    assert list(corpus.class_names) == ["x", *["y"] * ("where" not in options), 'y z "w" ']
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b,c\n1,2,3\n1,2\n", r"record 1 \(from 0\) has 2 values, and the header has 3 names"),
+        ("a,b,c\n1,2,x\n", r"row 0 .*'c' does not hold numbers"),
+        ('a,b,c\n1,2,"3\n', r"record 0 \(from 0\): unexpected end of data"),
+        ('a,b,c\n1,2,"3" 4\n', r"record 0 \(from 0\): ',' expected after"),
+        (b"a,b,c\n1,2,\xe9\n", r"record 0 \(from 0\): it is not UTF-8: give its encoding="),
+        ("a,b,c\n", "holds no rows"),
+    ],
+)
+def test_a_bad_csv_of_many_columns_is_refused(tmp_path, monkeypatch, content, message):
+    monkeypatch.setattr("bigfs.storage.sources.tables.tables.WIDE", 2)
+    raw = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "t.csv").write_bytes(raw)
+    refused(tmp_path / "t.csv", message, tmp_path, columns="*")

@@ -294,7 +294,7 @@ def test_an_object_like_anndata_is_read_by_its_parts(tmp_path, cells):
     for options, message in [
         ({"layer": "none"}, "no layers.'none'.; its layers are: twice"),
         ({"label": "none"}, "no obs.'none'., only kind, split, donor"),
-        ({"y": [1]}, "has no option y; it has layer, label"),
+        ({"y": [1]}, "has no option y, which is for arrays: name the column"),
     ]:
         with pytest.raises(SourceError, match=message):
             storage.stage(cells, tmp_path / "bad.zarr", **options)
@@ -444,11 +444,11 @@ def test_a_kill_at_any_batch_leaves_nothing_that_the_next_stage_does_not_sweep(t
         (None, {}, "NoneType is no source"),
         (b"a.svm", {}, "bytes is no source"),
         ({"X": 1}, {}, "dict is no source"),
-        (pd.Series([1.0, 2]), {}, "Series is one column"),
-        (pl.Series([1.0, 2]), {}, "Series is one column"),
+        (pd.Series([1.0, 2]), {}, "Series cannot be read .it is one column"),
+        (pl.Series([1.0, 2]), {}, "Series cannot be read .it is one column"),
         (pd.DataFrame({"a": [1.0]}), {}, "no column 'text', only 'a': name it with text="),
         (pd.DataFrame({"a": [1.0]}), {"label": "b", "columns": "a"}, "no column 'b'"),
-        (pd.DataFrame({"a": [1.0]}), {"y": [1]}, "has no option y; it has label"),
+        (pd.DataFrame({"a": [1.0]}), {"y": [1]}, "has no option y, which is for arrays: name"),
         (pd.DataFrame({"a": [1.0]}), {"format": "csv"}, "format= is for files"),
         ("x" * 5000, {}, "does not exist"),
         ([np.eye(3), np.eye(4)], {}, r"block 1 .* has 4 columns, and those before it 3"),
