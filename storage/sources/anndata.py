@@ -31,7 +31,7 @@ from bigfs.storage.format.manifest import store_at
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, Rows
 from bigfs.storage.sources.files import BROKEN, is_ours
-from bigfs.storage.sources.hdf5 import HDF5, open_hdf5, other_hdf5
+from bigfs.storage.sources.hdf5 import HDF5, open_hdf5, other_hdf5, require_end
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     ScratchMatrix,
@@ -125,6 +125,8 @@ class AnnData(MatrixSource):
     def describe(self) -> Self:
         """Return the source with its shape and its names."""
         ready = copy.copy(self)
+        if not remote.is_remote(self.path):
+            require_end(self.path)
         with self._file() as file:
             _, _, (n, d) = self._matrix(file)
             if not n or not d:

@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from bigfs.advice import install_command
 from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.trial import trial
 
+# reads all but the values of a file, of which it takes the first and the last
+LOOK = """
+import h5py, sys
+def look(name, thing):
+    print("at", ascii(name), flush=True)
+    dict(thing.attrs)
+    if isinstance(thing, h5py.Dataset) and thing.size and not (thing.external or thing.is_virtual):
+        thing[(0,) * thing.ndim], thing[tuple(side - 1 for side in thing.shape)]
+def tried(path):
+    with h5py.File(path, "r", locking="best-effort") as file:
+        file.visititems_links(lambda name, link: None)
+        dict(file.attrs), file.visititems(look)
+    return "read"
+"""
 HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes
+
+
+def require_end(path: str) -> None:
+    """Refuse a file that ends the process which reads it, or never lets it go on.
+
+    What raises an error there does so here.
+    """
+    need_h5py(path)
+    if os.path.isfile(path) and trial(LOOK).ask(os.fsencode(os.path.abspath(path))) is None:
+        raise SourceError(f"{path} is broken: the HDF5 library does not come to an end with it")
 
 
 @contextlib.contextmanager

@@ -7,17 +7,13 @@ that, the table is laid out on scratch.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import copy
 import itertools
-import subprocess
-import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -30,6 +26,7 @@ from bigfs.storage.sources.files import open_decompressed
 from bigfs.storage.sources.tables import tables
 from bigfs.storage.sources.tables.records import Batch, TextRecords
 from bigfs.storage.sources.tables.tables import Part, Table, as_batch, partitioned, with_partitions
+from bigfs.storage.sources.trial import trial
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +35,15 @@ if TYPE_CHECKING:
 MAX_GROUP_BYTES = 32 << 20
 REQUESTS = 16  # to a server at a time
 MAX_METADATA = 4096  # files behind URLs whose footers a process keeps
+# prints the number of values of each row group, by the bytes of a footer
+COUNT_VALUES = """
+import pyarrow as pa
+from pyarrow import parquet
+def tried(raw):
+    m = parquet.read_metadata(pa.BufferReader(raw))
+    groups, columns = map(m.row_group, range(m.num_row_groups)), range(m.num_columns)
+    return " ".join(str(sum(g.column(j).num_values for j in columns)) for g in groups)
+"""
 _metadata: dict[tuple[str, str] | None, Any] = {}  # the footers, by URL and version
 
 
@@ -230,67 +236,10 @@ def _count_values(metadata: Any, file: str) -> list[int]:
 
     footer = pa.BufferOutputStream()
     metadata.write_metadata_file(footer)
-    if (answer := _footers().ask(footer.getvalue().to_pybytes())) is None:
+    answer = trial(COUNT_VALUES).ask(footer.getvalue().to_pybytes())
+    if answer is None or not all(map(str.isdecimal, answer)):
         raise SourceError(f"{redacted(file)} is not a whole Parquet file: its footer is damaged")
-    return answer
-
-
-class _Footers:
-    """A child process that counts the values of row groups, for the time of this process."""
-
-    script = (
-        "import sys, pyarrow as pa\nfrom pyarrow import parquet\n"
-        "while size := sys.stdin.buffer.read(8):\n"
-        "    raw = pa.BufferReader(sys.stdin.buffer.read(int.from_bytes(size, 'little')))\n"
-        "    m = parquet.read_metadata(raw)\n"
-        "    groups = map(m.row_group, range(m.num_row_groups))\n"
-        "    columns = range(m.num_columns)\n"
-        "    print(*(sum(g.column(j).num_values for j in columns) for g in groups), flush=True)\n"
-    )
-
-    def __init__(self) -> None:
-        self.child: subprocess.Popen[bytes] | None = None
-
-    def ask(self, footer: bytes) -> list[int] | None:
-        """Return the number of values of each row group, or None where the footer ends a new child.
-
-        An old one may have ended of itself, which says nothing of the footer.
-        """
-        was_new = self.child is None
-        answer = self._ask(footer)
-        return answer if was_new or answer is not None else self._ask(footer)
-
-    def _ask(self, footer: bytes) -> list[int] | None:
-        if self.child is None:
-            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-            command = [sys.executable, "-c", self.script]
-            self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)
-        assert self.child.stdin
-        assert self.child.stdout
-        try:
-            self.child.stdin.write(len(footer).to_bytes(8, "little") + footer)
-            self.child.stdin.flush()
-            line = self.child.stdout.readline()
-        except BrokenPipeError:
-            line = b""
-        if not line.endswith(b"\n"):
-            self.close()
-            return None
-        return [int(word) for word in line.split()]
-
-    def close(self) -> None:
-        """End the child, if there is one."""
-        if self.child is not None:
-            self.child.kill()
-            self.child.communicate()
-            self.child = None
-
-
-@cache
-def _footers() -> _Footers:
-    footers = _Footers()
-    atexit.register(footers.close)
-    return footers
+    return list(map(int, answer))
 
 
 @dataclass(eq=False, kw_only=True)

@@ -6,6 +6,7 @@ import resource
 import tracemalloc
 
 import fsspec
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ import pytest
 from bigfs import storage
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.storage.errors import SourceError
-from bigfs.storage.sources import files, find
+from bigfs.storage.sources import files, find, hdf5, trial
 from bigfs.storage.sources.scratch_matrix import cut_sparse
 from bigfs.storage.sources.svmlight import source
 from bigfs.storage.sources.tables import columnar, jsonl, tables
@@ -55,10 +56,28 @@ def test_a_footer_that_ends_the_process_is_one_line(tmp_path, monkeypatch):
     pq.write_table(pa.table({"i": [[1, 2], [3]], "v": [[1.0, 2.0], [3.0]]}), path)
     words = {"indices": "i", "values": "v"}
     assert len(rows_of(find(path, **words), tmp_path / "s")[0]) == 2
-    columnar._footers().close()
-    monkeypatch.setattr(columnar._Footers, "script", "import os\nos.abort()")
+    monkeypatch.setattr(columnar, "COUNT_VALUES", "import os\nos.abort()")
     refused(path, "is not a whole Parquet file: its footer is damaged", tmp_path / "s", **words)
-    columnar._footers().close()
+
+
+def test_a_file_with_which_its_library_hangs_is_one_line(tmp_path, monkeypatch):
+    path = tmp_path / "t.h5ad"
+    with h5py.File(path, "w") as file:
+        file.attrs["encoding-type"] = "anndata"
+    monkeypatch.setattr(hdf5, "LOOK", "import sys, time\nprint('at')\ntime.sleep(1e6)")
+    monkeypatch.setattr(trial, "PATIENCE", 0.1)
+    refused(path, "t.h5ad is broken: the HDF5 library does not come to an end", tmp_path / "s")
+    assert trial.trial(hdf5.LOOK).child is None
+
+
+def test_a_trial_goes_on_after_an_error_and_a_child_that_ended(tmp_path):
+    script = "def tried(raw):\n    print('x' * 99_999)\n    return 1 / int(raw), raw.decode()"
+    one = trial.Trial(script)
+    assert [one.ask(raw) for raw in (b"0", b"2")] == [["error"], ["(0.5,", "'2')"]]
+    one.child.kill()
+    one.child.wait()
+    assert one.ask(b"4") == ["(0.25,", "'4')"]
+    one.close()
 
 
 @pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])

@@ -1,0 +1,83 @@
+"""A child process that tries what a library does with a foreign file before this one does it.
+
+A damaged file can end the process that reads it, or never let it go on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import subprocess
+import sys
+from functools import cache
+
+PATIENCE = 60.0  # seconds without a sign of a child, which writes a line for each thing it reads
+# tries what is sent as its length and its bytes, line by line of its output, the last one an answer
+LOOP = """
+import sys
+while size := sys.stdin.buffer.read(8):
+    try:
+        answer = tried(sys.stdin.buffer.read(int.from_bytes(size, "little")))
+    except Exception:
+        answer = "error"
+    print("answer", answer, flush=True)
+"""
+
+
+class Trial:
+    """A child process that tries one thing after the other, for the time of this process.
+
+    Parameters
+    ----------
+    script : str
+        Defines ``tried(raw)``, which returns the words of an answer. What it prints is a sign that
+        it goes on.
+    patience : float, default=PATIENCE
+        Seconds without a sign.
+    """
+
+    def __init__(self, script: str, patience: float = PATIENCE) -> None:
+        self.script, self.patience = script, patience
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def ask(self, raw: bytes) -> list[str] | None:
+        """Return the answer, or None where the child ends or hangs."""
+        if self.child is not None and self.child.poll() is not None:
+            self.close()
+        if self.child is None:
+            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+            command = [sys.executable, "-c", self.script + LOOP]
+            self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)
+        assert self.child.stdin
+        assert self.child.stdout
+        try:
+            self.child.stdin.write(len(raw).to_bytes(8, "little") + raw)
+            self.child.stdin.flush()
+            line = b""
+            while select.select([self.child.stdout], [], [], self.patience)[0]:
+                if not (block := os.read(self.child.stdout.fileno(), 1 << 16)):
+                    break
+                line = (line.rpartition(b"\n")[2] if line.endswith(b"\n") else line) + block
+                *_, last = line.rstrip(b"\n").rsplit(b"\n", 1)
+                if line.endswith(b"\n") and last.startswith(b"answer "):
+                    return last.decode().split()[1:]
+        except BrokenPipeError:
+            pass
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """End the child, if there is one."""
+        if self.child is not None:
+            self.child.kill()
+            self.child.communicate()
+            self.child = None
+
+
+@cache
+def trial(script: str) -> Trial:
+    """Return the trial of a script in this process."""
+    made = Trial(script, PATIENCE)
+    atexit.register(made.close)
+    return made
