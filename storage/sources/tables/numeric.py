@@ -152,11 +152,12 @@ class NumericTable(MatrixRecords, Table):
         batch = next(itertools.chain.from_iterable(map(self.batches, self.pieces(1))), None)
         if batch is None or batch.length < LEAST_COUNTED:
             return
-        if self.name in batch.fields and 2 * len({*batch.values(self.name)}) <= batch.length:
+        name = self.name or ""
+        if name in batch.fields and 2 * len({*batch.values(name)}) <= batch.length:
             log.warning(
                 "%s: the names of samples in %r come again: turn the table first, as by "
                 "pandas.pivot_table, if a row is one entry of a sample",
-                *(self.path, self.name),
+                *(self.path, name),
             )
         table = self._numbers(batch, self.numbers)
         counts = np.arange(batch.length)[:, None]
