@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any
 
@@ -57,15 +57,20 @@ def _collect(results: Iterable[tuple[int, Any]], n: int, what: str) -> list[Any]
 def hold_if_small(X: Any) -> Any:
     """Return a sparse X whose columns this process holds, or X itself if that takes more than its
     share of the memory. On a cluster each pass over a small matrix would wait for its tasks."""
-    if X.local or not X.column_tiles or not sp.issparse(X.meta) or X._source is not None:
+    if X.local or not X.column_tiles or not sp.issparse(X.meta):
         return X
     largest = engine.SHARES.small_matrix * engine.memory_limit() / ENTRY_BYTES
-    if not MIN_NNZ <= X.nnz <= largest:
+    if not MIN_NNZ <= X.nnz <= largest or engine.lazy_inputs(X.column_tiles):
         return X
     every = [np.arange(tile.stop - tile.start) for tile in X.column_tiles]
     blocks = engine.map_tiles(tiles.read_columns, X.column_tiles, each=[every], local=True)
-    here = _of_columns(X, blocks)
+    here = copy(X)
     here._passes = X._passes  # its passes count as passes over X
+    here.row_tiles, here.local = (), True
+    here.column_tiles = tuple(
+        BlockTile(tile.start, tile.stop, block, verified=True)
+        for tile, block in zip(X.column_tiles, blocks, strict=True)
+    )
     return here
 
 
@@ -88,28 +93,14 @@ def rows_on_disk(X: Any) -> Iterator[Any]:
         }
         engine.trim_memory()  # what the blocks have left in the buffers of the connections
         here.row_tiles = tuple(written[i] for i in range(len(written)))
-        here.local, here._source = True, None
+        here.local = True
         yield here
 
 
-def _of_columns(X: Any, blocks: Sequence[Any]) -> Any:
-    """Return X by the blocks of its columns, which this process holds."""
-    here = copy(X)
-    here.row_tiles, here.column_tiles = (
-        (),
-        tuple(
-            BlockTile(tile.start, tile.stop, block, verified=True)
-            for tile, block in zip(X.column_tiles, blocks, strict=True)
-        ),
-    )
-    here.local, here._source = True, None
-    return here
-
-
 def hold_columns(X: Any, index: IntArray) -> Any:
-    """Return X, or a matrix of its shape with the values of these columns alone where a task cannot
-    read them: a block that a cluster holds cannot be waited for."""
-    if X._source is None:
+    """Return X, or a matrix of its shape with the values of these columns alone where each task
+    would wait for all of X: for blocks of a Dask array that others need or that a cluster holds."""
+    if not engine.lazy_inputs(X.row_tiles, X.column_tiles):
         return X
     index = np.asarray(index, dtype=np.int64)
     engine.require_memory(

@@ -116,8 +116,6 @@ class Matrix:
     (3, (2, 2))
     """
 
-    # the Dask collection, where its blocks need values that a cluster holds: they live as long
-    _source: Any = None
     __array_ufunc__ = None  # let `ndarray @ Matrix` reach us, to be refused
 
     def __init__(
@@ -212,10 +210,7 @@ class Matrix:
         ValueError
             X does not have two dimensions, or has several chunks of columns of unknown sizes.
         """
-        matrix = cls(**construction.dask_layout(X))
-        if engine.lazy_inputs(matrix.row_tiles, matrix.column_tiles):
-            matrix._source = X
-        return matrix
+        return cls(**construction.dask_layout(X))
 
     def __repr__(self) -> str:
         n, d = self.shape
@@ -482,7 +477,7 @@ class Matrix:
         """
         rows = gathering.numbers_of(rows, self.shape[0], "row", increasing=True)
         by_rows, by_columns = view.take_rows(self, rows)
-        taken = Matrix(
+        return Matrix(
             (len(rows), self.shape[1]),
             rows=by_rows,
             columns=by_columns,
@@ -491,8 +486,6 @@ class Matrix:
             meta=self.meta,
             batches=None if self.batches is None else self.batches[rows],
         )
-        taken._source = self._source
-        return taken
 
     def take_columns(self, index: Any) -> Matrix:
         """Take some columns as a matrix, without reading them.
@@ -530,7 +523,7 @@ class Matrix:
             meta=self.meta[:, index],
             batches=self.batches,
         )
-        taken._source, taken._passes = self._source, self._passes
+        taken._passes = self._passes
         return taken
 
     def rows(self, rows: Any) -> Any:

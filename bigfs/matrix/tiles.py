@@ -6,7 +6,6 @@ A tile is a small key with `start`, `stop` and `load()`. It stands for the rows 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,39 +61,28 @@ class FileTile:
     start: int
     stop: int
     file: Any
-    place: int  # where the arrays begin
-    arrays: tuple[tuple[str, int], ...]  # types and lengths of values, columns and starts
+    place: int  # where its arrays begin
     n_columns: int
     verified: ClassVar[bool] = True
 
     @classmethod
     def write(cls, start: int, block: sp.csr_array, file: Any) -> FileTile:
         """Add a block to the end of a file."""
-        place, parts = file.tell(), (block.data, block.indices, block.indptr)
+        place = file.tell()
         try:
-            for part in parts:
-                file.write(np.ascontiguousarray(part).data)
-            file.flush()
+            for part in (block.data, block.indices, block.indptr):
+                np.save(file, part)
         except OSError as error:
             raise OSError(
-                f"a temporary file of the chosen columns cannot be written ({error.strerror}): set "
-                f"TMPDIR to a folder with room"
+                f"a temporary file of the chosen columns cannot be written ({error}): set TMPDIR "
+                f"to a folder with room"
             ) from error
-        arrays = tuple((part.dtype.str, len(part)) for part in parts)
-        return cls(start, start + block.shape[0], file, place, arrays, block.shape[1])
+        return cls(start, start + block.shape[0], file, place, block.shape[1])
 
     def load(self) -> Block:
-        parts, place = [], self.place
-        for dtype, length in self.arrays:
-            part = np.empty(length, dtype)
-            rest = part.view(np.uint8).data
-            while rest.nbytes:
-                n_read = os.preadv(self.file.fileno(), [rest], place)
-                if not n_read:
-                    raise OSError("the temporary file of the chosen columns was cut off")
-                rest, place = rest[n_read:], place + n_read
-            parts.append(part)
-        return sp.csr_array(tuple(parts), shape=(self.stop - self.start, self.n_columns))
+        self.file.seek(self.place)
+        parts = tuple(np.load(self.file) for _ in range(3))
+        return sp.csr_array(parts, shape=(self.stop - self.start, self.n_columns))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from bigfs.evaluation.curves import measure, pool, tally_split, way_of_all
 from bigfs.evaluation.metrics import Judge
 from bigfs.evaluation.scoring import judge_sets
 from bigfs.evaluation.splits import Split
-from bigfs.matrix.tiles import FileTile
 from bigfs.matrix.view import ColumnSet, ViewTile
 
 
@@ -333,15 +332,13 @@ def test_a_full_disk_and_a_broken_store_are_told_apart(text, tmp_path, monkeypat
     X, y = stored(text, tmp_path)
     index = np.arange(5)
 
-    class Full:
-        def tell(self):
-            return 0
+    def fill(file, part):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        def write(self, part):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with pytest.raises(OSError, match=r"temporary file .* cannot be written .No space"):
-        FileTile.write(0, sp.csr_array(np.eye(3)), Full())
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", fill)
+        with pytest.raises(OSError, match=r"temporary file .* cannot be written .*No space"):
+            large_model.fit(X, y, "svm", index)
 
     def gone(tile):
         raise FileNotFoundError("the store is gone")
