@@ -23,6 +23,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"matrix"},
         {
             "linalg.active_columns",
+            "linalg.conjugate_gradients",
             "linalg.descent",
             "linalg.dual_svm",
             "linalg.lanczos",

@@ -1,9 +1,7 @@
 """Many shifted sparse systems at once: (σ_i I + αL) t_i = e_i, i = 1 … m, by conjugate gradients.
 
-The systems differ only in their shift, so the systems of a group share the product L @ T. An
-iteration costs one product of a sparse and a dense matrix per group, not one per system. Each
-column has its own step lengths, so it sees plain CG with a Jacobi preconditioner. Groups have a
-fixed width and are the tiles that go to the cluster.
+The systems differ only in their shift, so the systems of a group share the product L @ T. Each sees
+plain CG with a Jacobi preconditioner. Groups have a fixed width and are the tiles of a cluster.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.linalg.prox import column_dots
-from bigfs.types import FloatArray
+from bigfs.linalg.conjugate_gradients import column_cg
+from bigfs.types import FloatArray, IntArray
 
 GROUP_WIDTH = 32  # systems per task; a constant, because the rounding of the products depends on it
 
@@ -73,34 +71,20 @@ def _solve_group(
     target: float,
     max_iter: int,
 ) -> tuple[FloatArray, int, float]:
-    """Run CG on one group. The residual is computed from its definition at the end, not taken from
-    the recurrence."""
+    """Run CG on one group. The residual is computed from its definition at the end."""
     diagonal = sigmas + alpha * L.diagonal()[:, None]
     T = start.copy()
-    R = E - _product(L, alpha, sigmas, T)
-    Z = R / diagonal
-    P, rz = Z.copy(), column_dots(R, Z)
-    iterations = 0
-    while iterations < max_iter and np.sqrt(column_dots(R, R).max()) > target:
-        Q = _product(L, alpha, sigmas, P)
-        curvature = column_dots(P, Q)
-        # the curvature is zero once a column is exact
-        step = np.divide(rz, curvature, out=np.zeros_like(rz), where=curvature > 0)
-        T += step * P
-        R -= step * Q
-        np.divide(R, diagonal, out=Z)
-        last_rz = rz
-        rz = column_dots(R, Z)
-        P *= np.divide(rz, last_rz, out=np.zeros_like(rz), where=last_rz > 0)
-        P += Z
-        iterations += 1
-    R = E - _product(L, alpha, sigmas, T)
+
+    def product(P: FloatArray, on: Any = slice(None)) -> FloatArray:
+        """Return P diag(σ) + αLP."""
+        return np.asarray(alpha * (L @ P) + sigmas[on] * P)
+
+    def advance(step: FloatArray, P: FloatArray, on: IntArray) -> None:
+        T[:, on] += step * P
+
+    R = E - product(T)
+    iterations = column_cg(
+        product, lambda R, on: R / diagonal[:, on], advance, R, target**2, max_iter
+    )
+    R = E - product(T)
     return T, iterations, float(np.vdot(R, R))
-
-
-def _product(L: sp.csr_array, alpha: float, sigmas: FloatArray, T: FloatArray) -> FloatArray:
-    """Return T diag(σ) + αLT."""
-    out = L @ T
-    out *= alpha
-    out += sigmas * T
-    return np.asarray(out)

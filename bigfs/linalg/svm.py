@@ -38,6 +38,7 @@ import numpy as np
 import scipy.linalg as la
 
 from bigfs import engine
+from bigfs.linalg.conjugate_gradients import column_cg
 from bigfs.linalg.prox import column_dots
 from bigfs.linalg.sample_kernel import kernel
 from bigfs.matrix import Block, Matrix
@@ -171,28 +172,23 @@ class SVMProblem(Machines):
     ) -> tuple[FloatArray, FloatArray]:
         """Return S and X̂S with (I + 2C X̂ᵀ diag(s ⊙ violated) X̂) S ≈ −gradient per machine."""
         S, XS = np.zeros(gradient.shape), np.zeros(violated.shape)
-        R = -gradient  # residuals
-        P = R.copy()  # search directions
-        energy = column_dots(R, R)
-        enough = FORCING**2 * energy
-        for _ in range(MAX_CG):
-            on = np.flatnonzero(energy > enough)
-            if not len(on):
-                break
+        XP = XS  # of the search directions
+
+        def hessian_times(P: FloatArray, on: IntArray) -> FloatArray:
+            nonlocal XP
             if self.one_pass:
-                curvature = weighted(violated[:, on], self.s)
-                HP = P[:, on] + 2 * self.C * self.gram_times(P[:, on], curvature)
-            else:
-                XP = self.times(P[:, on])
-                curved = weighted(violated[:, on] * XP, self.s)
-                HP = P[:, on] + 2 * self.C * self.transposed_times(curved)
-            step = energy[on] / column_dots(P[:, on], HP)
-            S[:, on] += step * P[:, on]
+                return P + 2 * self.C * self.gram_times(P, weighted(violated[:, on], self.s))
+            XP = self.times(P)
+            curved = weighted(violated[:, on] * XP, self.s)
+            return P + 2 * self.C * self.transposed_times(curved)
+
+        def advance(step: FloatArray, P: FloatArray, on: IntArray) -> None:
+            S[:, on] += step * P
             if not self.one_pass:
                 XS[:, on] += step * XP
-            R[:, on] -= step * HP
-            before, energy[on] = energy[on], column_dots(R[:, on], R[:, on])
-            P[:, on] = R[:, on] + energy[on] / before * P[:, on]
+
+        enough = FORCING**2 * column_dots(gradient, gradient)
+        column_cg(hessian_times, lambda R, on: R, advance, -gradient, enough, MAX_CG)
         return S, self.times(S) if self.one_pass else XS
 
     def gram_times(self, U: FloatArray, curvature: AnyArray) -> FloatArray:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bigfs.linalg.ridge.cg import CG, Solution, block_cg
+from bigfs.linalg.ridge.cg import CG, Solution
 from bigfs.linalg.ridge.direct import Primal, Woodbury, gram
 from bigfs.linalg.ridge.operator import (
     SampleOperator,
@@ -226,7 +226,6 @@ __all__ = [
     "SampleOperator",
     "Solution",
     "WeightedCentering",
-    "block_cg",
     "centering",
     "choose_solver",
     "diagonal",

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bigfs import engine
+from bigfs.linalg.conjugate_gradients import block_cg, subtract_product
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
 from bigfs.matrix.kernels import gram_times
 from bigfs.matrix.panels import times_by_strips
-from bigfs.result import Result, Status
+from bigfs.result import Status
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
-
-STRIP = 4096  # rows of a d × r array that are changed at a time
-DIVERGED = 1e3  # growth of the residual at which the iterations end
-RANK_TOL = 1e-12  # search directions with a smaller share of the block's energy are dropped
 
 
 class Solution(NamedTuple):
@@ -146,89 +143,3 @@ class CG:
         R[~active[:, 0]] = 0
         Z *= self.s
         return Solution(Z, result.value, result.stats["iterations"], R, result.status)
-
-
-def block_cg(
-    operator: Callable[[FloatArray], FloatArray],
-    R: FloatArray,
-    Z: FloatArray,
-    size: FloatArray,
-    precondition: Callable[[FloatArray], FloatArray],
-    tol: float,
-    max_iter: int,
-    reduction: float = 0.0,
-    set_residual: Callable[[FloatArray, FloatArray], None] | None = None,
-) -> Result[FloatArray]:
-    """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, in place.
-
-    `Z` has the start and `R` its residual B − operator(Z). A column is solved at a residual of
-    `tol` relative to B, whose norms are `size`, or of `reduction` relative to its first residual.
-    The search directions are made orthonormal and dependent ones are dropped, so columns that
-    coincide or have converged do no harm. The updated R drifts: `set_residual(Z, R)` writes the
-    true one before the loop ends, which goes on while that is too large and still halves.
-    """
-    size = np.where(size > 0, size, 1.0)
-    residuals = np.linalg.norm(R, axis=0) / size
-    enough = np.maximum(tol, reduction * residuals)
-    most = DIVERGED * max(residuals.max(initial=0.0), 1.0)
-    P: Any = None
-    AP: Any = None
-    PtAP: Any = None
-    iterations = checked = 0  # R is the true residual after `checked` iterations
-    largest = np.inf  # of the true residuals, when they were last computed
-    while True:
-        unsolved = ~(residuals <= enough)  # NaN is not solved
-        finite = bool(np.isfinite(residuals).all())
-        diverged = finite and residuals.max(initial=0.0) > most
-        if not finite or diverged or not unsolved.any() or iterations >= max_iter:
-            if set_residual is None or checked == iterations or not finite:
-                break
-            P, AP, checked = None, None, iterations
-            set_residual(Z, R)
-            residuals = np.linalg.norm(R, axis=0) / size
-            if residuals.max() > largest / 2:
-                break
-            largest = residuals.max()
-            continue
-        Y = R[:, unsolved]
-        Y /= (size * residuals)[unsolved]
-        Y = precondition(Y)
-        if P is not None:
-            subtract_product(Y, P, np.linalg.solve(PtAP, AP.T @ Y))
-        P, AP = None, None  # two of the d × r blocks less while the operator runs
-        P = _orthonormal(Y)
-        del Y
-        AP = operator(P)
-        PtAP = P.T @ AP
-        step = np.linalg.solve(PtAP, P.T @ R)
-        subtract_product(Z, P, -step)
-        subtract_product(R, AP, step)
-        residuals = np.linalg.norm(R, axis=0) / size
-        iterations += 1
-    status = Status.CONVERGED
-    if not finite or not np.isfinite(residuals).all():
-        status = Status.NOT_FINITE
-    elif (residuals > enough).any():
-        at_limit = iterations >= max_iter and not diverged
-        status = Status.MAX_ITER if at_limit else Status.STALLED
-    return Result(residuals, status, stats={"iterations": iterations})
-
-
-def _orthonormal(Y: FloatArray) -> FloatArray:
-    """Return an orthonormal basis (d × k) of the column space of Y, whose memory it takes. It comes
-    from the r × r Gram matrix. The second round adds accuracy."""
-    for share in (RANK_TOL, 0.0):
-        values, vectors = np.linalg.eigh(Y.T @ Y)
-        large = values > share * values[-1]
-        change = vectors[:, large] / np.sqrt(values[large])
-        for first in range(0, len(Y), STRIP):
-            Y[first : first + STRIP, : change.shape[1]] = Y[first : first + STRIP] @ change
-        if change.shape[1] < Y.shape[1]:
-            Y = Y[:, : change.shape[1]].copy()
-    return Y
-
-
-def subtract_product(A: FloatArray, P: FloatArray, M: FloatArray) -> None:
-    """Subtract PM from A, in strips of rows, so that no array of the size of A is made."""
-    for first in range(0, len(A), STRIP):
-        A[first : first + STRIP] -= P[first : first + STRIP] @ M

@@ -41,9 +41,9 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.graph.hypergraph.smoothness import Smoothness, WeightStep, choose_weights
+from bigfs.linalg.conjugate_gradients import STRIP, subtract_product
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SampleOperator, weighted_squares
-from bigfs.linalg.ridge.cg import STRIP, subtract_product
 from bigfs.matrix import Matrix
 from bigfs.matrix.panels import ColumnStrips, strip_width
 from bigfs.result import Record

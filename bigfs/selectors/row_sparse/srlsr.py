@@ -43,9 +43,9 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine
+from bigfs.linalg.conjugate_gradients import STRIP, subtract_product
 from bigfs.linalg.prox import norm_2p, row_norms
 from bigfs.linalg.ridge import centering
-from bigfs.linalg.ridge.cg import STRIP, subtract_product
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
 from bigfs.matrix.construction import readable

@@ -17,11 +17,11 @@ from bigfs import engine
 from bigfs.engine.budget import Shares
 from bigfs.linalg import sparse_gram
 from bigfs.linalg.active_columns import ActiveColumns
+from bigfs.linalg.conjugate_gradients import block_cg
 from bigfs.linalg.ridge import (
     SOLVERS,
     Ridge,
     SampleOperator,
-    block_cg,
     centering,
     choose_solver,
     diagonal,
