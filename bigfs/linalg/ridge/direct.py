@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
-from numba import njit
-from scipy.linalg import lapack
 
 from bigfs import engine
 from bigfs.linalg.ridge.operator import Root, SampleOperator
 from bigfs.linalg.sample_kernel import kernel
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Block, Matrix
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
 ROOT_STRIP = 256  # columns of an n × n array that are multiplied at a time
@@ -77,14 +75,13 @@ class Primal:
 
     def __init__(self, G: FloatArray, u: FloatArray) -> None:
         self.G, self.active = G, np.flatnonzero(np.isfinite(u))
-        self.s = u[self.active] ** -0.5
-        size = len(self.active)
-        packed = np.zeros(size * (size + 1) // 2)
-        _pack(self.G, self.active, self.s, packed)
-        self.factor, info = lapack.dpftrf(size, packed, transr="N", uplo="L", overwrite_a=1)
+        self.s = u[self.active, None] ** -0.5
+        A = G[np.ix_(self.active, self.active)]
+        A *= self.s
+        A *= self.s.T
+        A.flat[:: len(A) + 1] += 1
         with explain_singular("the ridge system"):
-            if info > 0:
-                raise np.linalg.LinAlgError(f"the leading minor {info} is not positive definite")
+            self.factor = la.cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
 
     def gram_times(self, W: FloatArray) -> FloatArray:
         """Return XᵀMX W for a W that is zero where u is infinite, and zero there."""
@@ -98,29 +95,9 @@ class Primal:
         """Return (XᵀMX + diag u)⁻¹ rhs, zero where u is infinite."""
         W = np.zeros(rhs.shape)
         if len(self.active):
-            s = self.s[:, None]
-            scaled = np.asfortranarray(s * rhs[self.active])
-            solved, _ = lapack.dpftrs(len(self.active), self.factor, scaled, transr="N", uplo="L")
-            W[self.active] = s * solved
+            scaled = self.s * rhs[self.active]
+            W[self.active] = self.s * la.cho_solve(self.factor, scaled, check_finite=False)
         return W
-
-
-@njit(nogil=True, cache=True)
-def _pack(G: FloatArray, active: IntArray, s: FloatArray, packed: FloatArray) -> None:
-    """Write the lower triangle of A in LAPACK's rectangular full packed format."""
-    n = len(active)
-    half, even = (n + 1) // 2, 1 - n % 2
-    height = n + even
-    for j in range(n):
-        row = G[active[j]]
-        for i in range(j, n):
-            x = s[j] * row[active[i]] * s[i]
-            if i == j:
-                x += 1
-            if j < half:
-                packed[j * height + i + even] = x
-            else:
-                packed[(i - half + 1 - even) * height + j - half] = x
 
 
 def _gram(block: Block, start: int, stop: int, m: FloatArray, threads: int | None) -> FloatArray:

