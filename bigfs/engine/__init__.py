@@ -48,6 +48,7 @@ from bigfs.engine.lazy_blocks import empty_block as empty_block
 from bigfs.engine.lazy_blocks import is_lazy as is_lazy
 from bigfs.engine.lazy_blocks import lazy_blocks as lazy_blocks
 from bigfs.engine.lazy_blocks import lazy_inputs as lazy_inputs
+from bigfs.engine.measure import on_workers as on_workers
 from bigfs.engine.measure import peak_memory as peak_memory
 from bigfs.engine.measure import processor_time as processor_time
 from bigfs.engine.measure import processor_time_since as processor_time_since
@@ -59,7 +60,6 @@ from bigfs.engine.memory import planned_memory as planned_memory
 from bigfs.engine.memory import require_memory as require_memory
 from bigfs.engine.memory import spare_memory as spare_memory
 from bigfs.engine.memory import task_memory as task_memory
-from bigfs.engine.scratch import ScratchFile as ScratchFile
 from bigfs.engine.shared import Shared as Shared
 from bigfs.engine.shared import unshared as unshared
 from bigfs.engine.workers import clear_cache as clear_cache

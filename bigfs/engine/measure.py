@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bigfs.engine.clusters import asking_cluster
 from bigfs.engine.executor import client
@@ -19,7 +19,7 @@ RESET = Path("/proc/self/clear_refs")  # Linux: writing 5 sets VmHWM to the curr
 def processor_time() -> dict[str, float]:
     """Return the processor seconds of this process ("driver") and each worker, by its address. All
     threads count. A worker that was started again counts from its new start."""
-    return {"driver": time.process_time()} | _on_workers(time.process_time)
+    return {"driver": time.process_time()} | on_workers(time.process_time)
 
 
 def processor_time_since(before: dict[str, float]) -> float:
@@ -30,7 +30,7 @@ def processor_time_since(before: dict[str, float]) -> float:
 def peak_memory() -> dict[str, int]:
     """Return the peak resident bytes of this process ("driver") and each worker ("worker 0", …)."""
     peaks = {"driver": _peak_resident()}
-    by_address = _on_workers(_peak_resident)
+    by_address = on_workers(_peak_resident)
     return peaks | {f"worker {i}": by_address[a] for i, a in enumerate(sorted(by_address))}
 
 
@@ -47,7 +47,7 @@ def _peak_resident() -> int:
 
 def reset_peak_memory() -> bool:
     """Let `peak_memory` start again, in this process and each worker."""
-    return all([_reset_peak(), *_on_workers(_reset_peak).values()])
+    return all([_reset_peak(), *on_workers(_reset_peak).values()])
 
 
 def _reset_peak() -> bool:
@@ -58,8 +58,9 @@ def _reset_peak() -> bool:
     return True
 
 
-def _on_workers(fn: Callable[[], T]) -> dict[str, T]:
+def on_workers(fn: Callable[..., T], *operands: Any) -> dict[str, T]:
+    """Return what a function returns in each worker, by its address."""
     if client() is None:
         return {}
     with asking_cluster():
-        return dict(client().run(fn))
+        return dict(client().run(fn, *operands))

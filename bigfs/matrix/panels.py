@@ -7,15 +7,17 @@ The file serves both: a strip lies in one piece, and a task reads or writes its 
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bigfs import engine
-from bigfs.engine import ScratchFile
 from bigfs.matrix import kernels
 from bigfs.types import FloatArray
 
@@ -35,19 +37,40 @@ def strip_width(n: int, r: int, limit: int | None = None) -> int:
 class StripFile:
     """Key of an n × r array in a temporary file, where it lies by strips of its columns."""
 
-    file: ScratchFile
+    path: str
     n: int
     slices: tuple[slice, ...]
+
+    @classmethod
+    def new(cls, n: int, slices: tuple[slice, ...]) -> StripFile:
+        """Make an empty file."""
+        descriptor, path = tempfile.mkstemp(prefix="bigfs-")
+        os.close(descriptor)
+        return cls(path, n, slices)
+
+    def is_shared(self) -> bool:
+        """Return whether every process that runs tasks sees the file."""
+        return all(engine.on_workers(os.path.exists, self.path).values())
 
     def read(self, columns: slice, start: int, stop: int) -> FloatArray:
         """Return the rows [start, stop) of a strip."""
         width = columns.stop - columns.start
-        return self.file.read(self.n * columns.start + start * width, (stop - start, width))
+        place = 8 * (self.n * columns.start + start * width)
+        numbers = np.fromfile(self.path, count=(stop - start) * width, offset=place)
+        return numbers.reshape(stop - start, width)
 
     def write(self, columns: slice, start: int, rows: FloatArray) -> None:
         """Write rows of a strip, the first of which has the number `start`."""
         width = columns.stop - columns.start
-        self.file.write(self.n * columns.start + start * width, rows)
+        try:
+            with open(self.path, "r+b") as file:
+                file.seek(8 * (self.n * columns.start + start * width))
+                file.write(np.ascontiguousarray(rows, dtype=np.float64).data)
+        except OSError as error:
+            raise OSError(
+                f"the temporary file {self.path} cannot be written ({error.strerror}): set TMPDIR "
+                f"to a folder with room that all workers see"
+            ) from error
 
     def read_rows(self, start: int, stop: int) -> FloatArray:
         """Return the rows [start, stop) of all columns."""
@@ -71,7 +94,7 @@ class ColumnStrips:
         self.slices = tuple(slice(a, min(a + width, r)) for a in range(0, r, width))
         self.whole = len(self.slices) == 1
         self._array: FloatArray | None = None
-        self.file = None if self.whole else StripFile(ScratchFile.new(), n, self.slices)
+        self.file = None if self.whole else StripFile.new(n, self.slices)
 
     def __enter__(self) -> ColumnStrips:
         """Return the strips. Their file is deleted when the block ends."""
@@ -79,7 +102,7 @@ class ColumnStrips:
 
     def __exit__(self, *error: object) -> None:
         if self.file is not None:
-            self.file.file.remove()
+            Path(self.file.path).unlink(missing_ok=True)
 
     @classmethod
     def of(cls, P: FloatArray, width: int | None = None) -> ColumnStrips:
@@ -143,7 +166,7 @@ def times_by_strips(X: Any, W: FloatArray, width: int) -> ColumnStrips:
 
 def is_shared_by_tasks(X: Any, V: ColumnStrips) -> bool:
     """Return whether the tasks of a pass over X read or write their rows in the file of V."""
-    return V.file is not None and not X.local and len(X.row_tiles) > 0 and V.file.file.is_shared()
+    return V.file is not None and not X.local and len(X.row_tiles) > 0 and V.file.is_shared()
 
 
 def write_times(block: Any, start: int, stop: int, W: FloatArray, file: StripFile) -> None:

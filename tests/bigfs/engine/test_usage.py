@@ -117,7 +117,6 @@ class Unreachable:
 @pytest.mark.parametrize(
     ("module", "ask"),
     [
-        ("scratch", lambda: engine.ScratchFile("file").is_shared()),
         ("executor", lambda: executor.current_executor().threads()),
         ("measure", measure.peak_memory),
         ("memory", memory.memory_limit),

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from bigfs import JHLSR, Matrix, engine
 from bigfs.engine.budget import Shares
-from bigfs.matrix.panels import ColumnStrips, strip_width, times_by_strips
+from bigfs.matrix.panels import ColumnStrips, StripFile, strip_width, times_by_strips
 from tests.helpers.fitting import fit_few_steps
 
 
@@ -44,18 +44,16 @@ def matrix(marker=None):
 
 
 def test_numbers_are_read_where_they_were_written(rng):
-    file, numbers = engine.ScratchFile.new(), rng.normal(size=(5, 3))
-    file.write(4, numbers.T)
-    np.testing.assert_array_equal(file.read(4, (3, 5)), numbers.T)
-    np.testing.assert_array_equal(file.read(7, (2, 2)).ravel(), numbers.T.ravel()[3:7])
-    assert file.read(0, (0, 3)).shape == (0, 3)
-    with pytest.raises(OSError, match=r"the temporary file .*bigfs-.* was cut off"):
-        file.read(18, (2,))
-    file.remove()
+    numbers = rng.normal(size=(5, 3))
+    with ColumnStrips.of(numbers, 2) as strips:
+        file = strips.file
+        np.testing.assert_array_equal(file.read(slice(0, 2), 1, 4), numbers[1:4, :2])
+        file.write(slice(2, 3), 3, numbers[:2, :1])
+        np.testing.assert_array_equal(file.read_rows(3, 5), np.c_[numbers[3:, :2], numbers[:2, 0]])
+        assert file.read_rows(2, 2).shape == (0, 3)
     assert not Path(file.path).exists()
-    file.remove()
     with pytest.raises(OSError, match=r"cannot be written \(No such file or directory\): set TMPD"):
-        file.write(0, numbers)
+        file.write(slice(0, 2), 0, numbers)
 
 
 @pytest.mark.parametrize("width", [1, 3, 7])
@@ -69,7 +67,7 @@ def test_strips_are_read_by_columns_and_by_rows(width, rng):
         moved = P + np.concatenate([np.full(c.stop - c.start, c.start) for c in strips.slices])
         np.testing.assert_array_equal(strips.rows(0, 50), moved)
     if strips.file is not None:
-        assert not Path(strips.file.file.path).exists()
+        assert not Path(strips.file.path).exists()
 
 
 def test_strips_take_whole_lines_of_the_cache():
@@ -101,7 +99,7 @@ def test_a_pass_that_fails_leaves_no_file(tmp_path, monkeypatch, rng):
         patch.setattr(Rows, "load", fail)
         with pytest.raises(OSError, match="no space left"):
             times_by_strips(matrix(), W, 2)
-    monkeypatch.setattr(engine.ScratchFile, "write", fail)
+    monkeypatch.setattr(StripFile, "write", fail)
     with pytest.raises(OSError, match="no space left"):
         ColumnStrips.of(P, 2)
     assert not list(tmp_path.iterdir())

@@ -20,7 +20,7 @@ from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.hypergraph.smoothness import Smoothness, choose_weights
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, panels
-from bigfs.matrix.panels import ColumnStrips
+from bigfs.matrix.panels import ColumnStrips, StripFile
 from bigfs.result import Status, observed
 from bigfs.selectors.row_sparse import jhlsr_problem, rows
 from bigfs.selectors.row_sparse.jhlsr import JHLSR
@@ -589,14 +589,14 @@ def test_strips_of_columns_give_the_same_answer(degrees, layout, monkeypatch):
         engine, "SHARES", Shares(active_columns=0, column_strip=1e-12)
     )
     if layout == "unseen file":
-        monkeypatch.setattr(engine.ScratchFile, "is_shared", lambda self: False)
-    files, new = [], engine.ScratchFile.new
+        monkeypatch.setattr(StripFile, "is_shared", lambda self: False)
+    files, new = [], StripFile.new
 
-    def watch():
-        files.append(new())
+    def watch(*size):
+        files.append(new(*size))
         return files[-1]
 
-    monkeypatch.setattr(engine.ScratchFile, "new", watch)
+    monkeypatch.setattr(StripFile, "new", watch)
     strips = fit(copy.copy(matrix), y, **parameters)
     assert len(files) >= strips.n_iter_
     assert not any(Path(file.path).exists() for file in files)
