@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows
-from bigfs.linalg.rounding import far_from_zero, unless_rounding
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import ClassWeights, near_sums
 from bigfs.matrix.kernels import begin_sum, n_sums, strips
@@ -69,35 +69,26 @@ def mean_of_pairs(C: FloatArray) -> float:
 
 def absolute_correlations(X: Any, index: IntArray | None = None) -> FloatArray:
     """Return the |correlations| of columns (m × m), 0 for a constant one, in a pass over the rows.
-    Columns far from zero are centered as they are read, the others afterwards. The columns of a
-    matrix without tiles of rows are gathered."""
+    The columns of a matrix without tiles of rows are gathered."""
     X = X if isinstance(X, Matrix) else Matrix.from_array(X)
     index = np.arange(X.shape[1]) if index is None else index
-    if not X.row_tiles:
-        X, index = Matrix.from_array(X.columns(index)), np.arange(len(index))
     n, m = X.shape[0], len(index)
     engine.require_memory(4 * 8 * m * m, f"the {m} × {m} correlations")
-    deviations, mu = X.deviations[index], X.means[index]
-    far = far_from_zero(n * mu, deviations + n * mu**2, n)
-    C = X.take_columns(index).sum(
-        _gram_of_rows, 0, np.where(far, mu, 0), max_parts=n_sums(8 * m**2)
-    )
-    mu = np.where(far, 0, mu)
-    C -= n * np.outer(mu, mu)
-    scale = np.sqrt(np.where(deviations > 0, deviations, np.inf))
+    chosen = X.take_columns(index) if X.row_tiles else Matrix.from_array(X.columns(index))
+    near = chosen.near_zero()
+    C = near.sum(_gram_of_rows, 0, max_parts=n_sums(8 * m**2))
+    C -= n * np.outer(near.means, near.means)
+    scale = np.sqrt(np.where(near.deviations > 0, near.deviations, np.inf))
     correlations: FloatArray = np.abs(C / scale[:, None] / scale)
     return correlations
 
 
-def _gram_of_rows(
-    block: Any, start: int, stop: int, shift: FloatArray, total: FloatArray | None
-) -> FloatArray:
-    """Add ZᵀZ of a block of rows, minus `shift`, to the total (m × m)."""
-    total = begin_sum(len(shift), len(shift)) if total is None else total
+def _gram_of_rows(block: Any, start: int, stop: int, total: FloatArray | None) -> FloatArray:
+    """Add ZᵀZ of a block of rows to the total (m × m)."""
+    m = block.shape[1]
+    total = begin_sum(m, m) if total is None else total
     for _, Z in strips(block):
         Z = Z.astype(np.float64)
-        if shift.any():
-            Z = (Z.toarray() if sp.issparse(Z) else Z) - shift
         G = Z.T @ Z
         total += G.toarray() if sp.issparse(G) else G
     return total

@@ -95,8 +95,11 @@ class Primal:
         """Return (XᵀMX + diag u)⁻¹ rhs, zero where u is infinite."""
         W = np.zeros(rhs.shape)
         if len(self.active):
-            scaled = self.s * rhs[self.active]
-            W[self.active] = self.s * la.cho_solve(self.factor, scaled, check_finite=False)
+            scaled = np.asfortranarray(rhs[self.active])
+            scaled *= self.s
+            solved = la.cho_solve(self.factor, scaled, overwrite_b=True, check_finite=False)
+            solved *= self.s
+            W[self.active] = solved
         return W
 
 

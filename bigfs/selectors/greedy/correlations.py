@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from bigfs.linalg.rounding import near_zero
 from bigfs.selectors.scores.bins import labeled_columns
 from bigfs.types import BoolArray, FloatArray, IntArray
 
@@ -26,7 +25,7 @@ class Correlations:
 
     def prepare(self, block: Any) -> sp.csc_array:
         """Return the columns of a block without excluded samples."""
-        Z, _, _ = near_zero(labeled_columns(block, self.codes), self.codes >= 0)
+        Z = labeled_columns(block, self.codes)
         Z.sort_indices()
         return sp.csc_array(Z, dtype=np.float64)
 

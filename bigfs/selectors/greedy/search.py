@@ -65,7 +65,9 @@ class GreedySelector(Selector):
         silent = np.union1d(self._constraints.constant, np.flatnonzero(~problem.informed))
         self._constraints = self._constraints.with_constant(silent)
         m = self._count(d)
-        columns = _Columns(X, problem.pairs, m)
+        # correlations do not depend on where the zero is
+        near = X.near_zero() if isinstance(problem.pairs, Correlations) else X
+        columns = _Columns(near, problem.pairs, m)
         totals = problem.relevance.copy() if self._least else np.zeros(d)
         self.result_ = iterate(
             lambda state: self._step(state, problem, columns),

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs.graph import Metric, Weights
-from bigfs.linalg.rounding import near_zero, unless_rounding
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
@@ -231,31 +231,26 @@ class Forms(NamedTuple):
 
 
 def graph_forms(X: Matrix, A: sp.csr_array, *, label: str) -> Forms:
-    """Return the sums of all columns in one pass."""
+    """Return the sums of all columns in one pass, from g = f − s with s near the mean of f where
+    this is far from zero."""
     degree = np.asarray(A.sum(axis=1)).ravel()
-    parts = map_all_columns(X, _forms, A, degree, label=label)
-    fAf, fDf, fD1, fLf, likeness, spread = np.concatenate(parts, axis=1)
-    return Forms(fAf, fDf, fD1, fLf, likeness, spread, float(degree.sum()))
+    volume, s = float(degree.sum()), X.near_numbers
+    parts = map_all_columns(X.near_zero(), _forms, A, degree, label=label)
+    gAg, gDg, gD1 = np.concatenate(parts, axis=1)
+    shift = gD1**2 / volume if degree.any() else np.zeros_like(gD1)
+    spread = unless_rounding(gDg - shift, gDg)
+    moved = 2 * s * gD1 + s**2 * volume  # of fᵀAf and of fᵀDf, because A1 = D1
+    fAf, fDf, fD1 = gAg + moved, gDg + moved, gD1 + s * volume
+    fLf = unless_rounding(gDg - gAg, gDg)
+    return Forms(fAf, fDf, fD1, fLf, gAg - shift, spread, volume)
 
 
 def _forms(block: Any, start: int, stop: int, A: sp.csr_array, degree: FloatArray) -> FloatArray:
-    """Return the sums of a tile of columns (6 × width)."""
-
-    def sums_of(F: Any) -> FloatArray:
-        products = [(F * (A @ F), np.ones(len(degree))), (F * F, degree), (F, degree)]
-        return np.stack([np.asarray(Z.T @ weights) for Z, weights in products])
-
-    parts = []
+    """Return gᵀAg, gᵀDg and gᵀD1 of a tile of columns (3 × width)."""
+    parts, one = [], np.ones(len(degree))
     for first in range(0, stop - start, STRIP_COLUMNS):
         F = block[:, first : first + STRIP_COLUMNS]
         F = sp.csc_array(F, dtype=np.float64) if sp.issparse(F) else np.asarray(F, dtype=np.float64)
-        sums = sums_of(F)
-        near, far, _ = near_zero(F)
-        centered = sums.copy()
-        if len(far):
-            centered[:, far] = sums_of(near[:, far])
-        gAg, gDg, gD1 = centered
-        shift = gD1**2 / degree.sum() if degree.any() else np.zeros_like(gD1)
-        spread = unless_rounding(gDg - shift, gDg)
-        parts.append([*sums, unless_rounding(gDg - gAg, gDg), gAg - shift, spread])
-    return np.concatenate([np.array(part) for part in parts], axis=1)
+        products = [(F * (A @ F), one), (F * F, degree), (F, degree)]
+        parts.append(np.stack([np.asarray(Z.T @ weights) for Z, weights in products]))
+    return np.concatenate(parts, axis=1)
