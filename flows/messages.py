@@ -12,16 +12,16 @@ log = logging.getLogger("bigfs.flows")
 notes = {"silent": False, "json": False}
 
 
-def inform(text: str) -> None:
+def inform(text: str, about: str = "bigfs") -> None:
     """Print a line of this program on stderr, and log it, so that Prefect shows it too."""
     if not notes["silent"]:
-        say(text)
+        say(text, about=about)
     log.info(text)
 
 
-def say(text: str, level: str = "info") -> None:
+def say(text: str, level: str = "info", about: str = "bigfs") -> None:
     """Print a line of this program on stderr, as text or as a JSON object."""
-    line = json_line(level=level, message=text) if notes["json"] else f"bigfs: {text}"
+    line = json_line(level=level, message=text) if notes["json"] else f"{about}: {text}"
     print(line, file=sys.stderr, flush=True)
 
 

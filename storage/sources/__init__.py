@@ -41,6 +41,7 @@ from bigfs.storage.sources.synthetic.source import PREFIX, Synthetic
 from bigfs.storage.sources.tables.columnar import Arrow, ColumnFile, Parquet
 from bigfs.storage.sources.tables.entries import ArrowLists, ArrowMaps, ParquetLists, ParquetMaps
 from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
+from bigfs.storage.sources.tables.kinds import AUTO
 from bigfs.storage.sources.tables.numeric import ArrowFeatures, CsvFeatures, ParquetFeatures
 from bigfs.storage.sources.tables.records import Records
 from bigfs.storage.sources.tables.streams import StreamFeatures, StreamLists, StreamMaps, StreamText
@@ -124,7 +125,7 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
         if format is not None:
             raise SourceError(f"format= is for files, and {type(source).__name__} is none")
         kind, data = recognize(source)
-        return _construct(_by_options(kind, options), data, options)
+        return _of_table(kind, data, options)
     name = str(source)
     if name.startswith(PREFIX):
         return _construct(Synthetic, name, options)
@@ -134,7 +135,7 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
         format = options.pop("format", format)
         remote.require_no_secret(url)
         if by_ranges := _kind_by_ranges(url, format):
-            return _construct(_by_options(by_ranges, options), url, options)
+            return _of_table(by_ranges, url, options)
         if format in (None, AnnData.format) and remote.is_folder(url) and AnnData.is_group(url):
             return _construct(AnnData, url.rstrip("/"), options)
         source = remote.fetch(url)
@@ -160,7 +161,7 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
             f"that `bigfs datasets` lists"
         )
     kind = _guess(Path(source), format)
-    return _construct(_by_options(kind, options), str(source), options)
+    return _of_table(kind, str(source), options)
 
 
 def _names() -> str:
@@ -177,17 +178,34 @@ def _by_options(kind: type[Source], options: dict[str, Any]) -> type[Source]:
     return kind
 
 
+def _of_table(kind: type[Source], path: Any, options: dict[str, Any]) -> Source:
+    """Return a source, which is of a table as it comes where no option says what it holds."""
+    features = BY_OPTION["columns"].get(kind)
+    is_said = features is None or {"text", *BY_OPTION}.intersection(options)
+    if features is None or is_said or set(options) - set(inspect.signature(features).parameters):
+        return _construct(_by_options(kind, options), path, options)
+    table: Any = _construct(features, path, options | {"columns": AUTO})
+    is_text = "text" in table.column_names()
+    found = None if is_text else table.look()
+    path = getattr(table, "tables", path)  # a stream is read from its first records again
+    if found is None:
+        return _construct(kind, path, options)
+    if not found.numbers and not found.categories and len(found.texts) == 1:
+        return _construct(kind, path, options | {"text": found.texts[0]})
+    return _construct(features, path, options | {"columns": AUTO})
+
+
 def _from_pattern(pattern: str, format: str | None, options: dict[str, Any]) -> Source:
     """Return many files as one table."""
     if not (files := list_files(pattern, ())):
         raise SourceError(f"no file has a name like {pattern}")
-    kind = _by_options(_guess(Path(files[0]), format), options)
+    kind = _guess(Path(files[0]), format)
     if not issubclass(kind, Records):
         raise SourceError(
             f"{pattern} names files of the format {kind.format}, and a pattern is for tables and "
             f"JSON Lines: join the files, or stage the first and append the others"
         )
-    return _construct(kind, pattern, options)
+    return _of_table(kind, pattern, options)
 
 
 def _kind_by_ranges(url: str, format: str | None) -> type[Source] | None:

@@ -72,6 +72,7 @@ class Source(ABC):
     memory_per_byte: int = 20  # bytes of memory per byte of input while it is read
     memory_limit: int | None = None  # bytes that a process may use beside its libraries
     label_columns: Sequence[str] | None = None  # that could hold the labels, if none was named
+    categorical: Sequence[str] | None = None  # columns of categories, of a table of features
     given: Mapping[str, Any] = MappingProxyType({})  # the options that `find` was given
     version: ClassVar[int] = 1  # of the reader: another one may read other rows of the same bytes
     guessed: tuple[str, ...] = ()  # the options that the content tells, as nobody named them

@@ -291,4 +291,5 @@ def describe_source(source: Source, plan: Plan, decided: dict[str, Any]) -> dict
         **({"by_name": True} if isinstance(source, MatrixSource) and source.has_names else {}),
         **({} if source.label_columns is None else {"label_columns": list(source.label_columns)}),
         **({"roles": source.obs_columns} if source.obs_columns else {}),
+        **({} if source.categorical is None else {"categorical": list(source.categorical)}),
     }

@@ -115,6 +115,12 @@ class ColumnFile(Table):
         for file, _ in self.same_columns((file, self.columns_of(file)) for file in self.files()):
             yield redacted(file), (batch for _, batch in self._read(file, None))
 
+    def head(self) -> Batch | None:
+        for file in self.files():
+            for _, batch in self._read(file, None):
+                return as_batch(batch, 0, f"{redacted(file)}: row")
+        return None
+
     def parts(self) -> list[Part]:
         in_place = self._find_groups() if self.on_scratch is self.groups is None else self.groups
         return in_place or super().parts()

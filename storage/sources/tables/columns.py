@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-NO_NUMBER = ("", "NA", "N/A", "NaN", "nan", "NULL", "null")  # a number that is missing in a text
+NO_NUMBER = (
+    "",
+    "?",
+    "NA",
+    "N/A",
+    "NaN",
+    "nan",
+    "NULL",
+    "null",
+)  # a number that is missing in a text
 TRUTH = {"true": "1", "false": "0"}  # Booleans of a text, in any case
 
 

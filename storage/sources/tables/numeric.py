@@ -8,10 +8,11 @@ is staged, and hold for what is added later.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from pathlib import Path
@@ -23,6 +24,7 @@ import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import shorten, shorten_names
+from bigfs.storage.sources.tables import kinds
 from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
 from bigfs.storage.sources.tables.columns import as_numbers, as_texts
 from bigfs.storage.sources.tables.names import Block, require_lines
@@ -47,33 +49,41 @@ TURN = (
     "and a store has a row for each sample: turn the table first, as by pandas.read_csv(FILE, "
     "index_col=0).T.to_csv('samples.csv'), if its rows are features"
 )
-LEAST_COUNTED = 4  # samples, of which a column is said to count them
 
 
 @dataclass(eq=False, kw_only=True)
 class NumericTable(MatrixRecords, Table):
     """A table whose columns are features."""
 
-    # names or patterns with * and ?, of which * takes all without a role, and !id leaves id out
-    columns: str | Sequence[str]
+    # names or patterns with * and ?, of which * takes all without a role, and !id leaves id out.
+    # "auto" takes those with numbers or few values, which decides on categories and missing= too
+    columns: str | Sequence[str] = kinds.AUTO
     categories: str | Sequence[str] = ()  # those of the columns that hold categories
     # "mean" or "zero" in place of a missing number; the mean is that of the samples that are not
     # for the test. A missing category then has no indicator. None refuses them
     missing: str | None = None
     may_have_names = True  # where there are categories
     numbers: tuple[str, ...] = field(default=(), init=False, repr=False)  # columns, in order
-    categorical: tuple[str, ...] = field(
-        default=(), init=False, repr=False
-    )  # columns of categories
+    categorical: tuple[str, ...] = field(default=(), init=False, repr=False)  # of categories
     means: dict[str, float] | None = field(default=None, init=False, repr=False)
+    # the columns that "auto" leaves out, with the reason
+    unused: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.columns, self.categories = _split(self.columns), _split(self.categories or ())
         if self.missing not in (None, *FILLS):
             raise SourceError(f"missing must be one of {', '.join(FILLS)}; got {self.missing!r}")
-        if self.missing == "mean":
+        if self.is_auto:
+            missing = ("missing",) if self.missing is None else ()
+            self.guessed = (*self.guessed, "columns", "categories", "unused", *missing)
+        if self.missing == "mean" or (self.is_auto and self.missing is None):
             self.guessed = (*self.guessed, "means")
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the values decide which columns are features."""
+        return kinds.AUTO in self.columns
 
     def wanted_fields(self, columns: list[str]) -> list[str]:
         """Return the columns of the features, and those with a role."""
@@ -93,7 +103,7 @@ class NumericTable(MatrixRecords, Table):
 
     def _match(self, option: str, columns: list[str]) -> list[str]:
         """Return the columns that the patterns of an option name, in the order of the table."""
-        patterns = getattr(self, option)
+        patterns = ["*" if p == kinds.AUTO else p for p in getattr(self, option)]
         excludes = [p for p in patterns if p.startswith("!") and p not in columns]
         matched = set(columns) if patterns and len(excludes) == len(patterns) else set[str]()
         for pattern in sorted(patterns, key=excludes.__contains__):
@@ -111,12 +121,42 @@ class NumericTable(MatrixRecords, Table):
             raise SourceError(f"{self.path}: {option}= leaves no column")
         return [c for c in columns if c in matched]
 
+    def only(self, features: Sequence[str], fills: Mapping[str, float | None]) -> Self:
+        """Return the table with the columns of some features, which are called as in a store.
+
+        `fills` take the place of missing numbers, by columns. None refuses them.
+        """
+        there, columns, categories = set(self.column_names()), list[str](), list[str]()
+        lacking = []
+        for name in features:
+            ends = [i for i, letter in enumerate(name) if letter == "="]
+            column = next((name[:i] for i in reversed(ends) if name[:i] in there), None)
+            if name in there:
+                columns.append(name)
+            elif column is None:
+                lacking.append(name)
+            else:
+                categories.append(column)
+        if lacking:
+            raise SourceError(
+                f"{self.path} lacks {len(lacking):,} of the {len(features):,} columns of the "
+                f"model, such as {shorten_names(lacking, 3)}: give a source that has them"
+            )
+        source = copy.copy(self)
+        source.categories = tuple(dict.fromkeys(categories))
+        source.columns = (*columns, *source.categories)
+        source.means = {name: fill for name, fill in fills.items() if fill is not None}
+        source.missing = "mean" if len(source.means) == len(fills) else None
+        return source
+
     # --- the reading before -----------------------------------------------------------------------
 
     def prepare(self, scratch: Path) -> Self:
         """Find out which columns there are, and the means where they are asked for."""
         ready = super().prepare(scratch)
         columns = ready.column_names()
+        if self.is_auto:
+            ready._decide_kinds(columns)
         features = ready._features(columns)
         for name in set(INDEX_NAMES).intersection(columns).difference(features, self.roles):
             turn = "" if self.label in columns else f", {TURN}"
@@ -127,7 +167,7 @@ class NumericTable(MatrixRecords, Table):
         ready.categorical = tuple(ready._match("categories", features))
         named = set(ready.categorical)
         ready.numbers = tuple(name for name in features if name not in named)
-        if self.missing == "mean" and self.means is None:
+        if ready.missing == "mean" and ready.means is None:
             ready.means = ready._find_means()
         ready._note_columns(columns)
         if self.hashing or named:
@@ -137,6 +177,49 @@ class NumericTable(MatrixRecords, Table):
             checks.require_shape(0, len(features), self.path)
             ready.feature_names, ready.n_features = features, len(features)
         return ready
+
+    def look(self) -> kinds.Kinds:
+        """Return what the columns seem to be, by the first records. Many are numbers, unread."""
+        names = self._features(self.column_names())
+        if len(names) > kinds.LOOKED:
+            return kinds.Kinds(names, [], {}, [])
+        batch = self.head()
+        batches = [] if batch is None else [batch]
+        found = kinds.kinds_of(lambda: batches, names if batches else [], self._convert)
+        if batch is not None and (of := kinds.triplets_of(batch, found, self.name or "")):
+            raise SourceError(
+                f"{self.path} seems to hold one value per record, of the sample {of[0]!r} and the "
+                f"feature {of[1]!r}: write a row for each sample, as by pandas.DataFrame.pivot, or "
+                f"say that a record is a sample, by columns="
+            )
+        return found
+
+    def _decide_kinds(self, columns: list[str]) -> None:
+        """Decide which columns are features, and which of them are categories."""
+        named = self._match("categories", self._features(columns)) if self.categories else []
+        found = kinds.kinds_of(
+            lambda: itertools.chain.from_iterable(map(self.batches, self.pieces(SURVEY_BYTES))),
+            [name for name in self._features(columns) if name not in named],
+            self._convert,
+        )
+        if not (found.numbers or found.categories or named):
+            raise SourceError(
+                f"{self.path} has no column of numbers or categories, "
+                f"{kinds.describe(len(columns), found.unused)}: name columns=, categories= or text="
+            )
+        categories = {*named, *found.categories}
+        features = categories.union(found.numbers)
+        self.columns = tuple(name for name in columns if name in features)
+        self.categories = tuple(name for name in columns if name in categories)
+        self.unused, self.missing = found.unused, self.missing or "mean"
+
+    def _convert(self, batch: Batch, names: list[str]) -> tuple[FloatArray, list[str]]:
+        """Return the columns of numbers, and the names of the others."""
+        try:
+            return self._numbers(batch, names), []
+        except SourceError:
+            others = [name for name in names if not self._is_number(batch.fields[name])]
+            return self._numbers(batch, [name for name in names if name not in others]), others
 
     def _note_columns(self, columns: Sequence[str]) -> None:
         """Say that rows seem to be features or entries, and which of the first numbers count."""
@@ -150,7 +233,7 @@ class NumericTable(MatrixRecords, Table):
             message = "%s: the column %r seems to name features, %s"
             log.warning(message, self.path, names[0], TURN)
         batch = next(itertools.chain.from_iterable(map(self.batches, self.pieces(1))), None)
-        if batch is None or batch.length < LEAST_COUNTED:
+        if batch is None or batch.length < kinds.LEAST_COUNTED:
             return
         name = self.name or ""
         if name in batch.fields and 2 * len({*batch.values(name)}) <= batch.length:
@@ -261,7 +344,7 @@ class NumericTable(MatrixRecords, Table):
         return as_numbers(values)
 
     def _is_number(self, value: Any) -> bool:
-        """Return whether a column of one value is a number, or missing."""
+        """Return whether all values of a column are numbers, or missing."""
         import pyarrow as pa
 
         try:

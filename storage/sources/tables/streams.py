@@ -20,8 +20,8 @@ from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.tables.columns import decoded
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
 from bigfs.storage.sources.tables.numeric import NumericTable
-from bigfs.storage.sources.tables.records import TextRecords
-from bigfs.storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table
+from bigfs.storage.sources.tables.records import Batch, TextRecords
+from bigfs.storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table, as_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +55,19 @@ class Stream(Table):
             self.tables = itertools.chain([first], self.tables)
             self.header = list(first.schema.names)
         return self.header
+
+    def head(self) -> Batch | None:
+        import pyarrow as pa
+
+        names = self.columns_to_read(self.column_names())
+        for reader in self.tables:
+            for batch in reader:  # is read again, before the others
+                again = itertools.chain([batch], reader)
+                first = pa.RecordBatchReader.from_batches(reader.schema, again)
+                self.tables = itertools.chain([first], self.tables)
+                columns = [decoded(column) for column in batch.select(names).columns]
+                return as_batch(pa.RecordBatch.from_arrays(columns, names), 0, "stream: row")
+        return None
 
     def spool(self, scratch: Path) -> Self:
         """Read the stream to its end. Return the source of what is on scratch then."""

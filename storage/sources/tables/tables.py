@@ -50,6 +50,7 @@ WIDE = 10_000  # columns of a CSV that pyarrow reads at most
 WIDE_COLUMN = 1000  # bytes that a column of a wider one takes, whose values are packed
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 LEAST_AXIS = 8  # names of columns, which may be numbers that rise in other steps than 1
+HEAD_RECORDS = 256  # that are looked at to tell what a table holds
 LINE_LIMIT = 1 << 26  # bytes of a line of CSV's header
 LINE_ENDS = 1 << 12  # bytes at the end of a CSV, in which blank lines are no records
 NO_UTF8 = "it is not UTF-8: give its encoding=, such as cp1252, latin-1 or utf-16"
@@ -82,6 +83,10 @@ class Table(Records):
     @abstractmethod
     def stream(self) -> Iterator[pa.RecordBatch]:
         """Yield the columns to read in batches of any size."""
+
+    @abstractmethod
+    def head(self) -> Batch | None:
+        """Return the first records with all columns to read, None if there are none."""
 
     def check(self) -> None:
         super().check()
@@ -333,6 +338,24 @@ class CsvFile(Table):
                 f"header=true if these are names"
             )
         return names
+
+    def head(self) -> Batch | None:
+        import pyarrow as pa
+
+        path = self.files()[0]
+        with source_errors(f"{path} is broken"), open_text(path, self.encoding) as file:
+            names = [name.strip(" ") for name in self._read_header(file, path)]
+            try:
+                some = list(itertools.islice(self._records(file), HEAD_RECORDS))
+            except (UnicodeDecodeError, csv.Error):  # which is refused where it is read
+                return None
+        records = [record for record in some if len(record) == len(names)]
+        columns = [pa.array(values, pa.string()) for values in zip(*records, strict=True)]
+        if not columns:
+            return None
+        batch = pa.RecordBatch.from_arrays(columns, names)
+        batch = partitioned(batch, self.partitions_of(path), self.columns_to_read(names))
+        return as_batch(batch, 0, f"{path}: row")
 
     def stream(self) -> Iterator[pa.RecordBatch]:
         return itertools.chain.from_iterable(batches for _, batches in self.streams())

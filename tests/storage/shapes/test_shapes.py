@@ -1193,7 +1193,7 @@ REFUSED = {
             columns(id=[0, 0, 1], feature_code=["f", "g", "f"], value=[1.0, 2.0, 3.0]), "t.parquet"
         ),
         {},
-        "has no column 'text'",
+        "one value per record, of the sample 'id' and the feature 'feature_code'",
     ),
     "rows with names of R": (
         both("a,b,label\nr1,1,2,x\nr2,3,4,y\n"),

@@ -188,14 +188,6 @@ def test_a_new_category_is_left_out_of_a_store(tmp_path):
     assert rows == [[1, 0, 1], [0, 1, 0], [5, 0, 0], [6, 0, 1]]
 
 
-def test_a_format_that_needs_columns_says_so(frame, tmp_path):
-    path = write(frame, tmp_path / "table.csv")
-    with pytest.raises(SourceError, match="csv-features needs the option columns="):
-        find(path, format="csv-features")
-    with pytest.raises(SourceError, match=r"of numbers with columns="):
-        storage.stage(path, tmp_path / "store.zarr")
-
-
 @pytest.mark.parametrize("role", ["label", "split", "name", "columns", "categories"])
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
 def test_a_named_column_that_is_not_there_is_an_error(frame, tmp_path, suffix, role):

@@ -1,0 +1,152 @@
+"""A table as it comes: what each of its columns is, by its type and then by its values.
+
+Numbers and truth values are features, texts of few values are categories. A column that tells
+nothing of a new sample is left out, and is named with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigfs.storage.sources.tables.columns import as_texts, decoded, is_text
+from bigfs.storage.sources.tables.records import Batch
+from bigfs.types import FloatArray
+
+AUTO = "auto"  # the option columns= of a table as it comes
+FEW, MOST = 20, 1000  # values of a column of categories: in any table, and in the largest
+SAMPLES_PER_VALUE = 10  # at the least, of a column with more than FEW categories
+WORDS = 3  # in the mean, of a text that is read rather than compared
+LOOKED = 200  # columns of a table, of whose first records it is told whether it is a text
+LEAST_COUNTED = 4  # samples, of which a column is said to count them
+DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}.*)?$"
+ID = re.compile(r"(.*[_\W])?(id|uid|uuid|guid|index|key)|.*[a-z]ID", re.IGNORECASE)
+
+# converts columns of a batch to numbers, and returns the names of those that hold none
+Convert = Callable[[Batch, list[str]], tuple[FloatArray, list[str]]]
+
+
+class Kinds(NamedTuple):
+    """What the columns of a table are."""
+
+    numbers: list[str]
+    categories: list[str]
+    unused: dict[str, str]  # the columns that are left out, with the reason
+    texts: list[str]  # those of them that hold texts to read
+
+
+def kinds_of(batches: Callable[[], Iterable[Batch]], names: list[str], convert: Convert) -> Kinds:
+    """Return what columns are. The batches are read once, and again where some hold no numbers."""
+    numbers, unused = _numbers_of(batches(), names, convert)
+    others = [name for name in names if name not in numbers and name not in unused]
+    columns = {name: Values() for name in others}
+    for batch in batches() if others else ():
+        for name, values in columns.items():
+            values.add(decoded(batch.fields[name]))
+    reasons = {name: values.reason(name) for name, values in columns.items()}
+    unused |= {name: reason for name, reason in reasons.items() if reason}
+    texts = [name for name, values in columns.items() if reasons[name] and values.is_prose()]
+    categories = [name for name, reason in reasons.items() if not reason]
+    return Kinds(list(numbers), categories, {n: unused[n] for n in names if n in unused}, texts)
+
+
+def _numbers_of(
+    batches: Iterable[Batch], names: list[str], convert: Convert
+) -> tuple[dict[str, None], dict[str, str]]:
+    """Return the columns of numbers, and those of them that are left out, with the reason."""
+    names, d, seen = list(names), len(names), 0
+    is_number, counts, last = np.ones(d, bool), np.zeros(d, np.int64), np.full(d, np.nan)
+    steps, rises = np.ones(d, bool), np.ones(d, bool)  # from each sample to the next
+    for batch in batches:
+        table, others = convert(batch, [names[j] for j in np.flatnonzero(is_number)])
+        if others:
+            is_number &= ~np.isin(np.array(names, dtype=object), others)
+        left = np.flatnonzero(is_number)
+        before = np.vstack([last[left], table])[0 if seen else 1 :]
+        change = np.diff(before, axis=0)
+        steps[left] &= (change == 1).all(axis=0)
+        rises[left] &= ((change > 0) & (before[1:] == np.rint(before[1:]))).all(axis=0)
+        counts[left] += np.count_nonzero(~np.isnan(table), axis=0)
+        if batch.length:
+            last[left], seen = table[-1], seen + batch.length
+    unused = {}
+    for j in np.flatnonzero(is_number & ((counts == 0) | (rises & (seen >= LEAST_COUNTED)))):
+        if not counts[j]:
+            unused[names[j]] = "empty"
+        elif steps[j]:
+            unused[names[j]] = "counts the samples"
+        elif ID.fullmatch(names[j]):
+            unused[names[j]] = "all different"
+    return {names[j]: None for j in np.flatnonzero(is_number) if names[j] not in unused}, unused
+
+
+class Values:
+    """What the values of a column are that holds no numbers."""
+
+    def __init__(self) -> None:
+        self.kind: str | None = None  # of values that are neither numbers nor texts
+        self.different: set[str] = set()  # up to one more than the most
+        self.seen = self.words = 0
+        self.is_date = True
+
+    def add(self, values: Any) -> None:
+        """Take the next values of the column."""
+        from pyarrow import compute, types
+
+        if not is_text(values):
+            if not types.is_null(values.type):
+                is_time = types.is_temporal(values.type)
+                self.kind = "dates" if is_time else f"holds {values.type}"
+            return
+        texts = as_texts(values).drop_null()
+        self.seen += len(texts)
+        self.words += compute.sum(compute.count_substring_regex(texts, r"\S+")).as_py() or 0
+        if self.is_date:
+            self.is_date = bool(compute.all(compute.match_substring_regex(texts, DATE)).as_py())
+        if len(self.different) <= MOST:
+            self.different.update(texts.unique().to_pylist())
+
+    def reason(self, name: str) -> str:
+        """Return why the column is left out, empty if it holds categories."""
+        if self.kind is not None:
+            return self.kind
+        if not self.seen:
+            return "empty"
+        if self.is_date:
+            return "dates"
+        k = len(self.different)
+        if k <= max(min(FEW, self.seen // 2), min(MOST, self.seen // SAMPLES_PER_VALUE)):
+            return ""
+        if self.is_prose():
+            return f"text, which text={name} takes in place of the table"
+        if k > MOST:  # of which no more are kept
+            return f"more than {MOST:,} values, which categories={name} takes"
+        return "all different" if k == self.seen else f"{k} values, which categories={name} takes"
+
+    def is_prose(self) -> bool:
+        """Return whether the values are texts to read."""
+        return self.kind is None and self.words >= WORDS * self.seen > 0
+
+
+def triplets_of(batch: Batch, found: Kinds, name: str) -> tuple[str, str] | None:
+    """Return the columns of the samples and the features, if records seem to be single values.
+
+    They have a name of a sample that comes again, a feature, and a number.
+    """
+    others = [*found.categories, *found.unused]
+    ids = [c for c in (name, *found.numbers, *others) if c in batch.fields and ID.fullmatch(c)]
+    values = [c for c in found.numbers if c not in ids[:1]]
+    features = [c for c in others if c not in ids[:1]]
+    if not ids or len(values) != 1 or len(features) != 1:
+        return None
+    different = set(batch.values(ids[0]))
+    return (ids[0], features[0]) if len(different) < batch.length else None
+
+
+def describe(columns: int, unused: Mapping[str, str]) -> str:
+    """Return in one line what a table as it comes leaves out."""
+    reasons = (f"{name} ({reason})" for name, reason in unused.items())
+    return f"of {columns:,} columns left out: {', '.join(reasons)}" if unused else ""
