@@ -64,11 +64,16 @@ class Scaling:
             unit_rows(X.indptr, values)
         return sp.csr_array((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
 
+    def of_columns(self, columns: IntArray) -> Scaling:
+        """Return the units of some columns. A row that is weighed needs those of all."""
+        return self if self.weighs_rows else Scaling(self.settings, self.factors[columns])
+
     def pick(self, X: sp.csr_array, columns: IntArray) -> sp.csr_array:
-        """Return some columns of rows with those of the store, in its units."""
+        """Return some columns of rows in the units of the store, of which these are those of the
+        columns, as `of_columns` returns them."""
         if self.weighs_rows:
             return self.apply(X)[:, columns]
-        return Scaling(self.settings, self.factors[columns]).apply(sp.csr_array(X[:, columns]))
+        return self.apply(sp.csr_array(X[:, columns]))
 
     def transformer(self) -> Any:
         """Return scikit-learn's fitted transformer to these units."""

@@ -74,6 +74,11 @@ class LinearModel(NamedTuple):
         decision += self.intercept
         return decision.ravel() if len(self.coef) == 1 and self.kind == "class" else decision
 
+    def of_columns(self, order: IntArray) -> LinearModel:
+        """Return the same model of columns in another order."""
+        scale = self.scale[order] if self.kind == "real" else self.scale
+        return self._replace(coef=self.coef[:, order], scale=scale)
+
     def predict(self, Z: Any) -> Any:
         """Return the predicted codes, values, or indicator of label sets (csr)."""
         return self.answer(self.decision(Z))

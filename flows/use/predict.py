@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from bigfs.storage.anndata_view import open_in_place
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest
-from bigfs.storage.runs.models import Model, NameUnits, TextUnits
+from bigfs.storage.runs.models import Model, NameUnits, TableUnits, TextUnits
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.scaling import Scaling, require_counts, scaling_of
 from bigfs.storage.sources import find
@@ -44,6 +44,8 @@ from bigfs.storage.sources.base import (
     seen_by_workers,
 )
 from bigfs.storage.sources.samples import OBS_ROLES, label_names
+from bigfs.storage.sources.tables.kinds import AUTO
+from bigfs.storage.sources.tables.numeric import NumericTable
 from bigfs.storage.sources.tables.tables import Table
 from bigfs.storage.staging import build
 from bigfs.storage.staging.named import Columns, name_lines, read_numbered
@@ -80,7 +82,7 @@ class Predictions(NamedTuple):
     file: Path
     rows: int
     scores: dict[str, float]
-    left_out: int = 0  # values whose names are none of the store's
+    left_out: int = 0  # values whose names the model does not have, if it would have them all
 
 
 # --- the model of a corpus ------------------------------------------------------------------------
@@ -97,16 +99,18 @@ def fit_model(corpus: Any, train: Any, selected: IntArray, *, logistic: bool = F
 
 
 def _model_of(corpus: Any, columns: IntArray, linear: linear_model.LinearModel) -> Model:
+    names = [str(name) for name in corpus.feature_names[columns]]
     return Model(
         linear=linear,
         columns=columns,
-        names=[str(name) for name in corpus.feature_names[columns]],
+        names=names,
         n_features=corpus.X.shape[1],
         class_names=list(corpus.class_names),
         text=_text_units(corpus),
         units=scaling_of(corpus),
         naming=_name_units(corpus),
-    )
+        table=_table_units(corpus, names),
+    ).of_its_own()
 
 
 @contextlib.contextmanager
@@ -142,6 +146,16 @@ def _name_units(corpus: Any) -> NameUnits | None:
     hashing = settings.get("hashing")
     lines = None if hashing else b"".join(name_lines(corpus.feature_names))
     return NameUnits({"by_name": by_name, "hashing": hashing}, lines)
+
+
+def _table_units(corpus: Any, names: Sequence[str]) -> TableUnits | None:
+    """Return what the columns of a table hold."""
+    about = {} if not isinstance(corpus, Corpus) else corpus.manifest.source
+    if "categorical" not in about or corpus.manifest.settings.get("hashing"):
+        return None
+    decided, options = about.get("decided", {}), about.get("options", {})
+    fill = decided.get("missing") or options.get("missing")
+    return TableUnits.of(names, about["categorical"], decided.get("means") or {}, fill)
 
 
 # --- predict --------------------------------------------------------------------------------------
@@ -181,6 +195,8 @@ def predict(
         with atomic.workplace(file.absolute()) as scratch:  # where all workers see it
             source = _source_like(opened, data, format)
             source = source.as_decided(opened.metadata.get("decided", {}))
+            if isinstance(source, NumericTable) and model.table and not model.needs_all:
+                source = source.only(model.names, model.table.numbers)
             names, answers, left_out = _predict_source(
                 *(model, answer, source, memory_limit, scratch), run=str(run)
             )
@@ -202,6 +218,8 @@ def _source_like(run: Run, data: str, format: str | None) -> Source:
         return find(data, format=format)
     options = parse_options(query) | about.get("settings", {})
     reading = {option: value for option, value in options.items() if option in READING}
+    if "columns" in reading:  # of which the model tells the chosen ones
+        reading = {k: v for k, v in reading.items() if k != "categories"} | {"columns": AUTO}
     source = find(data, **reading)
     roles = {option: value for option, value in options.items() if option in ROLES}
     if isinstance(source, Table) and roles:
@@ -213,12 +231,17 @@ def _source_like(run: Run, data: str, format: str | None) -> Source:
 
 def _columns_in(model: Model, corpus: Any, run: str) -> IntArray:
     """Return where the columns of the model lie in a corpus: at the same place, or by name."""
-    d, columns = corpus.X.shape[1], model.columns
-    if not _same_units(model.units, scaling_of(corpus)):
+    index, units = _places_in(model, corpus, run), scaling_of(corpus)
+    if not _same_units(model.units, None if units is None else units.of_columns(index)):
         raise ValueError(
             f"{corpus.uri} does not have the weight or the scale of {run}: predict from the source "
             f"itself, bigfs predict {run} SOURCE OUT"
         )
+    return index
+
+
+def _places_in(model: Model, corpus: Any, run: str) -> IntArray:
+    d, columns = corpus.X.shape[1], model.columns
     if columns.max() < d and list(corpus.feature_names[columns]) == model.names:
         return columns
     is_hashed = model.naming is not None and model.naming.lines is None
@@ -274,6 +297,8 @@ def _predict_source(
     """Return the names of the samples of a source, the answers of the model, and the number of
     values whose names the corpus of the model lacks.
     """
+    owns_columns = model.naming is not None and not model.needs_all
+    model = model.chosen() if owns_columns else model
     data, columns = source.path, _columns_of(model, run)
     is_text = isinstance(source, TextSource)
     if isinstance(source, MatrixSource):
@@ -301,8 +326,10 @@ def _predict_source(
             engine.Shared(model.units),
             label="predict",
         )
-        parts = [part for part, _ in counted]
-        left_out = sum(count for _, count in counted)
+        parts = [part for part, _, _ in counted]
+        left_out = sum(count for _, count, _ in counted)
+        if owns_columns and any(kept for _, _, kept in counted):
+            left_out = 0  # most are of columns that were not chosen, whose names it does not keep
     if not parts:
         raise SourceError(f"{data} holds no samples")
     names, answers = zip(*parts, strict=True)
@@ -315,7 +342,11 @@ def _columns_of(model: Model, run: str) -> Columns:
     if naming is None:
         return Columns(place, model.n_features)
     kept = naming.lines
-    lines = None if kept is None else lambda: [kept]
+    lines: Callable[[], Iterable[bytes]] | None = None
+    if kept is not None:
+        lines = partial(list, [kept])
+    elif not model.needs_all:
+        lines = partial(name_lines, model.names)
     return Columns(place, model.n_features, lines, **naming.settings)
 
 
@@ -326,7 +357,8 @@ def _predict_piece(
     columns: IntArray,
     d: int,
     units: Scaling | None,
-) -> tuple[tuple[Any, Any], int]:
+) -> tuple[tuple[Any, Any], int, int]:
+    """Return names and answers, and how many values had no known name and how many had one."""
     with seen_by_workers(source.path):
         rows, left_out = read_numbered(source, piece)
     X = rows.X.astype(np.float32)
@@ -337,7 +369,7 @@ def _predict_piece(
         Z = units.pick(X, columns)
     else:
         Z = X[:, columns]
-    return (_names(rows.samples.get("name"), X.shape[0]), answer(Z)), left_out
+    return (_names(rows.samples.get("name"), X.shape[0]), answer(Z)), left_out, X.nnz
 
 
 def _names(names: Any, n: int) -> AnyArray:

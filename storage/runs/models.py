@@ -7,10 +7,11 @@ vocabulary and the idf of text, the names of the columns, and the coefficients.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -71,12 +72,75 @@ class TextUnits:
 
 @dataclass(frozen=True)
 class NameUnits:
-    """The names of all columns of a matrix, by which rows that come later are numbered."""
+    """How rows that come later are numbered by the names of their columns."""
 
     __repr__ = brief
 
     settings: dict[str, Any]  # by_name: whether rows came by names, and hashing: to how many
-    lines: bytes | None  # each followed by a newline. None where they are hashed
+    # each followed by a newline. None where they are hashed, or only the chosen ones are needed
+    lines: bytes | None
+
+
+@dataclass(frozen=True)
+class TableUnits:
+    """What the chosen columns of a table hold."""
+
+    __repr__ = brief
+
+    numbers: dict[str, float | None]  # what takes the place of a missing one. None refuses it
+    categories: dict[str, list[str]]  # the chosen ones, by columns
+
+    @classmethod
+    def of(cls, names: Sequence[str], categorical: Sequence[str], means: Any, fill: Any) -> Self:
+        """Return what the features of some names hold, of a table with columns of categories."""
+        numbers: dict[str, float | None] = {}
+        categories: dict[str, list[str]] = {}
+        for name in names:
+            of = [column for column in categorical if name.startswith(f"{column}=")]
+            if of:
+                column = max(of, key=len)
+                categories.setdefault(column, []).append(name.removeprefix(f"{column}="))
+            else:
+                numbers[name] = None if fill is None else means.get(name, 0.0)
+        return cls(numbers, categories)
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features in the order in which `transformer` gives them."""
+        several = ([f"{column}={value}" for value in v] for column, v in self.categories.items())
+        return [*self.numbers, *chain.from_iterable(several)]
+
+    def transformer(self) -> Any:
+        """Return scikit-learn's fitted transformer from a frame with the columns to the features.
+
+        The frame may have them in any order, and others beside them.
+        """
+        import pandas as pd
+        from sklearn.compose import ColumnTransformer
+        from sklearn.impute import KNNImputer
+        from sklearn.preprocessing import OneHotEncoder
+
+        if numbers := [c for c, values in self.categories.items() if all(map(_is_number, values))]:
+            raise ValueError(
+                f"the categories of {numbers[0]} are numbers, which scikit-learn tells from the "
+                f"texts that they were read as: predict with `bigfs predict`"
+            )
+        is_filled = None not in self.numbers.values()
+        steps = []
+        if self.numbers:
+            # of one row, that of the means. SimpleImputer keeps a type that skops does not trust
+            way = KNNImputer(n_neighbors=1) if is_filled else "passthrough"
+            steps.append(("numbers", way, list(self.numbers)))
+        if self.categories:
+            known = [np.array(values, dtype=object) for values in self.categories.values()]
+            encoder = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
+            steps.append(("categories", encoder, list(self.categories)))
+        row: dict[str, Any] = {
+            name: [0.0 if fill is None else fill] for name, fill in self.numbers.items()
+        }
+        row |= {column: values[:1] for column, values in self.categories.items()}
+        table = ColumnTransformer(steps, verbose_feature_names_out=False)
+        return table.fit(pd.DataFrame(row))
 
 
 @dataclass(frozen=True)
@@ -100,10 +164,13 @@ class Model:
     text : TextUnits or None
         How documents become rows. None for a corpus that is not text.
     units : Scaling or None
-        How the rows of a source become those of the store. None if they are the same.
+        How the rows of a source become those of the store: the factors of the chosen columns, or of
+        all where a row is weighed by all of its values. None if they are the same.
     naming : NameUnits or None
         How the names of entries and columns become columns of the store. None for text, and if the
         columns have no names.
+    table : TableUnits or None
+        What the chosen columns hold. None for a source that is no table of numbers and categories.
     """
 
     __repr__ = brief
@@ -116,14 +183,41 @@ class Model:
     text: TextUnits | None
     units: Scaling | None = None
     naming: NameUnits | None = None
+    table: TableUnits | None = None
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether a row is read with all columns of the corpus, and not with the chosen ones."""
+        is_hashed = self.naming is not None and bool(self.naming.settings["hashing"])
+        weighs = self.units is not None and self.units.weighs_rows
+        return self.text is not None or weighs or is_hashed
+
+    def of_its_own(self) -> Model:
+        """Return the model with the names and the units of its columns alone, if it needs no
+        others."""
+        if self.needs_all:
+            return self
+        naming, units = self.naming, self.units
+        if naming is not None:
+            naming = replace(naming, lines=None)
+        if units is not None and len(units.factors) != len(self.columns):
+            units = units.of_columns(self.columns)
+        return replace(self, naming=naming, units=units)
+
+    def chosen(self) -> Model:
+        """Return the model of rows that have the chosen columns only, in their order."""
+        m = len(self.columns)
+        return replace(self, columns=np.arange(m), n_features=m)
 
     def predict(self, X: Any) -> Any:
         """Predict the target of samples.
 
         Parameters
         ----------
-        X : Matrix, array-like or sparse matrix of shape (n, d), or sequence of str
-            The samples: rows with the columns of the corpus, or documents if the corpus is text.
+        X : Matrix, array-like or sparse matrix, data frame, sequence of dict or sequence of str
+            The samples: rows with the columns of the corpus (n × d), or with the chosen ones alone
+            (n × m), in their order. A frame of pandas, or dicts, with the chosen columns by their
+            names, in any order and beside others. Documents if the corpus is text.
             Rows that are no Matrix have the values of the source, where the corpus was staged with
             `weight` or `scale`. A Matrix has those of the store.
 
@@ -137,15 +231,51 @@ class Model:
         ValueError
             X does not have the columns of the corpus, or holds texts and the corpus is not text.
         """
-        if not isinstance(X, Matrix):
-            X = X if hasattr(X, "shape") else list(X)
-            if not sp.issparse(X) and len(X) and isinstance(X[0], str):
+        if isinstance(X, Matrix):
+            self._require_width(X)
+            return self.named(map_rows(self.linear.predict, X, self.columns))
+        X = X if hasattr(X, "shape") else list(X)
+        if not hasattr(X, "shape") and len(X):
+            if isinstance(X[0], str):
                 text = self._require_text()
                 X = text.vectorizer().transform([strip(document, text.remove) for document in X])
-            self._require_width(X)
-            X = Matrix.from_array(X if self.units is None else self.units.apply(sp.csr_array(X)))
+            elif isinstance(X[0], Mapping):
+                import pandas as pd
+
+                X = pd.DataFrame(X)
+        if hasattr(X, "iloc"):
+            frame = self._frame_of(X)
+            if self.table is not None:
+                return self.to_sklearn().predict(frame)
+            X = frame.to_numpy()
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        if X.shape[1] == len(self.columns) and not self.needs_all:
+            return self.chosen()._predict_rows(X)
         self._require_width(X)
-        return self.named(map_rows(self.linear.predict, X, self.columns))
+        return self._predict_rows(X)
+
+    def _predict_rows(self, X: Any) -> Any:
+        """Predict rows with the values of the source."""
+        X = sp.csr_array(X) if sp.issparse(X) or self.units is not None else X
+        Z = X[:, self.columns] if self.units is None else self.units.pick(X, self.columns)
+        return self.named(self.linear.predict(Z))
+
+    def _frame_of(self, frame: Any) -> Any:
+        """Return what the pipeline takes of a frame, or refuse one that lacks a chosen column."""
+        if self.text is not None:
+            raise ValueError("the model's corpus is text: give documents in place of a frame")
+        table, wanted = self.table, self.names
+        if table is not None:
+            wanted = [*table.numbers, *table.categories]
+        elif self.needs_all:
+            lines = None if self.naming is None else self.naming.lines
+            wanted = (lines or b"").decode("utf-8", "surrogatepass").split("\n")[:-1]
+        if missing := [name for name in wanted if name not in frame.columns]:
+            raise ValueError(
+                f"X lacks {len(missing)} of the {len(wanted)} columns of the model, such as "
+                f"{missing[0]!r}: give a frame that has them"
+            )
+        return frame[wanted]
 
     def _require_width(self, X: Any) -> None:
         if X.shape[1] != self.n_features:
@@ -165,35 +295,40 @@ class Model:
         Returns
         -------
         sklearn.pipeline.Pipeline
-            It takes documents if the corpus is text, and else rows with the columns of the corpus
-            and the values of its source.
+            It takes documents if the corpus is text, frames of pandas with the chosen columns if it
+            is a table, and else rows with the columns of the corpus and the values of its source.
             It predicts the names of the classes.
 
         Raises
         ------
         ValueError
-            The columns are hashed, or parts of messages were removed.
+            The columns are hashed, parts of messages were removed, or categories are numbers.
         """
-        from sklearn.compose import ColumnTransformer
+        from sklearn.feature_selection import VarianceThreshold
         from sklearn.pipeline import Pipeline
 
-        picker = ColumnTransformer(
-            [("selected", "passthrough", self.columns.tolist())], verbose_feature_names_out=False
-        )
-        picker.set_params(sparse_threshold=1.0)
-        picker.fit(sp.csr_matrix((1, self.n_features)))
-        names = np.array(self.class_names, dtype=np.str_) if self.class_names else None
-        steps = [("columns", picker), ("model", self.linear.estimator(names))]
         if self.text is not None and self.text.remove:
             raise ValueError(
                 f"scikit-learn's pipeline cannot remove {', '.join(self.text.remove)} of messages: "
                 f"stage without remove, or predict with `bigfs predict`"
             )
+        names = np.array(self.class_names, dtype=np.str_) if self.class_names else None
+        steps: list[tuple[str, Any]] = []
+        order = np.arange(len(self.columns))
+        if self.table is not None:
+            order = np.array([self.names.index(name) for name in self.table.features])
+            steps.append(("columns", self.table.transformer()))
+        else:  # it takes dense and sparse rows, and does nothing but choose
+            picker = VarianceThreshold()
+            picker.variances_ = np.isin(np.arange(self.n_features), self.columns).astype(float)
+            picker.n_features_in_ = self.n_features
+            steps.append(("columns", picker))
         if self.text is not None:
             steps.insert(0, ("tfidf", self.text.vectorizer()))
-        if self.units is not None:
-            steps.insert(0, ("units", self.units.transformer()))
-        return Pipeline(steps)
+        if self.units is not None:  # a row is weighed before its columns are chosen
+            at = 0 if self.units.weighs_rows else len(steps)
+            steps.insert(at, ("units", self.units.of_columns(order).transformer()))
+        return Pipeline([*steps, ("model", self.linear.of_columns(order).estimator(names))])
 
     def _require_text(self) -> TextUnits:
         if self.text is None:
@@ -212,6 +347,7 @@ class Model:
             "text": None if self.text is None else self.text.settings,
             "units": None if self.units is None else self.units.settings,
             "naming": None if self.naming is None else self.naming.settings,
+            "table": None if self.table is None else asdict(self.table),
         }
         arrays = {name: getattr(self.linear, name) for name in LINEAR}
         arrays |= {"columns": self.columns, "header": _bytes(json.dumps(header).encode())}
@@ -248,13 +384,23 @@ def read_model(file: Path) -> Model:
             if units is not None:
                 units = Scaling(units, arrays["factors"])
             columns, names = arrays["columns"], list(header["names"])
+            table = TableUnits(**header["table"]) if header.get("table") else None
             if linear.coef.shape[1:] != columns.shape or len(names) != len(columns):
                 raise ValueError("its columns and coefficients do not fit together")
             return Model(
                 *(linear, columns, names, int(header["n_features"])),
                 *(list(header["class_names"]), text, units, naming),
-            )
+                table=table,
+            ).of_its_own()
     raise RunError(f"{file} was written by a newer bigfs: upgrade bigfs")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _bytes(text: bytes) -> AnyArray:
