@@ -189,9 +189,14 @@ class SSelect(GraphSelector):
         graph = self._graph(X, self.weights)
         forms = graph_forms(X, graph.A, label="sSelect")
         mu = forms.fD1 / forms.volume if forms.volume else np.zeros_like(forms.fD1)
-        positive = np.concatenate(map_all_columns(X, _counts_above, Y, mu, label="sSelect"))
-        sizes = np.asarray(Y.sum(axis=0)).ravel()
-        agreement = normalized_information(np.stack([positive, sizes - positive], axis=1))
+        sizes, of_blocks, first = np.asarray(Y.sum(axis=0)).ravel(), list[FloatArray](), 0
+        for block in column_blocks(X, 2 * len(classes)):
+            means = mu[first : (first := first + block.shape[1])]
+            counts = np.concatenate(
+                map_all_columns(block, _counts_above, Y, means, label="sSelect")
+            )
+            of_blocks.append(normalized_information(np.stack([counts, sizes - counts], axis=1)))
+        agreement = np.concatenate(of_blocks)
         self.scores_ = self.lam * forms.smoothness() + (1 - self.lam) * agreement
         self.result_ = Result(self.scores_, graph.status, stats=graph.stats)
 
