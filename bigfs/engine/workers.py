@@ -83,8 +83,9 @@ def cached_bytes() -> int:
 
 def own_memory() -> int:
     """Return the bytes that this process holds without the cache: its libraries, and what its user
-    has loaded. A worker counts as an idle process."""
-    return IDLE if in_task() else max(resident() - cached_bytes(), 0)
+    has loaded. A worker counts as an idle process, and so does one that holds less, because a fit
+    loads kernels."""
+    return IDLE if in_task() else max(resident() - cached_bytes(), IDLE)
 
 
 def clear_cache() -> None:

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from distributed import Client, LocalCluster, system
 
 from bigfs import RLSR, Matrix, engine
-from bigfs.engine import clusters, executor, memory
+from bigfs.engine import clusters, executor, memory, workers
 from bigfs.engine.budget import IDLE, SERIAL, current_session, holding_session
 from bigfs.engine.workers import own_memory
 from bigfs.flows.options import Engine
@@ -100,15 +100,24 @@ def test_a_step_is_refused_beside_what_the_process_holds(monkeypatch):
 
 
 def test_what_a_process_holds_is_measured_at_the_door(monkeypatch):
+    """A new process holds less, and comes to hold `IDLE` as it loads the kernels of a fit."""
+    held = []
     monkeypatch.setattr(executor, "own_memory", own_memory)
+    monkeypatch.setattr(workers, "resident", lambda: held[-1])
+    monkeypatch.setattr(workers, "cached_bytes", lambda: 1000)
+
+    def at_door():
+        with engine.cluster(workers=0, memory_limit="64GB"), engine.session():
+            return current_session().baseline
+
+    held.append(GB)
     with engine.cluster(workers=0, memory_limit="64GB"), engine.session():
-        held = current_session().baseline
-        assert 100 << 20 < held < 16 << 30
-        loaded = np.ones(32 << 20, dtype=np.uint8)
+        held.append(2 * GB)
         with engine.session():
-            assert current_session().baseline == held
-    with engine.cluster(workers=0, memory_limit="64GB"), engine.session():
-        assert current_session().baseline > held + loaded.nbytes / 2
+            assert current_session().baseline == GB - 1000
+    assert at_door() == 2 * GB - 1000
+    held.append(IDLE // 2)
+    assert at_door() == IDLE
 
 
 def test_what_the_user_has_loaded_refuses_no_step_of_a_default_limit(monkeypatch):
