@@ -17,6 +17,9 @@ from bigfs.result import Result
 from bigfs.types import FloatArray, IntArray
 
 NEGLIGIBLE_SINGULAR_VALUE = 1e-8  # of the largest one
+# what a thin SVD of n × k numbers takes: what it is of, two copies, the vectors twice, and k × k of
+# LAPACK (measured)
+SVD_ARRAYS, SVD_SQUARES = 5, 7
 
 
 def one_hot(codes: IntArray, c: int) -> FloatArray:
@@ -71,13 +74,24 @@ def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> Result[spectr
     return spectral.randomized_svd(Centered(X), r, tol=tol, seed=seed)
 
 
+def _thin_svd(A: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the left singular vectors of A (n × q) and its singular values."""
+    n, k = max(A.shape), min(A.shape)
+    engine.require_memory(
+        8 * (SVD_ARRAYS * n * k + SVD_SQUARES * k * k),
+        f"the singular vectors of {A.shape[1]} targets of {A.shape[0]} samples",
+    )
+    U, s, _ = np.linalg.svd(A, full_matrices=False)
+    return U, s
+
+
 def cca(Y: FloatArray) -> FloatArray:
     """Return T (n × rank) of canonical correlation analysis: a basis of the centered targets.
 
     S = Yc(YcᵀYc)⁺Ycᵀ for any real Y (n × q): real targets, or the indicators of several labels per
     sample.
     """
-    U, s, _ = np.linalg.svd(Y - Y.mean(axis=0), full_matrices=False)
+    U, s = _thin_svd(Y - Y.mean(axis=0))
     if s.size == 0 or s[0] <= 0:
         raise ValueError("the targets are constant: cca needs targets that vary")
     return spectral.fix_signs(U[:, s > NEGLIGIBLE_SINGULAR_VALUE * s[0]])
@@ -121,7 +135,7 @@ def hsl_labels(Y: FloatArray) -> FloatArray:
     inverse_root = np.sqrt(np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0))
     H = inverse_root[:, None] * Y / np.sqrt(np.maximum(Y.sum(axis=0), 1))
     trivial = np.sqrt(degree / degree.sum())
-    U, s, _ = np.linalg.svd(H - np.outer(trivial, trivial @ H), full_matrices=False)
+    U, s = _thin_svd(H - np.outer(trivial, trivial @ H))
     return spectral.fix_signs(U[:, s > NEGLIGIBLE_SINGULAR_VALUE])
 
 

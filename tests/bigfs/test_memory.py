@@ -11,7 +11,22 @@ import pytest
 import scipy.sparse as sp
 
 import bigfs
-from bigfs import CMIM, JFS, JGSC, SMR, Chi2, Matrix, MultiTaskLasso, engine
+from bigfs import (
+    CMIM,
+    GLSPFS,
+    JFS,
+    JGSC,
+    MRMR,
+    NDFS,
+    SMR,
+    UDFS,
+    Chi2,
+    HighlyVariable,
+    Matrix,
+    MultiTaskLasso,
+    SparGECV,
+    engine,
+)
 from bigfs.coding import dictionary
 from bigfs.cutting_plane import hinge
 from bigfs.cutting_plane.columns import GatheredColumns
@@ -32,6 +47,7 @@ OBJECTS = 1 << 18  # bytes of what a step makes beside its arrays
 # step takes: the step itself then asks again or is tried by a test of its own
 OF_A_SHARE = {
     "cutting_plane/columns.py:Columns._require_memory",  # 4,096 columns: test_columns.py
+    "embedding/responses.py:_thin_svd",  # of arrays of LAPACK, which are not traced
     "evaluation/large_model.py:choose_way",  # of a task: test_models.py
     "evaluation/large_model.py:require_trainable",  # of a task: test_models.py
     "evaluation/scoring.py:_require_decisions",  # of a task
@@ -119,6 +135,17 @@ def fitted(selector, X, y=None):
     return step
 
 
+def wide(selector, d=200_000):
+    X, y = Matrix.from_array(sparse(100, d, 1e-3)), codes_of(100, 2)
+    return fitted(selector.set_params(n_features_to_select=3), X, y)
+
+
+def few_columns(selector):
+    """Fit nearly empty columns: of the arrays of a fit, those by column are the large ones."""
+    X = sp.hstack([sparse(40, 20, 0.5), sparse(40, 12_000, 1 / 40)]).tocsr()
+    return fitted(selector.set_params(n_features_to_select=3, max_iter=2), X)
+
+
 def smr(gram, n, shape, k):
     X, y = dense(n, shape[0] * shape[1]), codes_of(n, 2)
     return fitted(SMR(n_features_to_select=3, sample_shape=shape, k=k, gram=gram, max_iter=2), X, y)
@@ -169,6 +196,8 @@ def labels_by_columns():
 SVD = "embedding/spectral.py:randomized_svd"
 LARGEST = "embedding/spectral.py:_largest"
 SOLVE = "linalg/ridge/plan.py:choose_solver"
+FEATURES = "selectors/base/estimator.py:MatrixInput._leave_out_constants"
+WEIGHTS = "selectors/row_sparse/rows.py:RowSparseProblem.__init__"
 SYSTEMS = "selectors/images/smr.py:SMR._systems"
 # the step of each function that asks, with what is made before it
 STEPS = {
@@ -187,6 +216,9 @@ STEPS = {
         quality.absolute_correlations, Matrix.from_array(sparse(500, 700))
     ),
     "evaluation/splits.py:_splitter": folds,
+    "selectors/sparge/fold_scores.py:choose_in_folds": lambda: fitted(
+        SparGECV(n_features_to_select=3, max_iter=2), sparse(1500, 200, 0.05), codes_of(1500, 300)
+    ),
     "graph/class_neighbors.py:neighbors_by_class": lambda: partial(
         class_neighbors.neighbors_by_class,
         Matrix.from_array(sparse(3000, 200, 0.05)),
@@ -208,11 +240,11 @@ STEPS = {
     "matrix/construction.py:array_layouts": both_layouts,
     "selectors/atoms/jgsc.py:JGSC.fit": codes_of_atoms,
     "selectors/atoms/jgsc.py:JGSC.inverse_transform": inverse_transform,
-    "selectors/base/estimator.py:Selector._run": lambda: fitted(
-        Chi2(n_features_to_select=3),
-        Matrix.from_array(sparse(100, 200_000, 1e-3)),
-        codes_of(100, 2),
-    ),
+    FEATURES: lambda: wide(Chi2()),
+    **{
+        f"{FEATURES} {method.__name__}": partial(wide, method(), 30_000)
+        for method in (HighlyVariable, MRMR)
+    },
     "selectors/greedy/criteria.py:information_problem": lambda: fitted(
         CMIM(n_features_to_select=3, n_bins=50),
         Matrix.from_array(sparse(500, 20, 0.05)),
@@ -222,6 +254,9 @@ STEPS = {
     f"{SYSTEMS} samples": lambda: smr("samples", 200, (30, 30), 12),
     f"{SYSTEMS} covariance": lambda: smr("covariance", 200, (25, 25), 5),
     "selectors/row_sparse/label_sums.py:sum_samples": labels_by_columns,
+    f"{WEIGHTS} of a graph": lambda: few_columns(GLSPFS(n_components=20)),
+    f"{WEIGHTS} of an embedding": lambda: few_columns(NDFS(n_components=5)),
+    f"{WEIGHTS} of neighborhoods": lambda: few_columns(UDFS(n_components=5)),
     "selectors/row_sparse/rfs.py:JFS._fit": lambda: fitted(
         JFS(n_features_to_select=3, max_iter=2), dense(300, 250)
     ),

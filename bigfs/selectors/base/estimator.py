@@ -36,8 +36,8 @@ from bigfs.validation import UnequalScales
 MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
 MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
-# of each feature in any fit: its statistics, deviation, score and place, and what is made of them
-FEATURE_BYTES = 96
+# of each feature in a fit: its statistics, deviation, score and place, and what is made of them
+FEATURE_BYTES = 96  # (measured)
 BYTES_PER_ENTRY = 12  # a float64 value and an int32 index
 ARRAY_CHECKS: dict[str, Any] = {  # of scikit-learn; `Matrix` looks for NaN and infinity
     "accept_sparse": ["csr", "csc"],
@@ -75,6 +75,7 @@ class MatrixInput:
     _ignores_y = False  # y is not even looked at
     _needs_one_scale = False  # the choice depends on the units of the features
     _scores_alone = False  # a constant feature has the least score, and changes no other one
+    _feature_bytes = FEATURE_BYTES
     _takes_real = False  # y holds classes or real numbers, as `target` says
     # numbers of features that "auto" tries; more where a larger number is no more work
     _largest_tried = 500
@@ -170,12 +171,15 @@ class MatrixInput:
         return np.delete(np.arange(X.shape[1]), absent)
 
     def _leave_out_constants(self, X: Matrix) -> None:
-        """Take the constant features out of the fit, or refuse X where no others are left."""
+        """Take the constant features out of the fit. Refuse X where no others are left, and where a
+        few numbers per feature do not fit."""
+        d = X.shape[1]
+        engine.require_memory(self._feature_bytes * d, f"a fit of {d:,} features")
         if self._scores_alone:
             return
         constant = np.flatnonzero(X.deviations == 0)
         self._constraints = self._constraints.with_constant(constant)
-        if len(self._constraints.absent) == X.shape[1]:
+        if len(self._constraints.absent) == d:
             raise ValueError(
                 "every feature of X that may be chosen is constant, so that none says anything: "
                 "give other features"
@@ -298,9 +302,6 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         self._forget()
         matrix, y = self._as_matrix(X, y)
         self._required_count(matrix.shape[1])
-        engine.require_memory(
-            FEATURE_BYTES * matrix.shape[1], f"a fit of {matrix.shape[1]:,} features"
-        )
         before = matrix.passes
         self._leave_out_constants(matrix)
         if self._needs_one_scale and (hint := scale_hint(matrix)) and engine.first_time("scales"):

@@ -57,6 +57,7 @@ class GreedySelector(Selector):
     A subclass writes `_prepare`, and `_criterion` for its J.
     """
 
+    _feature_bytes = 120  # (measured)
     _least = False  # whether a total is the least of R and the terms, and not the sum of these
 
     def _fit(self, X: Matrix, y: Any) -> None:

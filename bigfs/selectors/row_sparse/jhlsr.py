@@ -270,7 +270,9 @@ class JHLSR(RowSparseSelector):
         self._graph_stats: dict[str, Any] = {}
         if self.variant == "graph":
             neighbors, self._graph_stats = neighbors_of(X, self.n_neighbors, self.metric)
-            return edge_hyperedges(neighbors)
+            hypergraph = edge_hyperedges(neighbors)
+            self._require_memory(X, r, hypergraph.H.nnz, hypergraph.shape[1])
+            return hypergraph
         if not isinstance(given, str):
             hypergraph = given if isinstance(given, Hypergraph) else Hypergraph.of(given)
             if hypergraph.shape[0] != n:

@@ -89,6 +89,8 @@ class JHLSRState(NamedTuple):
 class JHLSRProblem(RowSparseProblem):
     """The data, the step and the certificate."""
 
+    weight_arrays = 16
+
     def __init__(
         self,
         X: Matrix,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from bigfs import engine
 from bigfs.constraints import NONE
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge.working_set import WorkingSet
@@ -25,6 +26,7 @@ from bigfs.selectors.base.estimator import Selector
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_weight
 
+COLUMN_BYTES = 192  # of each feature: its statistics, θ, pull and score (measured)
 NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
 RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
 LENGTH_STEPS = 30  # for the best length of a row
@@ -41,6 +43,7 @@ class RowSparseProblem(ABC):
     """
 
     moving: ClassVar[tuple[str, ...]] = ("theta",)
+    weight_arrays: ClassVar[int] = 11  # d × r, that a round holds at once (measured)
     round: Callable[[Any], Any]  # of the methods whose step is `go_beyond`
 
     def __init__(
@@ -52,6 +55,10 @@ class RowSparseProblem(ABC):
         absent: IntArray = NONE,  # features that take no part
         target: str = "y",  # name of the target of the regression, for errors
     ) -> None:
+        engine.require_memory(
+            X.shape[1] * (COLUMN_BYTES + 8 * self.weight_arrays * targets),
+            f"weights of {X.shape[1]:,} features for {targets} columns of {target}",
+        )
         self.X, self.tol, self.target_name = X, tol, target
         self.candidates = X.deviations > 0  # a constant column can't get weight
         self.candidates[absent] = False

@@ -157,6 +157,7 @@ class HighlyVariable(Selector):
             )
 
     _scores_alone = True
+    _feature_bytes = 160  # (measured)
 
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
