@@ -48,7 +48,8 @@ def test_every_task_runs_with_one_thread():
 @pytest.mark.parametrize(
     "name", daily(METHODS, "anova", "sparge-lda", "srlsr", "jgsc", "smr", "mcfs")
 )
-def test_every_fit_runs_with_one_thread(name, monkeypatch):
+def test_every_fit_runs_with_one_thread_and_writes_in_no_block(name, monkeypatch):
+    """A block stays in the cache for later passes, or is the user's own array."""
     seen = set()
     passes = Matrix.passes
 
@@ -66,9 +67,15 @@ def test_every_fit_runs_with_one_thread(name, monkeypatch):
         selector.set_params(sample_shape=(3, 3))
     if name == "sparge-lda-cv":
         selector.set_params(gammas=[1.0])
-    fit_few_steps(selector, sp.csr_array(X), target)
+    matrix = Matrix.from_array(sp.csr_array(X))
+    blocks = [engine.load(tile) for tile in (*matrix.row_tiles, *matrix.column_tiles)]
+    before = [block.copy() for block in blocks]
+    fit_few_steps(selector, matrix, target)
     assert seen == {1}
     assert blas_threads() == {2}
+    for block, copy in zip(blocks, before, strict=True):
+        for part in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(block, part), getattr(copy, part))
 
 
 # Who asks for the memory, the workers or the cores, and why the answer does not depend on them.
