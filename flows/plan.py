@@ -22,9 +22,9 @@ class Plan:
     key: str
 
     @classmethod
-    def of(cls, job: Job) -> Plan:
+    def of(cls, job: Job, corpus: Any = None) -> Plan:
         """Return the plan of a job whose store is there."""
-        corpus = storage.open(str(job.store))
+        corpus = storage.open(str(job.store)) if corpus is None else corpus
         return cls(job, corpus, job.key(corpus.spec))
 
     @property

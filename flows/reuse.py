@@ -52,8 +52,10 @@ def is_scored(run: Run, scoring: Mapping[str, Any]) -> bool:
 
 def _has(run: Run, *names: str) -> bool:
     """Return whether files of a run are there and not empty."""
-    files = [run.path / name for name in names]
-    return all(file.is_file() and file.stat().st_size for file in files)
+    try:
+        return all((run.path / name).stat().st_size for name in names)
+    except FileNotFoundError:
+        return False
 
 
 def find_run(out: str, key: str | None = None) -> Run | None:

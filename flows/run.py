@@ -28,7 +28,6 @@ from bigfs.storage.runs.runs import (
     record_failure,
     require_out,
 )
-from bigfs.storage.versions import hold
 
 if TYPE_CHECKING:
     from bigfs.flows.plan import Plan
@@ -59,6 +58,7 @@ def run(
     from bigfs.flows.plan import Plan
     from bigfs.flows.report.provenance import start_up
     from bigfs.storage.format import manifest
+    from bigfs.storage.opening import held
 
     call, reads_store = call or try_again, job.store == manifest.normalize_uri(job.source)
     selection.require_parameters(job.method, job.features, job.parameters)
@@ -69,8 +69,8 @@ def run(
             if not reads_store:
                 earlier.append(call(steps.stage, job))
                 job = job.model_copy(update={"store": earlier[-1]["store"]})
-            plan = Plan.of(job)
-            with hold(plan.corpus.uri, plan.corpus.spec["content"]):
+            with held(str(job.store)) as corpus:
+                plan = Plan.of(job, corpus)
                 found = find_result(plan, scored)
                 if steps.needs_graph(job):
                     earlier.append(call(steps.graph, plan))

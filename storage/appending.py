@@ -7,6 +7,7 @@ a link before it writes a file of that name. So the old store stays whole until 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -141,7 +142,10 @@ def append(
     if isinstance(source, TextSource) and "min_df" in about.settings:
         source = source.with_term_memory(Weighting.from_settings(about.settings).growth)
     memory_limit = build.working_memory("appending", source, memory_limit)
-    with atomic.building(uri, manifest.is_there, wait) as (target, scratch):
+    with (
+        contextlib.ExitStack() as until_published,
+        atomic.building(uri, manifest.is_there, wait) as (target, scratch),
+    ):
         corpus = require_staged(open_corpus(uri))
         if isinstance(source, Stream):
             with engine.limit_memory(memory_limit):
@@ -156,7 +160,7 @@ def append(
         require_whole(corpus.store)
         if fingerprint not in known.get("appended", []):
             _grow(corpus, source, fingerprint, split, target, scratch, memory_limit)
-            versions.keep(uri, corpus.manifest.content)
+            until_published.enter_context(versions.keep(uri, corpus.manifest.content))
     return uri
 
 

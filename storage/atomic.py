@@ -325,7 +325,7 @@ def _clear(work: Path, target: Path) -> None:
     if os.path.lexists(work / OLD):
         sync(target.parent)  # the new one has the name for good
     if _is_begun(work):
-        shutil.rmtree(work)
+        shutil.rmtree(work, ignore_errors=True)  # a late thread may add to it just now
     else:
         delete_marked(work)
 
@@ -447,10 +447,10 @@ def _require_abandoned(uri: str, dead: set[str]) -> None:
 
 def mark(folder: Place) -> None:
     """Make a folder and mark it as ours, unless it is ours already. It may be a URL."""
-    if is_marked(folder):
-        return
     if not is_free(folder):
-        raise name_taken(folder)
+        if not is_marked(folder):
+            raise name_taken(folder)
+        return
     fs, path = fsspec.core.url_to_fs(str(folder))
     before("write", folder)
     fs.makedirs(path, exist_ok=True)
@@ -520,7 +520,8 @@ def delete_marked(folder: Place) -> None:
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-                _put_marker(home, WORDS)  # a task that was not over yet wrote once more
+                if os.listdir(home) != [LOCK]:  # of another process, which sweeps it
+                    _put_marker(home, WORDS)  # a task that was not over yet wrote once more
 
 
 def _delete_remote(url: str) -> None:
@@ -537,9 +538,20 @@ def is_free(folder: Place) -> bool:
     """Return whether nothing is at a name, or an empty folder."""
     if "://" in str(folder):
         return not _keys(str(folder))
-    if os.path.isdir(folder) and not os.path.islink(folder):
+    if os.path.islink(folder):
+        return False
+    try:
         return not os.listdir(folder)
-    return not os.path.lexists(folder)
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return not os.path.lexists(folder)
+
+
+def is_available(folder: Place) -> bool:
+    """Return whether a name is free or has a folder of ours, which another process may be making
+    or deleting: an empty one is marked before anything else is in it, and unmarked last."""
+    return is_free(folder) or is_marked(folder) or is_free(folder)
 
 
 def _keys(url: str) -> list[str]:

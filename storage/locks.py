@@ -43,7 +43,8 @@ def lock(
             yield
         finally:
             with contextlib.suppress(OSError):  # the folder was removed, or is read-only by now
-                if not shared or try_lock(descriptor, file):  # nobody else shares it
+                # nobody else shares it, or made it anew while this one asked
+                if not shared or (try_lock(descriptor, file) and _is_at(descriptor, file)):
                     file.unlink()
 
 
@@ -52,6 +53,18 @@ def lock_file(file: Place, wait: float = 0) -> Iterator[None]:
     """Hold the lock of a file that is made for it, and that stays."""
     with _held(Path(file), wait, file):
         yield
+
+
+def is_held(file: Place) -> bool:
+    """Return whether somebody holds the lock of a file, which is not made for that."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        return not try_lock(descriptor, file)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -66,8 +79,9 @@ def _held(file: Path, wait: float, name: Place, shared: bool = False) -> Iterato
 def _acquire(file: Path, wait: float, name: Place, shared: bool) -> int:
     """Return the open file, once it is locked and has its name still."""
     began, is_told = time.monotonic(), False
+    # the file of another user can be shared, and some disks need more to lock it alone
+    flags = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_RDONLY if shared else os.O_RDWR)
     while True:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(file, flags, 0o666)
         try:
             if try_lock(descriptor, file, shared=shared):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from bigfs.storage import versions
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.errors import StoreError
 from bigfs.storage.format import manifest as manifests
@@ -61,9 +64,30 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
 
         if (corpus := anndata_view.open_in_place(uri)) is not None:
             return corpus
-    manifest = manifests.manifest_of(uri)
-    verified_reads.root(uri, manifest.content)
-    return Corpus(uri, manifest, manifest.segments)
+    while True:
+        manifest = manifests.manifest_of(uri)
+        try:
+            verified_reads.root(uri, manifest.content)
+        except StoreError as error:
+            if not error.may_pass:
+                raise
+        else:
+            return Corpus(uri, manifest, manifest.segments)
+
+
+@contextlib.contextmanager
+def held(uri: str) -> Iterator[CorpusView]:
+    """Open a store that stays as it is for the block, also if it grows meanwhile."""
+    while True:
+        corpus = open(uri)
+        if not isinstance(corpus, Corpus) or "://" in corpus.uri:  # such a one does not grow
+            yield corpus
+            return
+        with versions.hold(corpus.uri, corpus.manifest.content):
+            # it may have grown before it was held
+            if manifests.manifest_of(corpus.uri).content == corpus.manifest.content:
+                yield corpus
+                return
 
 
 def require_staged(corpus: CorpusView) -> Corpus:

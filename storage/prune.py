@@ -20,14 +20,15 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bigfs.storage import atomic
+from bigfs.storage import atomic, versions
 from bigfs.storage.downloads import downloader
 from bigfs.storage.errors import BusyError, StoreError
 from bigfs.storage.format import manifest as manifests
-from bigfs.storage.locks import lock, lock_file
+from bigfs.storage.locks import is_held, lock, lock_file
 from bigfs.storage.runs.runs import (
     READERS,
     lock_run,
@@ -88,26 +89,27 @@ def leftovers(
     []
     """
     home = Path(folder).absolute()
-    runs = list(runs)
-    records = _Records([home.parent, home, *map(Path, runs)])
+    places = [home.parent, *map(Path, runs)]
+    records = _Records([*places, home])
     copies = downloader.data_folder() / "urls"
     found = [
         *_old_stores(home, records),
         *_orphans(home),
         *_outgrown(records.stores),
-        *_killed(records.folders),
+        *_killed([*records.folders, copies]),
         *_old_copies(copies),
-        *_killed([copies]),
     ]
     if older_than is not None:
-        found += [*_unnamed(home, records), *_earlier_results(home.parent, runs)]
-        found += [*_caches(records), *_unfinished_runs(home.parent, runs)]
-        now = time.time()
-        found = [(path, why) for path, why in found if now - _changed(path) >= older_than]
+        found += [*_unnamed(home, records), *_of_runs(places), *_caches(records)]
     whys: dict[Path, str] = {}
     for path, why in found:
         whys.setdefault(path, why)
-    return [Leftover(path, _size(path), why) for path, why in whys.items()]
+    now, old = time.time(), list[Leftover]()
+    for path, why in whys.items():
+        with contextlib.suppress(FileNotFoundError):  # another command has deleted it
+            if older_than is None or now - _changed(path) >= older_than:
+                old.append(Leftover(path, _size(path), why))
+    return old
 
 
 def delete_leftovers(found: Iterable[Leftover]) -> int:
@@ -209,19 +211,18 @@ def _beside(store: Path) -> Iterator[tuple[Path, str]]:
     yield from ((path, "it belongs to that store") for path in paths if path.exists())
 
 
-def _earlier_results(
-    home: Path, runs: Iterable[str | os.PathLike[str]]
-) -> Iterator[tuple[Path, str]]:
-    for place in (home, *map(Path, runs)):
-        for name in names_below(place):
-            yield from ((path, "an earlier result of a run") for path in results_of(name)[:-1])
+def _of_runs(places: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    for name in (name for place in places for name in names_below(place)):
+        yield from ((path, "an earlier result of a run") for path in results_of(name)[:-1])
+        if (path := unfinished_of(name)) is not None:
+            yield path, "a run that did not end"
 
 
 def _changed(path: Path) -> float:
     """Return when a folder was made or last added to: by its record, or by the files in it."""
-    records = (path / name for name in ("zarr.json", "run.json"))
-    if (record := next((file for file in records if file.exists()), None)) is not None:
-        return record.stat().st_mtime
+    for name in ("zarr.json", "run.json"):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return (path / name).stat().st_mtime
     return max(file.stat().st_mtime for file in (path, *path.glob("*")))
 
 
@@ -235,7 +236,8 @@ def _old_stores(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
         options = sorted(manifest.source.get("options", {}).items())
         settings = sorted(manifest.settings.items())
         key = repr((source, manifest.source["format"], options, settings))
-        groups.setdefault(key, []).append(((store / "zarr.json").stat().st_mtime, store))
+        with contextlib.suppress(FileNotFoundError):
+            groups.setdefault(key, []).append((_changed(store), store))
     for stores in groups.values():
         for _, store in sorted(stores)[:-1]:
             if not records.name(store):
@@ -254,11 +256,9 @@ def _orphans(home: Path) -> Iterator[tuple[Path, str]]:
 def _killed(homes: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     for home in dict.fromkeys(homes):
         for path in sorted(home.glob(f".*{atomic.WORK}")):
-            if WORK.fullmatch(path.name) and path.is_dir() and atomic.is_marked(path):
-                with contextlib.suppress(BusyError, FileNotFoundError):
-                    with lock_file(path / atomic.LOCK):
-                        pass
-                    yield path, "a killed command left it"
+            is_work = WORK.fullmatch(path.name) and not is_held(path / atomic.LOCK)
+            if is_work and atomic.is_marked(path):  # its process unmarks it before it unlocks it
+                yield path, "a killed command left it"
 
 
 def _outgrown(stores: Iterable[Path]) -> Iterator[tuple[Path, str]]:
@@ -288,21 +288,14 @@ def _caches(records: _Records) -> Iterator[tuple[Path, str]]:
             yield from ((path, "the work of a comparison that did not end") for path in marked)
 
 
-def _unfinished_runs(
-    home: Path, runs: Iterable[str | os.PathLike[str]]
-) -> Iterator[tuple[Path, str]]:
-    for place in (home, *map(Path, runs)):
-        for name in names_below(place):
-            if (path := unfinished_of(name)) is not None:
-                yield path, "a run that did not end"
-
-
 def _old_copies(home: Path) -> Iterator[tuple[Path, str]]:
-    versions: dict[str, list[tuple[float, Path]]] = {}
+    groups: dict[str, list[tuple[float, Path]]] = {}
     for copy in sorted(home.glob("*")):
-        if COPY.fullmatch(copy.name) and (copy / ".lock").is_file():
-            versions.setdefault(copy.name[:16], []).append((copy.stat().st_mtime, copy))
-    for copies in versions.values():
+        if COPY.fullmatch(copy.name):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                (copy / ".lock").stat()
+                groups.setdefault(copy.name[:16], []).append((copy.stat().st_mtime, copy))
+    for copies in groups.values():
         yield from ((copy, "a later version was fetched") for _, copy in sorted(copies)[:-1])
 
 
@@ -316,13 +309,16 @@ def _delete(path: Path) -> bool:
     if work := WORK.fullmatch(path.name):
         atomic.sweep(path.with_name(work[1]))
         return not path.exists()
-    if not path.exists():
-        return False  # another process was faster
     home = path.parent
+    if path.suffix in BESIDE and path.with_suffix(".zarr").exists():
+        return False  # its store is used
     is_result = path.name[:1] != "." and atomic.is_marked(home)
     try:
         if is_result:  # of a run
-            with lock_run(home.with_name(home.name[1:]), waits=False):
+            name = home.with_name(home.name[1:])
+            with lock_run(name, waits=False):
+                if path in results_of(name)[-1:]:
+                    return False  # it was finished meanwhile
                 atomic.mark_ours(path)
                 atomic.delete_marked(path)
         elif home.suffix == ".tallies":
@@ -334,9 +330,21 @@ def _delete(path: Path) -> bool:
             is_copy = COPY.fullmatch(path.name)
             with (
                 lock_file(path / ".lock") if is_copy else lock(path, wait=0),
+                _unread(path),
                 atomic.workplace(path) as aside,
             ):
                 os.rename(path, aside / "pruned")
-    except BusyError:
+    except (BusyError, FileNotFoundError):  # used, or another command has just deleted it
         return False
     return True
+
+
+def _unread(path: Path) -> AbstractContextManager[None]:
+    """Hold a store, or the state of it that a graph is of, unless a run reads it."""
+    try:
+        about = manifests.read_root(str(path))
+    except StoreError:
+        return contextlib.nullcontext()
+    if "graph" not in about:
+        return versions.unread(str(path), about["content"])
+    return versions.unread(str(path.parent.with_suffix(".zarr")), about["of"])

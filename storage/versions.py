@@ -4,7 +4,7 @@
     .news.zarr.<content>.kept  links to the files of the state before, for those that began with it
     .news.zarr.<content>.lock  held by each of them
 
-Whoever is last deletes them, or the next `append` does.
+Whoever is last deletes them, or the next `append` does. Nor is a state that is held pruned.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from bigfs.storage import atomic
@@ -44,7 +45,7 @@ def place_of(uri: str, content: str) -> str:
 @contextlib.contextmanager
 def hold(uri: str, content: str) -> Iterator[None]:
     """Read a store with this content for the block, also if it grows meanwhile."""
-    if "://" in uri or not os.access(os.path.dirname(uri), os.W_OK):
+    if "://" in uri or not os.access(_state(uri, content).parent, os.W_OK):
         yield
         return
     with lock(_state(uri, content), shared=True, name=uri):
@@ -52,27 +53,34 @@ def hold(uri: str, content: str) -> Iterator[None]:
     _forget(uri, content)
 
 
-def keep(uri: str, content: str) -> None:
-    """Keep this state of a store if somebody holds it, before another one takes its name."""
+def unread(uri: str, content: str) -> AbstractContextManager[None]:
+    """Let nobody begin to read a state of a store, or raise a BusyError if somebody does."""
+    return lock(_state(uri, content), wait=0, name=uri)
+
+
+@contextlib.contextmanager
+def keep(uri: str, content: str) -> Iterator[None]:
+    """Keep this state of a store if somebody holds it, while another one takes its name."""
     target = Path(os.path.realpath(uri))
     pattern = re.compile(rf"\.{re.escape(target.name)}\.([0-9a-f]{{{DIGITS}}}){re.escape(KEPT)}")
     for name in filter(pattern.fullmatch, os.listdir(target.parent)):
         _forget(uri, name.removesuffix(KEPT)[-DIGITS:])
-    try:
-        with lock(_state(uri, content), wait=0):
-            pass
-    except BusyError:
-        kept = _kept(uri, content)
-        with atomic.workplace(kept) as work:
-            new = work / "new"
-            shutil.copytree(target, new, symlinks=True, copy_function=atomic.link_or_copy)
-            atomic.mark_ours(new)
-            atomic.publish(new, kept)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(unread(uri, content))
+        except BusyError:
+            kept = _kept(uri, content)
+            with atomic.workplace(kept) as work:
+                new = work / "new"
+                shutil.copytree(target, new, symlinks=True, copy_function=atomic.link_or_copy)
+                atomic.mark_ours(new)
+                atomic.publish(new, kept)
+        yield
 
 
 def _forget(uri: str, content: str) -> None:
     """Delete a state that is kept, unless somebody holds it."""
     kept = _kept(uri, content)
     if kept.is_dir():
-        with contextlib.suppress(BusyError), lock(_state(uri, content), wait=0):
+        with contextlib.suppress(BusyError), unread(uri, content):
             atomic.delete_marked(kept)

@@ -161,23 +161,35 @@ def exists(uri: str) -> bool:
 
     A process may have been killed while it replaced the store.
     """
-    if not (found := is_there(uri)) and "://" not in uri:
+    return _read_root(uri) is not None
+
+
+def _read_root(uri: str) -> bytes | None:
+    """Return the document of the root of a finished store, or None, by one look, because another
+    process may be replacing the store.
+    """
+    if (root := _root_now(uri)) is None and "://" not in uri:
         atomic.recover(uri)
-        found = is_there(uri)
-    return found
+        root = _root_now(uri)
+    return root
 
 
 def is_there(uri: str) -> bool:
     """Return whether a name has a finished store now, damaged or not."""
+    return _root_now(uri) is not None
+
+
+def _root_now(uri: str) -> bytes | None:
     try:
         root = read_document(uri, MANIFEST)
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     except _clients_errors() as error:
         raise StoreError(
             f"{uri} cannot be reached: {str(error) or type(error).__name__}"
         ) from error
-    return b'"bigfs"' in root or b'"row_bounds"' in root  # where the first word is damaged
+    # where the first word is damaged, the second one tells
+    return root if b'"bigfs"' in root or b'"row_bounds"' in root else None
 
 
 def _clients_errors() -> tuple[type[Exception], ...]:
@@ -267,7 +279,7 @@ def objects_of(uri: str) -> tuple[set[str], str | None]:
 
 def _read_metadata(uri: str) -> dict[str, Any]:
     """Read the attribute of the root, without its checksum."""
-    if not exists(uri):
+    if (root := _read_root(uri)) is None:
         fs, path = fsspec.core.url_to_fs(uri)
         if fs.isfile(path):
             what = "is a file and no store: `bigfs stage` puts a source in one"
@@ -279,7 +291,7 @@ def _read_metadata(uri: str) -> dict[str, Any]:
             what = "is not a finished store: stage it again"
         raise StoreError(f"{uri} {what}")
     try:
-        document = parse(read_document(uri, MANIFEST))
+        document = parse(root)
         metadata = document["attributes"]["bigfs"]
         body, expected = metadata["manifest"], metadata.pop("checksum")
         is_old, version = "version" in body, metadata.get("version")

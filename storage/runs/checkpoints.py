@@ -31,8 +31,6 @@ class Checkpoint:
 
     def load(self, name: str) -> tuple[tuple[Any, ...], list[dict[str, float]]] | None:
         file = self._file(name)
-        if not file.exists():
-            return None
         try:
             with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
                 flat = {key: arrays[key] for key in arrays.files}
@@ -43,6 +41,8 @@ class Checkpoint:
                 isinstance(value, int | float) for record in history for value in record.values()
             ):
                 raise ValueError("its history must map names to numbers")
+        except FileNotFoundError:
+            return None
         except DAMAGED as error:
             discard_damaged(file, error)
             return None

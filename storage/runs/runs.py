@@ -170,11 +170,6 @@ class Run:
         final = _final(path)
         folder = _target(final) or final
         atomic.complete(folder)
-        if not (folder / "run.json").is_file():
-            raise RunError(
-                f"{path} is not a run directory, as it has no run.json: make one with "
-                f"`bigfs select` or `bigfs run`"
-            )
         return cls(folder, _name_of(folder), read_metadata(folder))
 
     @classmethod
@@ -414,8 +409,11 @@ def results_of(name: str | Path) -> list[Path]:
     home = latest.parent if latest is not None else _home(final)
     if not atomic.is_marked(home):
         return [final] if (final / "run.json").is_file() else []
-    folders = [path for path in home.iterdir() if (path / "run.json").is_file()]
-    return sorted(path for path in folders if path == latest or not atomic.is_marked(path))
+    held = {path: _names_in(path) for path in map(home.joinpath, _names_in(home))}
+    folders = [path for path, names in held.items() if "run.json" in names]
+    earlier = [path for path in folders if path != latest and atomic.MARKER not in held[path]]
+    # a clock that was set back gives a later result an earlier name
+    return [*sorted(earlier), *(path for path in folders if path == latest)]
 
 
 def names_below(folder: str | Path) -> list[Path]:
@@ -466,11 +464,12 @@ def readers_of(store: str) -> list[str]:
 def record_failure(name: str | Path, reason: str) -> None:
     """Write beside the results of a run when and why it failed, where it has some."""
     home = _home(_final(name))
-    if atomic.is_marked(home):
-        made = datetime.now().astimezone().isoformat(timespec="seconds")
-        line = json.dumps({"made": made, "reason": reason, "folder": os.getcwd()})
-        with (home / FAILURES).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+    made = datetime.now().astimezone().isoformat(timespec="seconds")
+    line = json.dumps({"made": made, "reason": reason, "folder": os.getcwd()})
+    with contextlib.suppress(OSError):  # the reason is what the user has to read
+        if atomic.is_marked(home):
+            with (home / FAILURES).open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
 
 
 def failures_of(name: str | Path) -> list[dict[str, str]]:
@@ -505,7 +504,7 @@ def require_out(out: str | Path) -> None:
                 f"the folder away, or give another --out"
             )
         home = _home(final)
-        if os.path.lexists(home) and not atomic.is_marked(home):
+        if not atomic.is_available(home):
             raise name_taken(home)
         there = next(parent for parent in final.absolute().parents if os.path.lexists(parent))
         parts = [*final.absolute().relative_to(there).parts, f".{final.name}.{'0' * 16}.staging"]
@@ -552,8 +551,16 @@ def _unfinished(final: Path) -> Path | None:
     home, latest = _home(final), _target(final)
     if not atomic.is_marked(home):
         return None
-    marked = [path for path in home.iterdir() if path != latest and path.is_dir()]
-    return max((path for path in marked if atomic.is_marked(path)), default=None)
+    folders = [path for path in map(home.joinpath, _names_in(home)) if path != latest]
+    return max((path for path in folders if atomic.is_marked(path)), default=None)
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Return what a folder holds, by one look. Nothing if it was deleted, or is no folder."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _new_folder(home: Path) -> Path:
@@ -566,8 +573,9 @@ def _new_folder(home: Path) -> Path:
 
 def _require_links(home: Path) -> None:
     """Refuse a disk without symbolic links before any work."""
-    probe = home / f".{os.getpid()}.link"
+    probe = home / ".link"
     try:
+        probe.unlink(missing_ok=True)  # of a command that was killed here
         os.symlink("nowhere", probe)
         probe.unlink()
     except OSError as error:

@@ -35,6 +35,8 @@ class Tallies:
                 with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
                     names, values = arrays["names"].tolist(), arrays["tallies"]
                 tallies |= dict(zip(names, values, strict=True))
+            except FileNotFoundError:
+                pass  # another process found it damaged, or has pruned it
             except DAMAGED as error:
                 discard_damaged(file, error)
         return tallies
