@@ -35,27 +35,19 @@ def source_name(source: str) -> str:
 
 def is_reported(run: Run) -> bool:
     """Return whether a run is finished and has its report."""
-    return not run.unfinished and _has(run, "report.html")
+    return not run.unfinished and run.holds("report.html")
 
 
 def is_selected(run: Run) -> bool:
     """Return whether a run has its selection. One that ended for lack of memory is made again."""
     has_status = run.metadata.get("status", Status.MEMORY) != Status.MEMORY
-    return bool(has_status and _has(run, "selected.csv", "scores.npy"))
+    return has_status and run.holds("selected.csv", "scores.npy", "classes.csv", "columns.npz")
 
 
 def is_scored(run: Run, scoring: Mapping[str, Any]) -> bool:
     """Return whether a run has its curves, by these choices of the scoring."""
     same = "curves" in run.metadata and run.metadata.get("scoring", {}) == dict(scoring)
-    return same and _has(run, "curves.csv")
-
-
-def _has(run: Run, *names: str) -> bool:
-    """Return whether files of a run are there and not empty."""
-    try:
-        return all((run.path / name).stat().st_size for name in names)
-    except FileNotFoundError:
-        return False
+    return same and run.holds("curves.csv", "model.npz")
 
 
 def find_run(out: str, key: str | None = None) -> Run | None:

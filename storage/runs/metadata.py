@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -117,10 +118,19 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return {name: with_nan(value) if name in NUMBERS else value for name, value in metadata.items()}
 
 
-def sealed_json(metadata: dict[str, Any]) -> str:
-    """Return the text of run.json, with its checksum."""
+def sealed_json(metadata: dict[str, Any], *, indent: bool = True) -> str:
+    """Return the text of run.json, or of another record, with its checksum."""
     plain = orjson.loads(strict_json(metadata))
-    return strict_json({**plain, CHECKSUM: _checksum(plain)}, indent=True)
+    return strict_json({**plain, CHECKSUM: _checksum(plain)}, indent=indent)
+
+
+def unsealed(text: bytes) -> dict[str, Any] | None:
+    """Return a record from its text, or None if it is not what was written."""
+    with contextlib.suppress(ValueError):
+        record = json.loads(text)
+        if isinstance(record, dict) and record.pop(CHECKSUM, None) == _checksum(record):
+            return record
+    return None
 
 
 def _checksum(metadata: dict[str, Any]) -> str:

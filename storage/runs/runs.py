@@ -48,7 +48,7 @@ from bigfs.storage.errors import DAMAGED, RunError, explain_read_errors
 from bigfs.storage.format import disk
 from bigfs.storage.locks import lock, name_taken
 from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
-from bigfs.storage.runs.metadata import VERSION, read_metadata, sealed_json
+from bigfs.storage.runs.metadata import VERSION, read_metadata, sealed_json, unsealed
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:
@@ -252,6 +252,14 @@ class Run:
             if _hash(file) != self.metadata.get("files", {}).get(name):
                 raise ValueError("it is not what was written")
         return file
+
+    def holds(self, first: str, *others: str) -> bool:
+        """Return whether a run has a file, and it and others that it may have are as written."""
+        known = self.metadata.get("files", {})
+        names = [first, *(name for name in others if name in known)]
+        with contextlib.suppress(OSError):
+            return all(known.get(name) == _hash(self.path / name) for name in names)
+        return False
 
     def write_table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a CSV file of the run, whole or not at all."""
@@ -465,7 +473,7 @@ def record_failure(name: str | Path, reason: str) -> None:
     """Write beside the results of a run when and why it failed, where it has some."""
     home = _home(_final(name))
     made = datetime.now().astimezone().isoformat(timespec="seconds")
-    line = json.dumps({"made": made, "reason": reason, "folder": os.getcwd()})
+    line = sealed_json({"made": made, "reason": reason, "folder": os.getcwd()}, indent=False)
     with contextlib.suppress(OSError):  # the reason is what the user has to read
         if atomic.is_marked(home):
             with (home / FAILURES).open("a", encoding="utf-8") as file:
@@ -473,13 +481,12 @@ def record_failure(name: str | Path, reason: str) -> None:
 
 
 def failures_of(name: str | Path) -> list[dict[str, str]]:
-    """Return when and why a run failed. A line that a kill cut short is left out."""
-    failures = []
+    """Return when and why a run failed. Of a damaged line nothing is known."""
+    file, lines = _home(_final(name)) / FAILURES, list[bytes]()
     with contextlib.suppress(OSError):
-        for line in (_home(_final(name)) / FAILURES).read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError):
-                failures.append(json.loads(line))
-    return failures
+        lines = file.read_bytes().splitlines()
+    unknown = {"made": "", "reason": f"a line of {FAILURES} is damaged", "folder": str(file.parent)}
+    return [unsealed(line) or unknown for line in lines]
 
 
 @contextlib.contextmanager
