@@ -166,7 +166,7 @@ def _write_selection(
     """Write the scores, the chosen features, and the chosen features of each class."""
     scores = getattr(selector, selection.get_method(method).scores)
     if hasattr(selector, "columns_"):
-        run.write_columns(selector.columns_)
+        run.write_arrays("columns.npz", selector.columns_)
     index = selection.ranking(selector, method, features)
     names = list(corpus.feature_names[index])
     columns: dict[str, Any] = {
@@ -280,7 +280,7 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
     own = request["method"], len(run.selected)
     with run.transaction():
         if points:
-            run.write_model(model)
+            run.write_arrays("model.npz", model.arrays())
         run.write_table("curves.csv", header, [list(row.values()) for row in rows])
         run.update_metadata(
             curves=rows,

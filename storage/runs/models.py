@@ -363,7 +363,7 @@ class Model:
 
 
 def read_model(file: Path) -> Model:
-    """Read a model that `Run.write_model` wrote."""
+    """Read a model from the file of its `arrays`."""
     if not file.exists():
         raise RunError(
             f"{file.parent} has no model, or there was nothing to predict: `bigfs evaluate "

@@ -282,22 +282,13 @@ class Run:
 
     def write_scores(self, scores: Any) -> None:
         """Write every feature's score, whole or not at all."""
-        values = np.ascontiguousarray(scores, dtype=np.float64)
-        with self._replacing("scores.npy") as part, part.open("wb") as file:
-            np.lib.format.write_array_header_1_0(
-                file, np.lib.format.header_data_from_array_1_0(values)
-            )
-            file.write(values.data)  # on a full disk, np.save raises an error without errno
+        with self._replacing("scores.npy") as part:
+            disk.save(part, np.ascontiguousarray(scores, dtype=np.float64))
 
-    def write_columns(self, columns: dict[str, AnyArray]) -> None:
-        """Write further columns of the features, whole or not at all."""
-        with self._replacing("columns.npz") as part, part.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **columns)
-
-    def write_model(self, model: Model) -> None:
-        """Write the model that the run's scores come from, whole or not at all."""
-        with self._replacing("model.npz") as part, part.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **model.arrays())
+    def write_arrays(self, name: str, arrays: dict[str, AnyArray]) -> None:
+        """Write columns.npz or model.npz, whole or not at all."""
+        with self._replacing(name) as part, part.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
 
     def model(self) -> Model:
         """Return the linear model on the selected features, ready to predict.

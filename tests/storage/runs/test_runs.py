@@ -482,7 +482,7 @@ def test_no_damage_of_a_file_gives_another_value(tmp_path, name):
     for table in ("selected.csv", "classes.csv", "curves.csv"):
         run.write_table(table, ["index", "name", "score"], [[7, "wheel", 0.5], [2, "tire", 0.25]])
     run.write_scores(np.arange(8.0))
-    run.write_columns({"variances": np.arange(8.0)})
+    run.write_arrays("columns.npz", {"variances": np.arange(8.0)})
     with run._replacing("model.npz") as part:
         part.write_bytes(b"PK a model, which is compared before it is read")
     file = Path(run.finish(), name)
