@@ -13,9 +13,10 @@ from sklearn.feature_selection import f_classif
 from zarr.storage import LocalStore
 
 from bigfs import ANOVA, engine, storage
-from bigfs.storage import atomic
+from bigfs.storage import atomic, versions
 from bigfs.storage.errors import Damaged, SourceError, StoreError
 from bigfs.storage.format import manifest, writer
+from bigfs.storage.format.verified import StoreRef
 from tests.helpers.commands import fails
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
@@ -219,6 +220,21 @@ def test_append_never_writes_into_the_files_of_the_store(store, tmp_path, monkey
     assert {p: (kept / p.relative_to(store)).read_bytes() for p in before} == before
     assert storage.check(store).problems == []
     assert storage.open(store).X.shape[0] == 59
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EMLINK])
+def test_a_disk_without_hard_links_gets_copies(store, tmp_path, monkeypatch, number):
+    def link(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", link)
+    content = storage.open(store).manifest.content
+    with versions.hold(store, content):  # whose files are kept for the block
+        storage.append(tmp_path / "2", store)
+        assert StoreRef(store, content).read("X/indptr").shape == (51,)
+    assert storage.check(store).problems == []
+    assert storage.open(store).X.shape[0] == 59
+    assert names_in(tmp_path) == ["1", "2", "a.zarr"]
 
 
 def test_the_source_that_a_store_was_staged_from_is_not_appended_to_it(store, tmp_path, bigfs):

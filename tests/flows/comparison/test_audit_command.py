@@ -95,6 +95,17 @@ def test_targets_choose_the_objective(home):
     assert "r2" in about["rows"][0]
 
 
+def test_an_audit_of_another_corpus_is_replaced_only_where_that_is_asked(bigfs, store, home):
+    write_svmlight(home / "rows.svm", rows=40)
+    words = ("first.txt", "--workers", 0, "--out", "au")
+    assert bigfs("audit", store, *words)[0] == 0
+    first = json.loads((home / "au" / "audit.json").read_text())
+    fails(bigfs("audit", "rows.svm", *words), "au holds a result on", "--fresh to replace it")
+    assert json.loads((home / "au" / "audit.json").read_text()) == first
+    assert bigfs("audit", "rows.svm", *words, "--fresh")[0] == 0
+    assert json.loads((home / "au" / "audit.json").read_text())["asked"] != first["asked"]
+
+
 def test_what_is_refused(bigfs, store, home):
     words = ("first.txt", "--workers", 0)
     fails(bigfs("audit", store, *words, "--method", "anova"), "SparGE's objective", "anova")
