@@ -2,16 +2,22 @@
 or goes on from the same content.
 """
 
+import contextlib
+import errno
 import shutil
+import signal
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from prefect.exceptions import TerminationSignal
 
 from bigfs import storage
 from bigfs.flows import main_job, reuse, steps
 from bigfs.flows import run as runs
+from bigfs.flows.evaluation import curves
+from bigfs.flows.evaluation.plan import FOLDS
 from bigfs.flows.job import Job
 from bigfs.flows.options import Engine
 from bigfs.selectors.registry import METHODS, groups_of
@@ -27,6 +33,7 @@ from tests.helpers.stores import write_svmlight
 pytestmark = pytest.mark.filterwarnings("ignore")  # of a few steps on little data
 CLASSES = [name for name, method in METHODS.items() if groups_of(method) != ["real"]]
 DAILY = ("sparge-lda", "rlsr", "multitask-lasso", "mrmr", "anova")
+DAILY_KILLS = (("select", 1), ("evaluate", 2))
 ENGINE = Engine(workers=0)
 
 
@@ -66,25 +73,33 @@ class Killed(BaseException):
 
 
 def kill_after(monkeypatch, place, times):
-    """End the run after a number of saves of a checkpoint, or in another step."""
+    """End the run after a number of steps of its selection or of folds of its evaluation, or in its
+    report.
+    """
     saves = []
 
-    def save(self, *state, real=Checkpoint.save):
-        real(self, *state)
-        saves.append(state[0])
-        if place == "select" and len(saves) == times:
+    def save(self, name, *state, real=Checkpoint.save):
+        real(self, name, *state)
+        is_fold = name.startswith("evaluate fold")
+        is_fold &= (self.folder.parent / "selected.csv").exists()
+        saves.append(is_fold == (place == "evaluate"))
+        if sum(saves) == times:
             raise Killed
 
     def fail(*_, **__):
         raise Killed
 
-    monkeypatch.setattr(Checkpoint, "save", save)
-    if place != "select":
-        monkeypatch.setattr(steps, {"evaluate": "score", "report": "write_page"}[place], fail)
+    if place == "report":
+        monkeypatch.setattr(steps, "write_page", fail)
+    else:
+        monkeypatch.setattr(Checkpoint, "save", save)
 
 
 @pytest.mark.parametrize("method", daily(CLASSES, *DAILY))
-@pytest.mark.parametrize(("place", "times"), [("select", 1), ("select", 2), ("report", 0)])
+@pytest.mark.parametrize(
+    ("place", "times"),
+    [("report", 0), *daily([(p, n) for p in ("select", "evaluate") for n in (1, 2)], *DAILY_KILLS)],
+)
 @pytest.mark.parametrize("change", ["nothing", "grown", "shrunk", "moved", "upgraded"])
 def test_a_killed_run_is_resumed_on_the_same_content_only(
     tmp_path, monkeypatch, method, place, times, change
@@ -95,12 +110,10 @@ def test_a_killed_run_is_resumed_on_the_same_content_only(
     stage("s.zarr", seed=1, informative=0)
     with monkeypatch.context() as patched:
         kill_after(patched, place, times)
-        try:
+        with contextlib.suppress(Killed):
             run("s.zarr", "r", method)
-        except Killed:
-            pass
-        else:
-            assert place == "select"  # it has no step after which it was killed
+    was_killed = not (home / "r").exists()
+    assert was_killed or place == "select"  # it has no step after which it was killed
     is_kept = any(home.glob(".r/*/checkpoints/*.npz")) or any(home.glob(".r/*/selected.csv"))
     if change == "moved":
         monkeypatch.chdir(tmp_path)
@@ -110,21 +123,29 @@ def test_a_killed_run_is_resumed_on_the_same_content_only(
         monkeypatch.setattr(reuse, "source_hash", lambda: "another version")
     else:
         CHANGES[change]("s.zarr")
-    done = []
-    select = steps._write_selection
+    done, chosen = [], []
+    select, choose = steps._write_selection, curves.choose_best
     monkeypatch.setattr(
         steps, "_write_selection", lambda run, *more: (done.append(run), select(run, *more))
     )
+    monkeypatch.setattr(
+        curves, "choose_best", lambda *given: chosen.append(given) or choose(*given)
+    )
     again = run("s.zarr", "r", method)
+    chosen_again = len(chosen)
     is_same = change in ("nothing", "moved")
-    if place == "report":
+    if place != "select":
         assert bool(done) != is_same  # a selection of the same content is made once
     elif not is_same:
         assert again.metadata["resumed"] == {}
         assert done
-    elif is_kept and not (home / "r").exists():
+    elif is_kept and was_killed:
         assert again.metadata["resumed"]
     fresh = run("s.zarr", "fresh", method)
+    whole = {"select": 0, "evaluate": times, "report": FOLDS}[place] if was_killed else FOLDS
+    in_all = len(chosen) - chosen_again
+    # a fold of the same content is scored once
+    assert chosen_again * FOLDS == in_all * (FOLDS - whole * is_same)
     assert again.selected.tolist() == fresh.selected.tolist()
     np.testing.assert_array_equal(again.scores, fresh.scores)
     assert again.metadata["curves"] == fresh.metadata["curves"]
@@ -160,16 +181,26 @@ def test_a_model_and_curves_are_of_the_selection_beside_them(tmp_path, monkeypat
     ]
 
 
-@pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), KeyboardInterrupt(), Killed()])
+PASSES, FULL = OSError(errno.EIO, "Input/output error"), OSError(errno.ENOSPC, "No space left")
+CANCELLED = TerminationSignal(signal.SIGTERM)  # what Prefect raises in the process of a flow
+
+
+@pytest.mark.parametrize(
+    "fault", [PASSES, FULL, KeyboardInterrupt(), CANCELLED, signal.SIGTERM, Killed()], ids=repr
+)
 @pytest.mark.parametrize("seam", ["evaluate", "report", "publish"])
-def test_no_failure_after_a_selection_deletes_it(tmp_path, monkeypatch, fault, seam):
+def test_no_failure_after_a_selection_deletes_it(request, tmp_path, monkeypatch, fault, seam):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "FIRST_WAIT", 0.0)
     stage("s.zarr", seed=1, informative=0)
+    kept = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as that of the command line
+    request.addfinalizer(lambda: signal.signal(signal.SIGTERM, kept))
     failures = [fault]
 
     def fails_once(real):
         def call(*given, **more):
+            if failures and isinstance(fault, signal.Signals):
+                signal.raise_signal(failures.pop())
             if failures:
                 raise failures.pop()
             return real(*given, **more)
@@ -186,10 +217,11 @@ def test_no_failure_after_a_selection_deletes_it(tmp_path, monkeypatch, fault, s
     monkeypatch.setattr(
         Run, "begin", lambda *given, real=Run.begin: begun.append(given) or real(*given)
     )
-    if isinstance(fault, OSError):  # it is tried again
+    if fault is PASSES:  # it is tried again
         run("s.zarr", "r", "anova")
     else:
-        with pytest.raises(type(fault)):
+        kind = KeyboardInterrupt if fault is signal.SIGTERM else type(fault)
+        with pytest.raises((kind, RunError)):
             run("s.zarr", "r", "anova")
         assert len(Run.open_unfinished("r").selected) == 3
         run("s.zarr", "r", "anova")
