@@ -452,9 +452,10 @@ def mark(folder: Place) -> None:
             raise name_taken(folder)
         return
     fs, path = fsspec.core.url_to_fs(str(folder))
-    before("write", folder)
-    fs.makedirs(path, exist_ok=True)
-    _put_marker(folder, WORDS)
+    with explain_write_errors(folder):
+        before("write", folder)
+        fs.makedirs(path, exist_ok=True)
+        _put_marker(folder, WORDS)
 
 
 def _put_marker(folder: Place, words: bytes, mode: str = "overwrite") -> None:
@@ -570,7 +571,7 @@ def _keys(url: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def explain_write_errors(path: Path) -> Iterator[None]:
+def explain_write_errors(path: Place) -> Iterator[None]:
     """Turn errors of writing that will stay into one line. Others pass as they are."""
     try:
         yield

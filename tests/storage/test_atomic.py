@@ -366,6 +366,8 @@ def test_a_folder_that_cannot_take_the_files_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(RunError, match=r"the disk of .* is full"):
         together(tmp_path, "new")
     assert texts(tmp_path) == OLD
+    with pytest.raises(RunError, match=r"the disk of .*/work is full"):  # and no name of a marker
+        atomic.mark(tmp_path / "work")
 
 
 # --- a name in an object store --------------------------------------------------------------------
