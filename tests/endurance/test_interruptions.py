@@ -1,7 +1,8 @@
 """A command that is interrupted at any of its operations leaves the old result or the new one.
 
-Each rename, write, flush and deletion fails once in turn: by an error, by Ctrl-C, or because the
-process is dead from there on. The same command given again must succeed.
+Each rename, write, flush and deletion fails once in turn: by an error, by Ctrl-C, SIGTERM or a
+cancel of Prefect, because the disk is full from there on, or because the process is dead from there
+on. The same command given again must succeed.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from prefect.exceptions import TerminationSignal
 
 from bigfs import engine, storage
 from bigfs.flows import run as runs
@@ -30,6 +32,8 @@ from tests.helpers.daily import daily
 
 SERIAL = ("--workers", "0")
 ROWS = {"rows.svm": 60, "more.svm": 20}
+STOPS = {"interrupt": signal.SIGINT, "terminate": signal.SIGTERM}
+WAYS = ("error", "kill", "full", "cancel", *STOPS)
 
 
 class Killed(BaseException):
@@ -46,12 +50,17 @@ class Hook:
         self.count += 1
         if operation == "rename":
             self.renames.append(self.count)
-        if self.way == "kill" and self.count >= self.number:
+        is_past = self.count >= self.number > 0
+        if self.way == "kill" and is_past:
             raise Killed(f"{operation} {path}")
+        if self.way == "full" and is_past and operation != "delete":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if self.count == self.number and self.way == "error":
             raise OSError(errno.EIO, f"{operation} was let fail", str(path))
-        if self.count == self.number:
-            os.kill(os.getpid(), signal.SIGINT)
+        if self.count == self.number and self.way == "cancel":
+            raise TerminationSignal(signal.SIGTERM)
+        if self.count == self.number and self.way in STOPS:
+            os.kill(os.getpid(), STOPS[self.way])
 
 
 def bigfs(*words, hook=None):
@@ -201,12 +210,14 @@ TRIED = [(name, way, EVERY[name]) for name in EVERY for way in ("error", "interr
     ("name", "way", "every"),
     [
         *daily(TRIED, *[case for case in TRIED if case[0] != "select --into"]),
-        *daily([(name, way, 10) for name in CASES for way in ("error", "interrupt", "kill")]),
+        *daily([(name, way, 10) for name in CASES for way in WAYS]),
     ],
 )
 def test_an_interrupted_command_leaves_the_old_or_the_new_result(
-    name, way, every, tmp_path, monkeypatch
+    name, way, every, tmp_path, monkeypatch, request
 ):
+    kept = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as that of the command line
+    request.addfinalizer(lambda: signal.signal(signal.SIGTERM, kept))
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     if name == "append to shards":
