@@ -50,10 +50,17 @@ def test_a_name_can_be_asked_for_while_a_run_of_it_begins_and_ends(tmp_path):
         require_out(out)
         assert results_of(out) == []
         unfinished_of(out)
-        record_failure(out, "why")
 
     assert side_by_side(work, look) == []
-    assert not (tmp_path / ".r").exists() or os.listdir(tmp_path / ".r") != []
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_failure_can_be_written_down_while_a_run_begins_and_ends(tmp_path):
+    def work():
+        for _ in range(20):
+            Run.begin(tmp_path / "r", PARAMETERS).abandon()
+
+    assert side_by_side(work, lambda: record_failure(tmp_path / "r", "why")) == []
 
 
 def test_a_folder_that_is_being_made_is_in_nobodys_way(tmp_path):
