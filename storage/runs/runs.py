@@ -48,7 +48,13 @@ from bigfs.storage.errors import DAMAGED, RunError, explain_read_errors
 from bigfs.storage.format import disk
 from bigfs.storage.locks import lock, name_taken
 from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
-from bigfs.storage.runs.metadata import VERSION, read_metadata, sealed_json, unsealed
+from bigfs.storage.runs.metadata import (
+    VERSION,
+    read_metadata,
+    require_record,
+    sealed_json,
+    unsealed,
+)
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:
@@ -100,28 +106,9 @@ class Run:
 
     @classmethod
     def begin(cls, out: str | Path, parameters: dict[str, Any], key: str = "") -> Run:
-        """Start a run, or go on from the checkpoints of a killed one of the same key.
+        """Start a run, or go on from the checkpoints of a killed one that was asked the same.
 
-        Parameters
-        ----------
-        out : str or Path
-            The run's name. Its results stay.
-        parameters : dict
-            The parameters of the run.
-        key : str, default=""
-            What the run's result depends on.
-
-        Returns
-        -------
-        Run
-            The unfinished run.
-
-        Raises
-        ------
-        RunError
-            `out` can't be written, or is something else.
-        StoreError
-            Something that the program did not make has the name of the folder of the results.
+        The results of its name stay.
         """
         require_out(out)
         final, parameters = _final(out), to_json_types(parameters)
@@ -131,7 +118,7 @@ class Run:
                 atomic.make_folder(home.parent)
                 atomic.mark(home)
                 _require_links(home)
-                path = _unfinished(final)
+                path = unfinished_of(final)
                 if path is not None:
                     is_same = _identity(path) == [parameters, key]
                     _clear(path, but={CHECKPOINTS} if is_same else set())
@@ -170,30 +157,14 @@ class Run:
         final = _final(path)
         folder = _target(final) or final
         atomic.complete(folder)
+        require_record(folder, path)
         return cls(folder, _name_of(folder), read_metadata(folder))
 
     @classmethod
     def open_unfinished(cls, out: str | Path) -> Run:
-        """Open the unfinished result of a run.
-
-        Parameters
-        ----------
-        out : str or Path
-            The run's name.
-
-        Returns
-        -------
-        Run
-            The run.
-
-        Raises
-        ------
-        RunError
-            There is none, its run.json is damaged, or another version wrote it.
-        """
+        """Open the unfinished result of a run, by the run's name."""
         final = _final(out)
-        path = _unfinished(final)
-        if path is None:
+        if (path := unfinished_of(final)) is None:
             raise RunError(f"{out} has no unfinished run")
         atomic.complete(path)
         return cls(path, final, read_metadata(path), unfinished=True)
@@ -205,11 +176,6 @@ class Run:
         A block that fails or is killed leaves the files as they were. Once the files are on the
         disk, a kill or an error is made good when the run is opened next. A block inside another
         one ends with it.
-
-        Raises
-        ------
-        RunError
-            The disk is full, or the folder can't be written.
         """
         if self._place is not None:
             yield
@@ -363,19 +329,9 @@ class Run:
         return Checkpoint(self.path / CHECKPOINTS, key)
 
     def finish(self) -> Path:
-        """Delete the checkpoints and let the run's name point to this result.
+        """Delete the checkpoints, and let the run's name point to this result. Returns the name.
 
         The result before it stays, unless it is the same, made once more.
-
-        Returns
-        -------
-        Path
-            The run's name.
-
-        Raises
-        ------
-        RunError
-            The name is taken by something else.
         """
         before = _target(self.final)
         if self.unfinished:
@@ -431,12 +387,17 @@ def names_below(folder: str | Path) -> list[Path]:
 
 def unfinished_of(name: str | Path) -> Path | None:
     """Return the folder of the unfinished result of a run."""
-    return _unfinished(_final(name))
+    final = _final(name)
+    home, latest = _home(final), _target(final)
+    if not atomic.is_marked(home):
+        return None
+    folders = [path for path in map(home.joinpath, _names_in(home)) if path != latest]
+    return max((path for path in folders if atomic.is_marked(path)), default=None)
 
 
 def discard_unfinished(name: str | Path) -> None:
     """Delete the unfinished result of a run, with its checkpoints."""
-    if (path := _unfinished(_final(name))) is not None:
+    if (path := unfinished_of(name)) is not None:
         atomic.delete_marked(path)
 
 
@@ -542,15 +503,6 @@ def _target(final: Path) -> Path | None:
     home = _home(final)
     is_ours = len(target.parts) == 2 and target.parts[0] == home.name and atomic.is_marked(home)
     return home / target.name if is_ours else None
-
-
-def _unfinished(final: Path) -> Path | None:
-    """Return the folder of the unfinished result of a run."""
-    home, latest = _home(final), _target(final)
-    if not atomic.is_marked(home):
-        return None
-    folders = [path for path in map(home.joinpath, _names_in(home)) if path != latest]
-    return max((path for path in folders if atomic.is_marked(path)), default=None)
 
 
 def _names_in(folder: Path) -> list[str]:
