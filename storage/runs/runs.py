@@ -120,8 +120,7 @@ class Run:
                 _require_links(home)
                 path = unfinished_of(final)
                 if path is not None:
-                    is_same = _identity(path) == [parameters, key]
-                    _clear(path, but={CHECKPOINTS} if is_same else set())
+                    _clear(path, but={CHECKPOINTS} if _is_of(path, parameters, key) else set())
                 metadata = {"version": VERSION, "parameters": parameters, "key": key, "files": {}}
                 if "://" not in (store := str(parameters["store"])):
                     metadata["relative_store"] = os.path.relpath(store, home.parent)
@@ -537,13 +536,15 @@ def _require_links(home: Path) -> None:
         ) from error
 
 
-def _identity(path: Path) -> list[Any]:
-    """Return the parameters and the key of an unfinished run, nothing if they can't be read."""
+def _is_of(path: Path, parameters: dict[str, Any], key: str) -> bool:
+    """Return whether an unfinished run was asked the same. A key stands for all of it, wherever the
+    store lies by now.
+    """
     try:
         about = read_metadata(path)
     except RunError:
-        return []
-    return [about["parameters"], about["key"]]
+        return False
+    return bool(about["key"] == key and (key or about["parameters"] == parameters))
 
 
 def _key(path: Path) -> Any:
