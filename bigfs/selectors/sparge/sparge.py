@@ -308,7 +308,7 @@ class SparGE(EmbeddingTarget, Selector):
     def _rank_by_svm(self, problem: Relaxation, candidates: IntArray, y: Labels) -> None:
         """Score the candidates by recursive elimination with linear SVMs on their columns alone.
 
-        The order goes by way of m. On a fold of `SparGECV` it is that of the training samples.
+        On a fold of `SparGECV` the order is that of the training samples.
         """
         data, candidates = problem.data, np.sort(candidates)
         X, features, kept = data.X, candidates, self._constraints.kept
@@ -325,7 +325,7 @@ class SparGE(EmbeddingTarget, Selector):
             codes,
             int(codes.max()) + 1,
             features,
-            elimination_sizes(len(features), m, SVM_STEP),
+            elimination_sizes(len(features), SVM_STEP),
             svm={**svm, "sample_weight": weights},
             name=f"{type(self).__name__} machines of {m}",
             removed_last=kept,

@@ -129,9 +129,8 @@ class SVMRFE(Selector):
     A feature's criterion is Σ_k w_jk² over the machines of the classes, as in
     `sklearn.feature_selection.RFE` with `LinearSVC`. A round starts from the weights of the last
     one. While the columns that are left do not fit in a quarter of the memory limit, it trains by
-    passes over X; then they are gathered, and X is not read again. The elimination meets
-    `n_features_to_select` exactly and goes on to one feature, so that the best k features are the
-    choice of k.
+    passes over X; then they are gathered, and X is not read again. The rounds go on to one feature
+    and do not depend on `n_features_to_select`, so that the best k features are the choice of k.
 
     References
     ----------
@@ -175,7 +174,7 @@ class SVMRFE(Selector):
             codes,
             len(self.classes_),
             np.flatnonzero(informed),
-            elimination_sizes(allowed, self._required_count(d), self.step),
+            elimination_sizes(allowed, self.step),
             svm={"C": self.C, "tol": self.tol, "max_iter": self.max_iter},
             name=type(self).__name__,
             removed_last=self._constraints.kept,
@@ -231,11 +230,14 @@ def eliminate_by_svm(
     )
 
 
-def elimination_sizes(d: int, m: int, step: int | float) -> list[int]:
-    """Return the numbers of features that are left after each round, from d by way of m to 1."""
+def elimination_sizes(d: int, step: int | float) -> list[int]:
+    """Return the numbers of features that are left after each round, from d to 1.
+
+    They do not depend on the number to choose, which therefore is a prefix of one order.
+    """
     sizes = [d]
     while sizes[-1] > 1:
         size = sizes[-1]
         removed = step if isinstance(step, Integral) else max(int(step * size), 1)
-        sizes.append(max(size - int(removed), m if size > m else 1))
+        sizes.append(max(size - int(removed), 1))
     return sizes

@@ -380,18 +380,12 @@ def test_p_values_are_told_apart_as_far_as_they_matter():
 
 # --- one fit for all sizes ------------------------------------------------------------------------
 
-# the rounds of the elimination meet the number of features, so its best 3 of 6 are near the 3
-BY_ROUNDS = {"svm-rfe"}
 LONG = {"smr", "rjgsc", "jgsc", "jhlsr", "srlsr", "rlsr", "rfs", "trcfs"}
 
 
 @pytest.mark.parametrize(
     "method",
-    [
-        pytest.param(name, marks=[pytest.mark.nightly] if name in LONG else [])
-        for name in METHODS
-        if name not in BY_ROUNDS
-    ],
+    [pytest.param(name, marks=[pytest.mark.nightly] if name in LONG else []) for name in METHODS],
 )
 def test_a_method_whose_choices_are_nested_says_so(method, rng):
     X = rng.random((40, 16))
