@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bigfs import engine
-from bigfs.engine import parse_bytes
+from bigfs.engine import format_bytes, parse_bytes
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import Manifest, Segment
@@ -66,10 +67,25 @@ class Plan(NamedTuple):
 def working_memory(what: str, source: Source, limit: int | str | None) -> int:
     """Return the bytes that a process may use beside the libraries."""
     limit = limit or (DEFAULT_LIMIT if engine.client() is None else engine.memory_limit())
-    is_text = isinstance(source, TextSource) or getattr(source, "hashing", None)
-    base = TEXT_BASE if is_text else MATRIX_BASE
+    base = base_of(source)
     engine.require_memory(base + (64 << 20), what, limit)
     return parse_bytes(limit) - base
+
+
+def base_of(source: Source) -> int:
+    """Return the bytes that the libraries take while a source is staged."""
+    is_text = isinstance(source, TextSource) or getattr(source, "hashing", None)
+    return TEXT_BASE if is_text else MATRIX_BASE
+
+
+@contextlib.contextmanager
+def telling_base(source: Source) -> Iterator[None]:
+    """Say in a refusal of what does not fit what the libraries take of the limit."""
+    try:
+        yield
+    except engine.NotEnoughMemory as error:
+        base = format_bytes(base_of(source))
+        raise engine.NotEnoughMemory(f"{error} (libraries take {base} of the limit)") from error
 
 
 def entries_for(memory_limit: int) -> int:
@@ -100,7 +116,11 @@ def build(
     shutil.rmtree(scratch / "source", ignore_errors=True)  # left by a process that was killed
     # a worker compiles what counts text in a new installation, while the source is decompressed
     sizes = [plan.weighting.ngram_range] if isinstance(plan.source, TextSource) else []
-    with engine.started_tiles(compile_kernels, sizes), engine.limit_memory(memory_limit):
+    with (
+        telling_base(plan.source),
+        engine.started_tiles(compile_kernels, sizes),
+        engine.limit_memory(memory_limit),
+    ):
         source = plan.source.prepare(source_folder(scratch)).with_memory_limit(memory_limit)
     terms, columns = None, dict[str, AnyArray]()
     if isinstance(source, TextSource):

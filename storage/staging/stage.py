@@ -29,7 +29,7 @@ from bigfs.storage.scaling import AUTO, TFIDF
 from bigfs.storage.sources import find
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
 from bigfs.storage.sources.tables.streams import Stream
-from bigfs.storage.staging.build import Plan, build, working_memory
+from bigfs.storage.staging.build import Plan, build, telling_base, working_memory
 from bigfs.storage.staging.scale_blocks import unit_settings
 from bigfs.storage.staging.text.weighting import Weighting, make_weighting, require_count
 from bigfs.storage.words import VERSION as WORDS
@@ -289,7 +289,7 @@ def spooled(
         require_free(uri)
     limit = working_memory("staging", source, memory_limit)
     with atomic.spooling(uri, scratch) as folder:
-        with engine.limit_memory(limit):
+        with telling_base(source), engine.limit_memory(limit):
             ready = source.spool(folder)
         yield ready
 

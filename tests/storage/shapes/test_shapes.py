@@ -274,9 +274,6 @@ ROWS = "1 1:1 2:2\n2 2:1\n"
 TWO_ROWS = (2, ["1", "2"], [0, 1])
 REAL = (4, [], [18.0, 30.0, 44.0, 89.0])
 XY = (2, ["x", "y"], [0, 1])
-VECTORS = pa.array(
-    [{"type": 0, "size": 9, "indices": [i, 5], "values": [2.0, 1.0]} for i in range(2)]
-)
 MIXED = pa.array(
     [
         {"type": 0, "size": 3, "indices": [2], "values": [2.0]},
@@ -667,11 +664,6 @@ READ = {
             "t.jsonl",
         ),
         {},
-        XY,
-    ),
-    "vectors of Spark": (
-        both(columns(label=["x", "y"], features=VECTORS), "t.parquet"),
-        {"features": "features"},
         XY,
     ),
     "dense and sparse vectors of Spark": (
