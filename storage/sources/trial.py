@@ -10,6 +10,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from functools import cache
 
 PATIENCE = 60.0  # seconds without a sign of a child, which writes a line for each thing it reads
@@ -40,9 +41,14 @@ class Trial:
     def __init__(self, script: str, patience: float = PATIENCE) -> None:
         self.script, self.patience = script, patience
         self.child: subprocess.Popen[bytes] | None = None
+        self.lock = threading.Lock()  # of the pipes
 
     def ask(self, raw: bytes) -> list[str] | None:
         """Return the answer, or None where the child ends or hangs."""
+        with self.lock:
+            return self._ask(raw)
+
+    def _ask(self, raw: bytes) -> list[str] | None:
         if self.child is not None and self.child.poll() is not None:
             self.close()
         if self.child is None:
@@ -54,9 +60,10 @@ class Trial:
         try:
             self.child.stdin.write(len(raw).to_bytes(8, "little") + raw)
             self.child.stdin.flush()
-            line = b""
-            while select.select([self.child.stdout], [], [], self.patience)[0]:
-                if not (block := os.read(self.child.stdout.fileno(), 1 << 16)):
+            line, out, signs = b"", self.child.stdout.fileno(), select.poll()
+            signs.register(out, select.POLLIN)
+            while signs.poll(1000 * self.patience):
+                if not (block := os.read(out, 1 << 16)):
                     break
                 line = (line.rpartition(b"\n")[2] if line.endswith(b"\n") else line) + block
                 *_, last = line.rstrip(b"\n").rsplit(b"\n", 1)
@@ -75,9 +82,13 @@ class Trial:
             self.child = None
 
 
-@cache
 def trial(script: str) -> Trial:
     """Return the trial of a script in this process."""
+    return _trial(script, os.getpid())
+
+
+@cache
+def _trial(script: str, process: int) -> Trial:
     made = Trial(script, PATIENCE)
     atexit.register(made.close)
     return made

@@ -44,7 +44,9 @@ from bigfs.storage.sources.tables.names import Block, join_blocks
 from bigfs.storage.sources.tables.where import Condition
 
 HALF = re.compile(r"(train|test|valid(?:ation)?|dev)(?=[-_.])")  # the file of a half of a table
-PACKED = "packed"  # the column of lists, and the names of the fields of which they hold values
+PACKED = (
+    "bigfs.packed"  # the column of lists, and the names of the fields of which they hold values
+)
 ROLES = {"label": "label", "split": "split", "name": "id"}  # their fields, if nobody names others
 
 
