@@ -218,7 +218,7 @@ class NumericTable(MatrixRecords, Table):
         try:
             return self._numbers(batch, names), []
         except SourceError:
-            others = [name for name in names if not self._is_number(batch.fields[name])]
+            others = [name for name in names if self._fault(batch.fields[name]) is not None]
             return self._numbers(batch, [name for name in names if name not in others]), others
 
     def _note_columns(self, columns: Sequence[str]) -> None:
@@ -343,29 +343,24 @@ class NumericTable(MatrixRecords, Table):
     def _as_numbers(self, values: Any) -> Any:
         return as_numbers(values)
 
-    def _is_number(self, value: Any) -> bool:
-        """Return whether all values of a column are numbers, or missing."""
+    def _fault(self, values: Any) -> str | None:
+        """Return why a column holds no numbers, None if it does or they are missing."""
         import pyarrow as pa
 
         try:
-            self._as_numbers(value)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return False
-        return True
+            self._as_numbers(values)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            if pa.types.is_nested(values.type):
+                return f"which holds {values.type}"
+            return shorten(str(error).splitlines()[0])
+        return None
 
     def _refuse_columns(self, batch: Batch, names: Sequence[str]) -> NoReturn:
         """Tell which columns hold no numbers, and why."""
         import pyarrow as pa
 
-        faults: dict[str, str] = {}
-        for name in names:
-            values = batch.fields[name]
-            try:
-                self._as_numbers(values)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                is_nested = pa.types.is_nested(values.type)
-                text = shorten(str(error).splitlines()[0])
-                faults[name] = f"which holds {values.type}" if is_nested else text
+        found = ((name, self._fault(batch.fields[name])) for name in names)
+        faults = {name: why for name, why in found if why is not None}
         if len(faults) > 1:
             some = ", ".join(
                 f"{name!r} ({why})" for name, why in itertools.islice(faults.items(), 20)
@@ -374,16 +369,16 @@ class NumericTable(MatrixRecords, Table):
                 f"{batch.place(0)} …: {len(faults)} columns do not hold numbers, {some}: name them "
                 f"with categories=, or leave them out by {self._without([*faults])}"
             )
-        [(name, why)] = faults.items()
+        [name] = faults
         if pa.types.is_nested(batch.fields[name].type):
             raise SourceError(
                 f"{batch.place(0)} …: column {name!r} holds {batch.fields[name].type}, and a "
                 f"column must hold one number per sample: read it alone by features={name}, or "
                 f"leave it out by {self._without([name])}"
             )
-        row = next(
-            i for i in range(batch.length) if not self._is_number(batch.fields[name][i : i + 1])
-        )
+        values = batch.fields[name]
+        each = ((row, self._fault(values[row : row + 1])) for row in range(batch.length))
+        row, why = next((row, why) for row, why in each if why is not None)
         raise SourceError(
             f"{batch.place(row)}: column {name!r} does not hold numbers ({why}): name it with "
             f"categories=, or leave it out by {self._without([name])}"
