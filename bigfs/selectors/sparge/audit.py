@@ -141,7 +141,7 @@ def audit(
             "keep and forbid, because its bound has to hold for every set of the list's length; "
             f"got {selector!r}"
         )
-    if not lists:
+    if not isinstance(lists, Mapping) or not lists:
         raise ValueError("lists holds no list: give a dict such as {'mine': [3, 14, 15]}")
     matrix = X if isinstance(X, Matrix) else selector._as_matrix(X, y)[0]
     features = {name: _features(name, given, matrix) for name, given in lists.items()}

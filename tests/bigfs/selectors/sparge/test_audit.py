@@ -87,6 +87,7 @@ def test_lists_of_names_and_of_several_lengths_are_audited_in_the_passes_of_the_
     ("lists", "estimator", "message"),
     [
         ({}, None, "holds no list"),
+        (["c0", "c1"], None, "holds no list: give a dict such as {'mine': "),
         ({"a": []}, None, "the list 'a' is empty"),
         ({"a": [1, 1]}, None, "names a feature twice"),
         ({"a": [1, 9]}, None, "indices from 0 to 8; got 9"),
