@@ -16,7 +16,11 @@ from functools import cache
 PATIENCE = 60.0  # seconds without a sign of a child, which writes a line for each thing it reads
 # tries what is sent as its length and its bytes, line by line of its output, the last one an answer
 LOOP = """
-import sys
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+most, hard = 1 << 33, resource.getrlimit(resource.RLIMIT_AS)[1]
+if sys.platform == "linux" and not 0 <= hard < most:  # a part of a file may claim any size
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 while size := sys.stdin.buffer.read(8):
     try:
         answer = tried(sys.stdin.buffer.read(int.from_bytes(size, "little")))
