@@ -539,8 +539,8 @@ class _Lines:
     def __init__(self, source: CsvFile, start: int, size: int, end: bytes) -> None:
         self.source, self.at, self.size, self.end = source, start, max(start, size), end
         self.first = start
-        quote = b"" if source.quote == "none" or source.escape else (source.quote or '"').encode()
-        self.quotes = Quotes(quote, source.delimiter.encode()) if quote else None
+        guesses = source.quote is None and source.escape is None
+        self.quotes = Quotes(source.delimiter.encode()) if guesses else None
 
     def read(self, size: int) -> bytes:
         size = min(size, self.size - self.at)
@@ -566,8 +566,8 @@ class _Lines:
             line = line_number(self.source.plain, self.first + begin)
             raise SourceError(
                 f"{self.source.path}, line {line}: a field begins with a quote, and letters follow "
-                f"the quote that ends it: give quote=none if a quote is a letter, or escape=%5C if "
-                f"a backslash stands before the quotes inside of fields"
+                f"the quote that ends it: give quote=none if a quote is a letter, escape=%5C if a "
+                f"backslash stands before the quotes inside of fields, or quote=%22 if all is right"
             )
 
 
@@ -577,8 +577,10 @@ class Quotes:
     A field is in quotes if it begins with one. A quote inside is written twice.
     """
 
-    def __init__(self, quote: bytes, delimiter: bytes) -> None:
-        self.quote, self.between = quote, np.frombuffer(delimiter + b"\r\n", np.uint8)
+    quote = b'"'
+
+    def __init__(self, delimiter: bytes) -> None:
+        self.between = np.frombuffer(delimiter + b"\r\n", np.uint8)
         self.first, self.rest, self.before = 0, b"", b"\n"  # of the next bytes
         self.begin: int | None = None  # of the field in quotes that is not at its end
 

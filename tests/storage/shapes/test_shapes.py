@@ -998,7 +998,7 @@ REFUSED = {
     "escapes of Spark that nobody named": (
         both('text,label\nbark,y\n"say \\"hi\\" film",x\n'),
         {},
-        "line 3: .* or escape=%5C if a backslash stands before the quotes inside of fields",
+        "line 3: .* escape=%5C if a backslash stands before the quotes inside of fields",
     ),
     "a sample of rising numbers without a header": (
         both("0,1.5,a\n1,2.5,b\n"),
