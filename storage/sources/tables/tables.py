@@ -84,9 +84,9 @@ class Table(Records):
     def stream(self) -> Iterator[pa.RecordBatch]:
         """Yield the columns to read in batches of any size."""
 
-    @abstractmethod
     def head(self) -> Batch | None:
-        """Return the first records with all columns to read, None if there are none."""
+        """Return the first records with all columns to read, None if there are none to look at."""
+        return None
 
     def check(self) -> None:
         super().check()

@@ -446,7 +446,6 @@ def test_a_kill_at_any_batch_leaves_nothing_that_the_next_stage_does_not_sweep(t
         ({"X": 1}, {}, "dict is no source"),
         (pd.Series([1.0, 2]), {}, "Series cannot be read .it is one column"),
         (pl.Series([1.0, 2]), {}, "Series cannot be read .it is one column"),
-        (pd.DataFrame({"a": [1.0]}), {}, "no column 'text', only 'a': name it with text="),
         (pd.DataFrame({"a": [1.0]}), {"label": "b", "columns": "a"}, "no column 'b'"),
         (pd.DataFrame({"a": [1.0]}), {"y": [1]}, "has no option y, which is for arrays: name"),
         (pd.DataFrame({"a": [1.0]}), {"format": "csv"}, "format= is for files"),
