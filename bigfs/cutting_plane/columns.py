@@ -32,6 +32,7 @@ from bigfs.types import BoolArray, FloatArray, IntArray
 LARGE_SIZE = 4096  # columns from which G may be held in single precision
 # Beside G a master takes half a square in double precision, and some arrays of the size of W.
 FACTOR_BYTES, MASTER_WIDTHS = 4, 8
+RESPONSE_ARRAYS = 5  # n × r: the response, its residual, and what these are made of
 
 
 class Residual(NamedTuple):
@@ -206,6 +207,10 @@ class GatheredColumns(Columns):
     """The gathered columns of X and the response T, in this process."""
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
+        engine.require_memory(
+            8 * RESPONSE_ARRAYS * T.size,
+            f"the response of {len(T)} samples in {T.shape[1]} columns",
+        )
         super().__init__(X, T.shape[1], float(np.vdot(T, T)), omega)
         self.T = T
         self.omega = np.ascontiguousarray(self.omega)  # for compiled loops

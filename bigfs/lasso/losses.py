@@ -23,6 +23,7 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import hold_if_small
 from bigfs.types import BoolArray, FloatArray, IntArray
 
+COLUMN_BYTES = 96  # of each feature: its statistics, and what is made of them
 MAX_SWEEPS = 300  # of coordinate descent per step of the path
 SWEEPS = 5  # of coordinate descent on the squared hinge between two duality gaps
 MAX_ROUNDS = 200  # of such sweeps per step of the path
@@ -73,7 +74,8 @@ class Loss(ABC):
 def _require_memory(X: Matrix, r: int) -> None:
     """Refuse r regressions on X that do not fit in this process."""
     n, d = X.shape
-    engine.require_memory(8 * r * (8 * n + 3 * d), f"{r} sparse regressions on {n} × {d} data")
+    needed = 8 * r * (8 * n + 3 * d) + COLUMN_BYTES * d
+    engine.require_memory(needed, f"{r} sparse regressions on {n} × {d} data")
 
 
 class LeastSquares(Loss):

@@ -24,6 +24,7 @@ from bigfs import (
     HighlyVariable,
     Matrix,
     MultiTaskLasso,
+    SparGE,
     SparGECV,
     engine,
 )
@@ -202,6 +203,9 @@ SYSTEMS = "selectors/images/smr.py:SMR._systems"
 # the step of each function that asks, with what is made before it
 STEPS = {
     "coding/dictionary.py:learn_atoms": atoms,
+    "cutting_plane/columns.py:GatheredColumns.__init__": lambda: fitted(
+        SparGE(n_features_to_select=3, max_iter=2), sparse(3000, 100, 0.02), codes_of(3000, 300)
+    ),
     "cutting_plane/hinge.py:SquaredHinge.__init__": hinge_loss,
     "embedding/factors.py:gaussian_factor": lambda: partial(
         factors.gaussian_factor, dense(5000, 50), 200

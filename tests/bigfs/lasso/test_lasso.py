@@ -213,7 +213,7 @@ class TestBoth:
         X, y = noisy
         with limit_memory(15_000), pytest.raises(NotEnoughMemory, match="3 sparse regressions on"):
             selector.fit(X, y)
-        with limit_memory(25_000), pytest.raises(NotEnoughMemory, match="a working set of"):
+        with limit_memory(27_000), pytest.raises(NotEnoughMemory, match="a working set of"):
             selector.fit(X, y)
 
     def test_limit_of_passes_warns(self, noisy, selector):
