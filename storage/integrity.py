@@ -214,6 +214,8 @@ def summarize(uri: str) -> str:
         labels = f"{len(classes):,} classes ({some}{more})"
     left_out = corpus.manifest.source.get("left_out", [])
     decided = corpus.manifest.source.get("decided", {})
+    if decided.get("target") == "real":
+        labels += " (target=class takes the numbers as classes)"
     return "; ".join(
         [
             f"{corpus.manifest.source['format']}, {n:,} samples × {d:,} features",

@@ -105,7 +105,8 @@ class Source(ABC):
 
     def decided(self) -> dict[str, Any]:
         """Return what was guessed of a prepared source, which holds for what is added later."""
-        return {name: getattr(self, name) for name in self.guessed}
+        values = {name: getattr(self, name) for name in self.guessed}
+        return {name: value for name, value in values.items() if value is not None}
 
     def as_decided(self, decided: Mapping[str, Any]) -> Self:
         """Return the source with what was guessed of an earlier one, where nobody named it."""

@@ -175,6 +175,8 @@ def build(
     forget(scratch)
     delete(blocks, *BY_ROW)
     target = tables.decide_target(blocks, source)
+    if "target" in source.guessed and tables.are_measured(target, n):
+        target = tables.decide_target(blocks, source, decided.setdefault("target", "real"))
     tables.note_single_classes(blocks, target, source.path)
     tables.note_joined_labels(target, source)
     names = tables.names_of(blocks)

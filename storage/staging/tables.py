@@ -29,6 +29,7 @@ log = logging.getLogger("bigfs.storage")
 
 Parts = Callable[[], Iterable[Any]]  # gives a fresh iterator over the parts of a column
 MANY_CLASSES = 20  # of which it is said if most have one sample
+SAMPLES_PER_CLASS = 10  # in the mean, at the least, of a table as it comes with numbers as labels
 SEPARATORS = (";", "|", ",", " ")  # of several labels in one text
 FEWEST_SETS = 4  # classes, of which it is said that they look like several labels
 CATEGORY_BYTES = 200  # of a category beside its text, in the tables that hold it
@@ -115,6 +116,12 @@ def note_joined_labels(target: Target, source: Source) -> None:
                 *(separator, quote(separator)),
             )
             return
+
+
+def are_measured(target: Target, n: int) -> bool:
+    """Return whether labels that are whole numbers seem to be measured, as they are many."""
+    many = max(MANY_CLASSES, n // SAMPLES_PER_CLASS)
+    return target.kind == "class" and not target.texts and len(target.class_names) > many
 
 
 def note_single_classes(blocks: Sequence[RowBlock], target: Target, place: str) -> None:

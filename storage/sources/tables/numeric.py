@@ -75,8 +75,8 @@ class NumericTable(MatrixRecords, Table):
         if self.missing not in (None, *FILLS):
             raise SourceError(f"missing must be one of {', '.join(FILLS)}; got {self.missing!r}")
         if self.is_auto:
-            missing = ("missing",) if self.missing is None else ()
-            self.guessed = (*self.guessed, "columns", "categories", "unused", *missing)
+            others = [name for name in ("missing", "target") if getattr(self, name) is None]
+            self.guessed = (*self.guessed, "columns", "categories", "unused", *others)
         if self.missing == "mean" or (self.is_auto and self.missing is None):
             self.guessed = (*self.guessed, "means")
 

@@ -198,3 +198,20 @@ def test_an_index_of_pandas_is_said_as_before(frame, tmp_path, caplog):
         source = find(tmp_path / "t.csv", label="target").prepare(tmp_path / "scratch")
     assert "" not in source.columns
     assert any("index of pandas" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize(("values", "kind"), [(12, "class"), (20, "class"), (50, "real")])
+def test_whole_numbers_of_many_values_are_measured(tmp_path, values, kind):
+    """Those of a grade are classes, those of a price are not, unless the user says so."""
+    frame = pd.DataFrame({"x": np.arange(200) / 7, "y": 1.5, "price": np.arange(200) % values})
+    path = as_csv(frame, tmp_path)
+    uri = storage.stage(path, tmp_path / "s.zarr", label="price")
+    corpus = storage.open(uri)
+    assert corpus.manifest.target == kind
+    assert ("target=class takes" in summarize(uri)) == (kind == "real")
+    assert (corpus.manifest.source["decided"].get("target") == "real") == (kind == "real")
+    said = storage.stage(path, tmp_path / "t.zarr", label="price", target="class")
+    assert storage.open(said).manifest.target == "class"
+    frame.head(5).to_csv(tmp_path / "more.csv", index=False)
+    storage.append(tmp_path / "more.csv", uri, label="price")
+    assert storage.open(uri).manifest.target == kind
