@@ -27,7 +27,7 @@ from bigfs.evaluation import linear_model
 from bigfs.evaluation.linear_model import LinearModel
 from bigfs.evaluation.splits import MOST_TRAINING, labeled_rows, target_kind
 from bigfs.linalg.ridge import Ridge, centering
-from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm, machines_of
+from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm, positive_classes
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.gathering import rows_on_disk
 from bigfs.result import scope
@@ -167,7 +167,7 @@ def _fit_classes(
     """Train the machines, so many at a time as fit in `room` bytes."""
     if way == SGD:
         return _descend_in_worker(X, codes, np.arange(n_classes), np.empty(0))
-    positive = machines_of(n_classes)
+    positive = positive_classes(n_classes)
     size = max(int(room // _bytes_of_machines(*X.shape, 1)), 1)
     parts = []
     for first in range(0, len(positive), size):

@@ -10,8 +10,8 @@ A step at sample i maximizes D over a_i [Hsieh et al., ICML 2008, algorithm 3]:
     a_i ← max(0, a_i − (y_i û·x̂_i − 1 + a_i / 2C) / (‖x̂_i‖² + 1 / 2C))
 
 LIBLINEAR takes the steps of one class after the other and reads all samples for each. Here every
-machine takes its step while a sample is at hand. The weights of a feature lie side by side, so one
-vector instruction serves several machines. No machine depends on which others it is trained with.
+classifier takes its step while a sample is at hand. The weights of a feature lie side by side, so
+one vector instruction serves several classifiers. None depends on which others it is trained with.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ from numba import njit
 
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
-LANES = 32  # machines that are trained together: on text, the caches hold their weights
+LANES = 32  # classifiers that are trained together: on text, the caches hold their weights
 # sweeps over the samples between two measurements of the gap, and at most. Tf-idf takes 20 to 25,
 # columns of counts or of images more than 100. Sixty take about the time of LIBLINEAR.
 SWEEPS, MAX_SWEEPS = 5, 60
 
 
-class DualMachines(NamedTuple):
-    """Trained machines."""
+class DualClassifiers(NamedTuple):
+    """Trained classifiers."""
 
     U: FloatArray  # d + 1 × r: the weights, and the intercepts as the last row
     gap: FloatArray  # (r,): (P − D) / P
 
 
 def projected_memory(n: int, d: int, r: int) -> int:
-    """Return the bytes of the vectors of r machines, at most `LANES`, on n × d samples."""
+    """Return the bytes of the vectors of r classifiers, at most `LANES`, on n × d samples."""
     return r * (24 * d + 18 * n)
 
 
-def train(X: sp.csr_array, labels: BoolArray, *, C: float = 1.0, tol: float = 1e-6) -> DualMachines:
-    """Train a machine per label."""
+def train(
+    X: sp.csr_array, labels: BoolArray, *, C: float = 1.0, tol: float = 1e-6
+) -> DualClassifiers:
+    """Train a classifier per label."""
     n, d = X.shape
     rows = X.data, X.indices, X.indptr
     norms = X.power(2, dtype=np.float64).sum(axis=1)
     Y = np.ascontiguousarray(np.where(labels, np.int8(1), np.int8(-1)))
     a, U = np.zeros(Y.shape), np.zeros((d + 1, Y.shape[1]))
-    machines = DualMachines(np.zeros(U.shape), np.full(Y.shape[1], np.nan))
-    left = np.arange(Y.shape[1])  # the machines that are still trained
+    classifiers = DualClassifiers(np.zeros(U.shape), np.full(Y.shape[1], np.nan))
+    left = np.arange(Y.shape[1])  # the classifiers that are still trained
     random = np.random.default_rng(0)
     for sweep in range(1, MAX_SWEEPS + 1):
         _sweep(random.permutation(n), *rows, Y, norms, C, a, U, *np.empty((2, Y.shape[1])))
@@ -59,13 +61,13 @@ def train(X: sp.csr_array, labels: BoolArray, *, C: float = 1.0, tol: float = 1e
         primal, dual, f = np.zeros((3, Y.shape[1]))
         _add_objectives(*rows, Y, C, a, U, f, primal, dual)
         gap = (primal - dual) / primal
-        machines.U[:, left], machines.gap[left] = U, gap
+        classifiers.U[:, left], classifiers.gap[left] = U, gap
         moves = (gap > tol) & (gap <= tol ** (sweep / MAX_SWEEPS))
         if not moves.any():
             break
         if not moves.all():
             left, Y, a, U = (np.ascontiguousarray(p[..., moves]) for p in (left, Y, a, U))
-    return machines
+    return classifiers
 
 
 @njit(nogil=True, cache=True)
@@ -82,8 +84,8 @@ def _sweep(
     f: FloatArray,
     step: FloatArray,
 ) -> None:
-    """Take a step of every machine at each sample, in this order. a and U change in place, and the
-    last two arrays (r,) are overwritten."""
+    """Take a step of every classifier at each sample, in this order. a and U change in place, and
+    the last two arrays (r,) are overwritten."""
     d, r = U.shape[0] - 1, U.shape[1]
     b = U[d]
     for i in order:
@@ -117,8 +119,8 @@ def _add_objectives(
     primal: FloatArray,
     dual: FloatArray,
 ) -> None:
-    """Add P and D of each machine to the last two. Loops add up the same for any number of
-    machines. f (r,) is overwritten."""
+    """Add P and D of each classifier to the last two. Loops add up the same for any number of
+    classifiers. f (r,) is overwritten."""
     n, r = a.shape
     for j in range(len(U)):
         w = U[j]

@@ -55,13 +55,13 @@ LINE_SEARCH_STEPS = 60  # halvings in double precision; Newton's steps in betwee
 
 
 @dataclass
-class Machines:
-    """r machines on the same samples, trained by Newton steps."""
+class Classifiers:
+    """r classifiers on the same samples, trained by Newton steps."""
 
     X: Matrix  # (n, d): the samples
-    Y: AnyArray  # (n, r): 1 for the samples of a machine's class and −1 for the others
+    Y: AnyArray  # (n, r): 1 for the samples of a classifier's class and −1 for the others
     C: float  # weight of the losses
-    tol: float  # relative duality gap below which a machine rests
+    tol: float  # relative duality gap below which a classifier rests
     features: BoolArray | None = None  # (d,): mask of the features that may have a weight
     sample_weight: FloatArray | None = None  # (n,): weights s of the samples
 
@@ -98,7 +98,7 @@ def line_search(
     C: float,
     s: FloatArray | None = None,
 ) -> FloatArray:
-    """Return the t (r,) of least P(U + tS) for each machine."""
+    """Return the t (r,) of least P(U + tS) for each classifier."""
     low, high, t = np.zeros(len(a)), np.full(len(a), np.inf), np.ones(len(a))
     for _ in range(LINE_SEARCH_STEPS):
         slack: FloatArray = np.maximum(1 - Y * (F + t * XS), 0)
@@ -124,7 +124,7 @@ def weighted(V: AnyArray, s: FloatArray | None) -> AnyArray:
 
 
 class SVMState(NamedTuple):
-    """The machines after some steps."""
+    """The classifiers after some steps."""
 
     W: FloatArray  # d × r
     b: FloatArray  # (r,)
@@ -135,7 +135,7 @@ class SVMState(NamedTuple):
 
 
 @dataclass
-class SVMProblem(Machines):
+class SVMProblem(Classifiers):
     """Any number of samples, by conjugate gradients. `one_pass` says whether an iteration of
     conjugate gradients reads the rows only."""
 
@@ -156,7 +156,7 @@ class SVMProblem(Machines):
         return SVMState(U[:-1], U[-1], F, gradient, objective, gap)
 
     def step(self, state: SVMState) -> SVMState:
-        """Run one Newton step of every machine that is above the tolerance."""
+        """Run one Newton step of every classifier that is above the tolerance."""
         moving = np.flatnonzero(state.gap > self.tol)
         Y, F = self.Y[:, moving], state.F[:, moving]
         U = np.concatenate([state.W, state.b[None]])
@@ -170,7 +170,7 @@ class SVMProblem(Machines):
     def newton_direction(
         self, gradient: FloatArray, violated: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return S and X̂S with (I + 2C X̂ᵀ diag(s ⊙ violated) X̂) S ≈ −gradient per machine."""
+        """Return S and X̂S with (I + 2C X̂ᵀ diag(s ⊙ violated) X̂) S ≈ −gradient per classifier."""
         S, XS = np.zeros(gradient.shape), np.zeros(violated.shape)
         XP = XS  # of the search directions
 
@@ -216,7 +216,7 @@ def _gram_times(
 
 
 class KernelState(NamedTuple):
-    """The machines after some steps."""
+    """The classifiers after some steps."""
 
     B: FloatArray  # n × r
     F: FloatArray  # n × r: the decision values KB
@@ -225,7 +225,7 @@ class KernelState(NamedTuple):
     gap: FloatArray  # (r,): (P − D) / P
 
 
-class KernelSVM(Machines):
+class KernelSVM(Classifiers):
     """Few samples, by their kernel. X is in memory or has the layout by columns."""
 
     @cached_property
@@ -235,7 +235,7 @@ class KernelSVM(Machines):
         return kernel(self.X, mask.astype(np.float64)) + 1
 
     def start(self, F: FloatArray) -> KernelState:
-        """Return the machines of the samples that have a loss at the decision values F."""
+        """Return the classifiers of the samples that have a loss at the decision values F."""
         B = np.column_stack([self.solution(k, F[:, k]) for k in range(F.shape[1])])
         return self.state(B, self.K @ B)
 
@@ -248,7 +248,7 @@ class KernelSVM(Machines):
         return KernelState(B, F, delta, objective, np.maximum(gap, 0))
 
     def step(self, state: KernelState) -> KernelState:
-        """Run one Newton step of every machine that is above the tolerance."""
+        """Run one Newton step of every classifier that is above the tolerance."""
         moving = np.flatnonzero(state.gap > self.tol)
         if not len(moving):
             return state
@@ -263,7 +263,7 @@ class KernelSVM(Machines):
         return self.state(B, F)
 
     def solution(self, k: int, f: FloatArray) -> FloatArray:
-        """Return the B (n,) of machine k whose samples of positive loss are those at f."""
+        """Return the B (n,) of classifier k whose samples of positive loss are those at f."""
         y = self.Y[:, k]
         ridge = np.full(len(y), 1 / (2 * self.C))
         has_loss = y * f < 1
@@ -279,7 +279,7 @@ class KernelSVM(Machines):
                 B[S] = la.cho_solve(la.cho_factor(A, overwrite_a=True), y[S].astype(np.float64))
         return B
 
-    def machines(self, state: KernelState) -> SVMState:
+    def classifiers(self, state: KernelState) -> SVMState:
         """Return what the steps of `SVMProblem` would. Reads X once."""
         both = self.transposed_times(np.hstack([state.B, state.delta]))
         U, gradient = np.split(both, 2, axis=1)
@@ -304,9 +304,9 @@ def fit_svm(
     sample_weight: FloatArray | None = None,
     positive: IntArray | None = None,
 ) -> Result[SVMState]:
-    """Train a machine per class against the rest, one for two classes, or those of `positive`."""
+    """Train a classifier per class against the rest, one for two, or those of `positive`."""
     n, d = X.shape
-    positive = machines_of(n_classes) if positive is None else positive
+    positive = positive_classes(n_classes) if positive is None else positive
     r = len(positive)
     engine.require_memory(
         8 * r * (VECTORS_OF_SAMPLES * n + VECTORS_OF_FEATURES * d),
@@ -323,17 +323,17 @@ def fit_svm(
         by_kernel = KernelSVM(*settings)
         begin = by_kernel.start(np.zeros(Y.shape) if start is None else X @ W + b)
         result = iterate(by_kernel.step, begin, measure=measure, **stop)
-        machines = by_kernel.machines(result.value)
-        return Result(machines, result.status, result.history, result.stats)
+        classifiers = by_kernel.classifiers(result.value)
+        return Result(classifiers, result.status, result.history, result.stats)
 
 
-def machines_of(n_classes: int) -> IntArray:
-    """Return the classes that have a machine each: all, or the second of two."""
+def positive_classes(n_classes: int) -> IntArray:
+    """Return the classes that have a classifier each: all, or the second of two."""
     return np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
 
 
 def _has_few_samples(X: Matrix, r: int, features: BoolArray | None) -> bool:
-    """Return whether r machines on X have few enough samples for their kernel."""
+    """Return whether r classifiers on X have few enough samples for their kernel."""
     n, d = X.shape[0], X.shape[1] if features is None else int(features.sum())
     fits = MATRICES * 8 * n**2 <= engine.SHARES.svm_kernel * engine.planned_memory()
     has_kernel = X.local or bool(X.column_tiles)

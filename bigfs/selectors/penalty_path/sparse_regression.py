@@ -37,7 +37,7 @@ from bigfs.graph.edges import Metric
 from bigfs.lasso.losses import LeastSquares, Loss, SquaredHinge
 from bigfs.lasso.path import LassoPath, PathState, measure
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.svm import machines_of
+from bigfs.linalg.svm import positive_classes
 from bigfs.matrix import Matrix
 from bigfs.result import Result, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
@@ -232,7 +232,7 @@ class L1SVM(SparseRegression):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
-        positive = machines_of(len(self.classes_))
+        positive = positive_classes(len(self.classes_))
         lam = None if isinstance(self.C, str) else 1 / (2 * self.C)
         each = [slice(k, k + 1) for k in range(len(positive))]
         self.C_ = 1 / (2 * self._solve(SquaredHinge(X, codes, positive), each, lam))

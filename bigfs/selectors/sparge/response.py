@@ -22,7 +22,7 @@ from bigfs.embedding.spectral import (
 from bigfs.engine import format_bytes
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.svm import machines_of
+from bigfs.linalg.svm import positive_classes
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
 from bigfs.matrix.gathering import ENTRY_BYTES, hold_if_small
@@ -215,7 +215,7 @@ def _hinge_response(method: SparGE, X: Matrix, y: Labels) -> Response:
     """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""
     classes, codes = at_least_two(y)
     codes = codes[y.is_labeled]
-    Y = np.where(codes[:, None] == machines_of(len(classes)), 1.0, -1.0)
+    Y = np.where(codes[:, None] == positive_classes(len(classes)), 1.0, -1.0)
     labeled_X = X if y.all_labeled else X.take_rows(y.is_labeled)
     weights = sample_weights(method, y)
     if weights is None:
