@@ -18,7 +18,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "bigfs": [
         {"types", "cards", "advice", "plugins"},
         {"validation", "constraints"},
-        {"result", "linalg.prox", "linalg.rounding"},
+        {"result", "linalg.prox", "rounding"},
         {"engine"},
         {"matrix"},
         {

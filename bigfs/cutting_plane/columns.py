@@ -24,9 +24,9 @@ import scipy.sparse as sp
 from numba import njit
 
 from bigfs import engine
-from bigfs.linalg.rounding import unless_rounding
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
+from bigfs.rounding import unless_rounding
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 LARGE_SIZE = 4096  # columns from which G may be held in single precision

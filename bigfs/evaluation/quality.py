@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows
-from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import ClassWeights, near_sums
 from bigfs.matrix.kernels import begin_sum, n_sums, strips
+from bigfs.rounding import unless_rounding
 from bigfs.types import FloatArray, IntArray
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix.matrix import Matrix
+from bigfs.rounding import far_from_zero, variance_or_zero
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_magnitude
 

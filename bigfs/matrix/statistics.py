@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix import tiles
 from bigfs.matrix.view import Shift
+from bigfs.rounding import far_from_zero, variance_or_zero
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 FAR_SCALE = 10.0  # times the deviation of the median column: its unit decides

@@ -44,8 +44,8 @@ from bigfs.embedding import responses
 from bigfs.graph import Metric, laplacian
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import centering
-from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
+from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.parameters import COUNT, POSITIVE, SEED, SHARE
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph

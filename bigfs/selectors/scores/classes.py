@@ -23,9 +23,9 @@ import scipy.sparse as sp
 from scipy.special import chdtrc, stdtr
 from sklearn.utils import ClassifierTags
 
-from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import NEGATIVE, column_blocks, near_sums
+from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.pvalues import SignificanceSelector, f_p_values

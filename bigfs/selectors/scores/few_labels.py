@@ -26,10 +26,10 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval
 
 from bigfs.graph.affinities import Weights
-from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_indicator, column_blocks, near_sums, weighted_sums
 from bigfs.result import Result, Status
+from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms

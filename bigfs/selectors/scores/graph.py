@@ -25,9 +25,9 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs.graph import Metric, Weights
-from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
+from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.types import FloatArray

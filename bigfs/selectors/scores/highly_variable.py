@@ -26,8 +26,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import engine
 from bigfs.linalg.loess import loess
-from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
+from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import MANY, Cost, Selector
 from bigfs.selectors.base.parameters import SHARE
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray

@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from bigfs import engine
-from bigfs.linalg.rounding import unless_rounding, variance_or_zero
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import NEGATIVE, ClassWeights, column_sums, near_sums
 from bigfs.matrix.construction import readable
 from bigfs.result import Result, Status
+from bigfs.rounding import unless_rounding, variance_or_zero
 from bigfs.selectors.base.estimator import MANY, Selector
 from bigfs.selectors.base.labels import UNLABELED, Labels, is_minus_one, with_minus_one
 from bigfs.types import AnyArray, FloatArray

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigfs.linalg.rounding import unless_rounding, variance_or_zero
 from bigfs.matrix import Centered, Matrix
 from bigfs.matrix.class_sums import near_sums
+from bigfs.rounding import unless_rounding, variance_or_zero
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import real_target
 from bigfs.selectors.scores.pvalues import SignificanceSelector, f_p_values

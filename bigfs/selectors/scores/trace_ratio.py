@@ -32,10 +32,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.embedding.responses import one_hot
 from bigfs.graph.affinities import Weights
-from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import column_blocks, near_sums
 from bigfs.result import Record, Result, Status, iterate, warn_early_end
+from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms

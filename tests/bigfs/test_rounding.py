@@ -29,7 +29,7 @@ from bigfs.evaluation.quality import (
     class_profile,
     redundancy_rate,
 )
-from bigfs.linalg.rounding import variance_or_zero
+from bigfs.rounding import variance_or_zero
 
 # the columns differ in scale on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScales")
