@@ -30,13 +30,13 @@ from bigfs.linalg.ridge import Ridge, centering
 from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm, positive_classes
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.gathering import rows_on_disk
-from bigfs.result import scope
+from bigfs.result import scope, warn_early_end
 from bigfs.types import FloatArray, IntArray
 
 IN_MEMORY, SVM, RIDGE, SGD = "in memory", "svm", "ridge", "sgd"
 PASSES = 8  # of the stochastic gradient descent
 SGD_VECTORS = 6  # per class: coefficients, their averages, and what a copy of them takes
-TOLERANCE, MAX_STEPS = 1e-4, 100  # of the exact machines
+TOLERANCE, MAX_STEPS = 1e-4, 100  # of the exact models
 EXACT_PASSES = 100  # that the exact machines take, roughly
 MOST_WORK = 5e9  # multiplications of the exact machines: some minutes on two cores (measured)
 # numbers that a tile of rows may add to a sum: half of a store's tile
@@ -194,8 +194,12 @@ def _fit_real(X: Matrix, y: FloatArray, way: str) -> LinearModel:
     mean = np.array([y.mean()])
     if way == RIDGE:
         near = X.near_zero()
-        solution = Ridge(near, centering(n), limit=int(engine.task_memory())).prepare(scale**2)
-        W = solution.solve(y[:, None] - mean).W.T  # 1 × d, of the columns as they are
+        prepared = Ridge(near, centering(n), limit=int(engine.task_memory())).prepare(scale**2)
+        solution = prepared.solve(y[:, None] - mean)
+        if not solution.residual <= TOLERANCE:
+            residual = f"residual {solution.residual:.2e}, tolerance {TOLERANCE:.0e}"
+            warn_early_end(f"the ridge regression by tiles {solution.status} ({residual})")
+        W = solution.W.T  # 1 × d, of the columns as they are
         coef, intercept = W * scale, mean - W @ X.means
     else:
         coef, intercept = _descend_in_worker(X, y, np.empty(0, dtype=np.int64), scale)

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+from functools import partial
 
 import dask.array as da
 import numpy as np
@@ -19,6 +20,7 @@ from bigfs.evaluation.metrics import Judge
 from bigfs.evaluation.scoring import judge_sets
 from bigfs.evaluation.splits import Split
 from bigfs.matrix.view import ColumnSet, ViewTile
+from bigfs.result import NotConverged
 
 
 def parts(text, tile_rows=25, classes=3):
@@ -129,6 +131,14 @@ def test_chosen_columns_are_read_once(text, tmp_path, monkeypatch, kind):
     tol = 1e-9 if kind == "real" else 0
     np.testing.assert_allclose(streamed.coef, on_disk.coef, rtol=0, atol=tol)
     np.testing.assert_allclose(streamed.intercept, on_disk.intercept, rtol=0, atol=tol)
+
+
+def test_a_ridge_regression_that_ends_early_says_so(text, monkeypatch):
+    X, y = text
+    given = {"solver": "cg", "max_iter": 1}
+    monkeypatch.setattr(large_model, "Ridge", partial(large_model.Ridge, **given))
+    with pytest.warns(NotConverged, match=r"the ridge regression by tiles .* tolerance 1e-04"):
+        large_model.fit(Matrix.from_array(X), y + 0.5, "ridge")
 
 
 def test_as_many_machines_are_trained_at_a_time_as_fit(text, tmp_path, monkeypatch):
