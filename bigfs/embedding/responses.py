@@ -37,13 +37,8 @@ def one_hot(codes: IntArray, c: int) -> FloatArray:
     return Y
 
 
-def lda(codes: IntArray, c: int, weights: FloatArray | None = None) -> FloatArray:
-    """Return T (n × c−1) of linear discriminant analysis, in closed form."""
-    return lda_factor(codes, c, weights)[codes]
-
-
 def lda_factor(codes: IntArray, c: int, weights: FloatArray | None = None) -> FloatArray:
-    """Return C (c × c−1) with T = YC for the indicators Y of the classes.
+    """Return C (c × c−1) with T = YC of linear discriminant analysis, Y the class indicators.
 
     S = Y(YᵀY)⁻¹Yᵀ, taken between the centered indicators. The factor H = (I − 11ᵀ/n) Y diag(n_c)^-½
     has c − 1 singular values, and all are one. So T = Y diag(n_c)^-½ U, with U an orthonormal basis

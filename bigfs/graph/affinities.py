@@ -10,10 +10,11 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from bigfs.graph.edges import Neighbors
+from bigfs.linalg.prox import inverse_root
 from bigfs.types import AnyArray
 
 Weights = Literal["binary", "cosine", "heat"]
-Kind = Literal["plain", "normalized", "random-walk"]
+Kind = Literal["plain", "normalized"]
 
 NEGLIGIBLE_EDGE = 1e-8  # share of the degrees of its ends, lost in the rounding of an eigenvector
 
@@ -105,21 +106,16 @@ def without_negligible_edges(A: sp.csr_array) -> sp.csr_array:
 def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
     """Return the Laplacian L (n × n csr) of a symmetric affinity.
 
-    "plain" is D − A, "normalized" is I − D^-½ A D^-½, and "random-walk" is I − D⁻¹A. A vertex
-    without edges has a zero row in all three, so 0 is an eigenvalue once per connected component.
+    "plain" is D − A, and "normalized" is I − D^-½ A D^-½. A vertex without edges has a zero row in
+    both, so 0 is an eigenvalue once per connected component.
     """
     degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
     if kind == "plain":
         return sp.csr_array(sp.diags_array(degree) - A)
-    inverse = np.divide(1.0, degree, out=np.zeros_like(degree), where=degree > 0)
-    if kind == "random-walk":
-        scaled = sp.diags_array(inverse) @ A
-    elif kind == "normalized":
-        root = sp.diags_array(np.sqrt(inverse))
-        scaled = root @ A @ root
-    else:
-        raise ValueError(f'kind must be "plain", "normalized" or "random-walk"; got {kind!r}')
-    return sp.csr_array(sp.diags_array((degree > 0).astype(np.float64)) - scaled)
+    if kind != "normalized":
+        raise ValueError(f'kind must be "plain" or "normalized"; got {kind!r}')
+    root = sp.diags_array(inverse_root(degree))
+    return sp.csr_array(sp.diags_array((degree > 0).astype(np.float64)) - root @ A @ root)
 
 
 @dataclass(frozen=True)

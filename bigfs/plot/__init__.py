@@ -6,7 +6,7 @@ first picture is drawn.
 """
 
 from bigfs.plot.curves import accuracy_curve, comparison, size_choice
-from bigfs.plot.features import scores_by_class, scores_image, stability
+from bigfs.plot.features import scores_image, stability
 from bigfs.plot.solvers import bounds, gap
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "bounds",
     "comparison",
     "gap",
-    "scores_by_class",
     "scores_image",
     "size_choice",
     "stability",

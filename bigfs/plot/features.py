@@ -1,4 +1,4 @@
-"""The chosen features: their classes, their stability, their place in an image."""
+"""The chosen features: their stability, and their place in an image."""
 
 from __future__ import annotations
 
@@ -7,69 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigfs.evaluation.quality import class_strength
 from bigfs.plot.axes import ACCENT, axes_or_new
 from bigfs.selectors.stability import Stability
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-def scores_by_class(
-    scores: AnyArray,
-    profile: AnyArray,
-    *,
-    feature_names: Sequence[str],
-    class_names: Sequence[str],
-    n_features: int = 20,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw how typical the best features are of each class.
-
-    Parameters
-    ----------
-    scores : array-like of shape (m,)
-        Scores of the selected features, best first.
-    profile : array-like of shape (m, c)
-        Distance of each class's mean of a feature from the mean of all, as
-        `bigfs.evaluation.quality.class_profile` returns it.
-    feature_names : sequence of str
-        Names of the m features.
-    class_names : sequence of str
-        Names of the c classes.
-    n_features : int, default=20
-        Number of features to draw.
-    ax : matplotlib.axes.Axes or None, default=None
-        Where to draw. None makes a figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes: a row per feature and a column per class. A deeper color means score × distance is
-        larger. Features that a class has less often than the others do not count for it.
-
-    See Also
-    --------
-    bigfs.evaluation.quality.class_profile : Computes the distances.
-
-    Examples
-    --------
-    >>> from bigfs import plot
-    >>> ax = plot.scores_by_class(
-    ...     [2.0, 1.0], [[1.0, -1.0], [-0.5, 0.5]], feature_names=["oil", "gene"],
-    ...     class_names=["crude", "science"]
-    ... )
-    >>> ax.images[0].get_array().tolist()
-    [[2.0, 0.0], [0.0, 0.5]]
-    """
-    ax = axes_or_new(ax)
-    strength = class_strength(np.asarray(scores), np.asarray(profile))[:n_features]
-    ax.imshow(strength, cmap="Greens", vmin=0, aspect="auto", interpolation="nearest")
-    ax.set_xticks(range(len(class_names)), class_names, rotation=45, ha="right")
-    ax.set_yticks(range(len(strength)), feature_names[: len(strength)])
-    ax.grid(visible=False)
-    return ax
 
 
 def stability(

@@ -34,14 +34,13 @@ from bigfs.evaluation.splits import (
     varies,
 )
 from bigfs.matrix import Matrix
-from bigfs.matrix.gathering import ENTRY_BYTES
 from bigfs.matrix.statistics import standardized
 from bigfs.result import scope
 from bigfs.selectors.base.chooser import Chooser, Target
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_two
 from bigfs.selectors.registry import METHODS
-from bigfs.selectors.sparge.response import GATHERED_SETS, LARGE_GATHERED, LARGE_RESPONSE
+from bigfs.selectors.sparge.response import LARGE_GATHERED, LARGE_RESPONSE, gathered_bytes
 from bigfs.selectors.trials import trials
 from bigfs.types import AnyArray, BoolArray, IntArray
 
@@ -257,10 +256,8 @@ class AutoSelector(Chooser):
             return "the only candidate, because no sample has a label to decide by"
         if n_candidates == 1:
             return "the only candidate for classes, because folds choose no better one"
-        n, d = X.shape
-        r = _width(codes)
-        size = min(GATHERED_SETS * m, d)
-        gathered = ENTRY_BYTES * int(np.partition(X.stats.nnz, d - size)[d - size :].sum())
+        n, r = X.shape[0], _width(codes)
+        gathered = gathered_bytes(X, m)
         costs = {
             f"the embedding of the samples takes {engine.format_bytes(8 * n * r)}": (
                 8 * n * r > LARGE_RESPONSE

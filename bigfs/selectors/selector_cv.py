@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from bigfs import engine
 from bigfs.constraints import resolve
 from bigfs.evaluation import large_model
-from bigfs.evaluation.choosing import record
+from bigfs.evaluation.choosing import choose_size, default_sizes, record
 from bigfs.evaluation.linear_model import map_rows
 from bigfs.evaluation.metrics import (
     METRIC_NAMES,
@@ -24,7 +24,6 @@ from bigfs.evaluation.metrics import (
     sum_log_loss,
 )
 from bigfs.evaluation.scoring import score_predictions
-from bigfs.evaluation.size_choice import choose_size, default_sizes
 from bigfs.evaluation.splits import (
     Split,
     labeled_rows,
@@ -34,7 +33,7 @@ from bigfs.evaluation.splits import (
 )
 from bigfs.matrix import Matrix
 from bigfs.result import scope
-from bigfs.selectors.base.chooser import Target
+from bigfs.selectors.base.chooser import FoldedSelector, Target
 from bigfs.selectors.base.estimator import Selector, require_no_graph
 from bigfs.selectors.base.labels import (
     Labels,
@@ -46,7 +45,7 @@ from bigfs.selectors.sparge.sparge import SparGE
 from bigfs.types import FloatArray, IntArray
 
 
-class SelectorCV(Selector):
+class SelectorCV(FoldedSelector):
     """Choose the features of a selector, and their number by cross-validation.
 
     In each fold the selector ranks the features by the fold's training samples. A linear model on
@@ -141,63 +140,26 @@ class SelectorCV(Selector):
         self.cv = cv
         self.metric = metric
 
-    @engine.session()
-    def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
-        """Choose the number of features, and the features.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
-            Samples, as in the `fit` of the selector.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Classes, real targets, or an indicator of label sets, as in the `fit` of the selector,
-            which also decides whether −1 is a class. It is required. An unsupervised selector does
-            not see it.
-        groups : array-like of shape (n_samples,), default=None
-            Group of each sample, such as a donor, a user or a site. Every fold tests whole groups,
-            and the class shares of the folds are as near to those of all samples as may be.
-        times : array-like of shape (n_samples,), default=None
-            Time of each sample, as numbers or dates. The training samples of a fold are then
-            earlier than those that it tests.
-
-        Returns
-        -------
-        Self
-            The fitted selector.
-
-        Raises
-        ------
-        ValueError
-            As in the `fit` of the selector. Also, a size is not a number of features of X, the
-            metric does not suit y, there are fewer than two classes with two samples, `groups` or
-            `times` has another length than X, or `groups` fewer values than there are folds.
-        """
-        self._validate_params()
-        self._forget()
-        matrix, y = self._as_matrix(X, y)
-        self._fit(matrix, Target(y, samples_of(matrix.shape[0], groups, times)))
-        return self
-
-    def _fit(self, X: Matrix, y: Target) -> None:
-        codes, template = y.values, self._template()
+    def _fit_target(self, X: Matrix, target: Target) -> None:
+        y, codes, template = target.y, target.values, self._template()
         sizes = self._sizes(X)
         wanted = [] if self.metric is None else [self.metric]
         self._metric = require_metrics(target_kind(codes), wanted)[0]
 
-        def fitted(m: int, X: Matrix, target: Target) -> Selector:
-            selector: Selector = target.fit(clone(template).set_params(n_features_to_select=m), X)
+        def fitted(m: int, X: Matrix, part: Target) -> Selector:
+            selector: Selector = part.fit(clone(template).set_params(n_features_to_select=m), X)
             return selector
 
         def rank(number: int, split: Split) -> IntArray:
             with scope(f"fold {number}"):
-                return fitted(sizes[-1], split.X_train, y.take(split.train)).selected_
+                return fitted(sizes[-1], split.X_train, target.take(split.train)).selected_
 
-        folds = stratified_folds(X, codes, self.cv, samples=y.samples)
+        folds = stratified_folds(X, codes, self.cv, samples=target.samples)
         choice = choose_size(folds, sizes, rank, self._metric)
         self.n_features_ = choice.n_features
         self.cv_results_ = record(choice.scores, {"n_features": np.array(choice.sizes)})
-        self.selector_ = fitted(choice.n_features, X, y)
-        self.classes_ = y.y.classes if isinstance(y.y, Labels) else None
+        self.selector_ = fitted(choice.n_features, X, target)
+        self.classes_ = y.classes if isinstance(y, Labels) else None
         for name in ("scores_", "selected_", "support_", "result_"):
             setattr(self, name, getattr(self.selector_, name))
         logistic = self._metric == "neg_log_loss"
@@ -298,6 +260,10 @@ class SelectorCV(Selector):
             scores.append(fitted.score(fold.X_test, target.take(fold.test).y))
             engine.show_progress("evaluation folds", number, len(folds))
         return np.array(scores)
+
+    def _choose(self) -> Self:
+        """Leave the features to the chosen selector."""
+        return self
 
     def _facts(self) -> dict[str, Any]:
         """Return the facts on the card, with the choice of the number."""

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bigfs import engine
+from bigfs.evaluation.choosing import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.metrics import require_metrics
-from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, Split, stratified_folds, target_kind
 from bigfs.flows.evaluation import selection
 from bigfs.matrix import Matrix

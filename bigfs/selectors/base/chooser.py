@@ -44,21 +44,22 @@ class Target(NamedTuple):
         return fit_sizes(selector, X, self.y, sizes, **fit_options(selector, self.samples))
 
 
-class Chooser(Selector):
-    """Choose between candidates by folds of the samples, for one number of features or several."""
+class FoldedSelector(Selector):
+    """Decide something by folds of the samples, which may have groups and times.
 
-    _nested = False  # `fit_path` makes one choice for all numbers
+    A subclass writes `_fit_target(X, target)`.
+    """
 
     @engine.session()
     def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:
-        """Choose a candidate, and the features.
+        """Choose by folds of the samples, and then from all of them.
 
         Parameters
         ----------
         X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
             Samples, as in the `fit` of the other selectors.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-            Labels or targets, as in the `fit` of the candidates.
+            Labels or targets, as in the `fit` of what is chosen from.
         groups : array-like of shape (n_samples,), default=None
             Group of each sample, such as a donor, a user or a site. No group is in both parts of a
             fold.
@@ -74,16 +75,28 @@ class Chooser(Selector):
         Raises
         ------
         ValueError
-            As in the `fit` of the candidates. Also, the score does not suit y, or `groups` or
-            `times` has another length than X, or fewer values than there are folds.
+            As in the `fit` of what is chosen from. Also, a parameter does not suit X or y, or
+            `groups` or `times` has another length than X, or fewer values than there are folds.
         NotEnoughMemory
             The projected memory of the run is above the limit.
         """
         return self._run(X, y, groups=groups, times=times)
 
     def _fit(self, X: Matrix, y: Any, groups: Any = None, times: Any = None) -> None:
+        self._fit_target(X, Target(y, samples_of(X.shape[0], groups, times)))
+
+    @abstractmethod
+    def _fit_target(self, X: Matrix, target: Target) -> None:
+        """Set what `Selector._fit` sets."""
+
+
+class Chooser(FoldedSelector):
+    """Choose between candidates by folds of the samples, for one number of features or several."""
+
+    _nested = False  # `fit_path` makes one choice for all numbers
+
+    def _fit_target(self, X: Matrix, target: Target) -> None:
         m = self._count(X.shape[1])
-        target = Target(y, samples_of(X.shape[0], groups, times))
         self._adopt(self._fit_sizes(X, target, [m])[m])
 
     @engine.session()

@@ -19,7 +19,6 @@ from bigfs.embedding.spectral import (
     hypergraph_parts,
     require_width,
 )
-from bigfs.engine import format_bytes
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import positive_classes
@@ -50,39 +49,27 @@ class Response(NamedTuple):
     stats: Mapping[str, Any] = MappingProxyType({})  # of the result
 
 
-class Layouts(NamedTuple):
-    """The layouts that a matrix has, and whether it is in this process."""
-
-    has_rows: bool
-    has_columns: bool
-    is_local: bool
-
-
-class ColumnsChoice(NamedTuple):
-    """Where the gathered columns and the response lie, and the reason."""
-
-    kind: ColumnsKind
-    why: str
-
-
-def choose_columns(
-    n: int, d: int, m: int, r: int, nnz: IntArray, layouts: Layouts
-) -> ColumnsChoice:
-    """Choose from the shapes and the non-zeros per column, so that memory does not change answers.
+def columns_kind(X: Matrix, m: int, r: int) -> ColumnsKind:
+    """Return where the columns and a response of width r lie, by the shapes and the non-zeros per
+    column, so that memory does not change answers.
 
     A response is made by tile where it is large and its products with all columns are not. Columns
     stay in the tiles where the `GATHERED_SETS` · m of most non-zeros, about those that a cutting
     plane gathers, are large and the matrix is not in memory anyway.
     """
-    of_response, of_products = 8 * n * r, 8 * d * r
-    if layouts.has_rows and of_response > LARGE_RESPONSE and of_products <= SUMS_BYTES // 2:
-        return ColumnsChoice("tiled", f"the response takes {format_bytes(of_response)}")
-    if layouts.has_rows and layouts.has_columns and not layouts.is_local:
-        size = min(GATHERED_SETS * m, d)
-        gathered = ENTRY_BYTES * int(np.partition(nnz, d - size)[d - size :].sum())
-        if gathered > LARGE_GATHERED:
-            return ColumnsChoice("streamed", f"the columns take {format_bytes(gathered)}")
-    return ColumnsChoice("gathered", "the columns and the response fit in one process")
+    n, d = X.shape
+    if X.row_tiles and 8 * n * r > LARGE_RESPONSE and 8 * d * r <= SUMS_BYTES // 2:
+        return "tiled"
+    if X.row_tiles and X.column_tiles and not X.local and gathered_bytes(X, m) > LARGE_GATHERED:
+        return "streamed"
+    return "gathered"
+
+
+def gathered_bytes(X: Matrix, m: int) -> int:
+    """Return the bytes of the columns of most non-zeros, as many as a cutting plane gathers."""
+    d = X.shape[1]
+    size = min(GATHERED_SETS * m, d)
+    return ENTRY_BYTES * int(np.partition(X.stats.nnz, d - size)[d - size :].sum())
 
 
 class EmbeddingTarget(MatrixInput):
@@ -149,8 +136,7 @@ def columns_for(method: SparGE, X: Matrix, r: int) -> ColumnsKind:
     """Return where the columns and a response of width r lie."""
     if method.loss != "squared" or not method._in_tiles:
         return "gathered"
-    layouts = Layouts(bool(X.row_tiles), bool(X.column_tiles), X.local)
-    return choose_columns(*X.shape, method._count(X.shape[1]), r, X.stats.nnz, layouts).kind
+    return columns_kind(X, method._count(X.shape[1]), r)
 
 
 def response_of(method: SparGE, X: Matrix, y: Any) -> Response:

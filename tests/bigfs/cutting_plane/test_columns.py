@@ -3,6 +3,7 @@ columns.
 """
 
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from bigfs.cutting_plane.tiled_columns import (
     StreamedColumns,
     TiledColumns,
 )
-from bigfs.embedding.responses import cca_factor, lda, lda_factor, one_hot
+from bigfs.embedding.responses import cca_factor, lda_factor, one_hot
 from bigfs.engine.budget import Shares
 from bigfs.graph import row_blocks
 from bigfs.graph.approximate.cost import GraphCost
@@ -96,7 +97,7 @@ def test_gathered_columns_do_not_depend_on_the_order_of_adding(rng, weights):
 def test_tiled_columns_are_those_in_memory(text, rng, weights, is_factored):
     X, y = text
     omega = None if weights is None else rng.uniform(0.5, 2, X.shape[0])
-    T = lda(y, 4)
+    T = lda_factor(y, 4)[y]
     if is_factored:
         Y = sp.csr_array(one_hot(y, 4))
         response = FactoredResponse(Y, lda_factor(y, 4), np.zeros(3), 3.0)
@@ -182,7 +183,7 @@ def test_classes_of_many_samples_are_not_copied_and_travel_as_one_byte_each():
 def test_streamed_columns_have_the_residual_of_those_in_memory(text, rng, weights):
     X, y = text
     omega = None if weights is None else rng.uniform(0.5, 2, X.shape[0])
-    T = lda(y, 4)
+    T = lda_factor(y, 4)[y]
     matrix = Matrix.from_array(X, tile_rows=17, tile_columns=9)
     whole, streamed = GatheredColumns(matrix, T, omega), StreamedColumns(matrix, T, omega)
     empty = np.empty(0, dtype=np.int64)
@@ -372,7 +373,7 @@ def test_products_in_single_precision_give_the_same_features(text, embedding, mo
 
 def test_products_too_large_for_a_pass_come_from_several_with_the_same_bits(text, monkeypatch):
     X, y = text
-    matrix, T = Matrix.from_array(X, tile_rows=17, tile_columns=9), lda(y, 4)
+    matrix, T = Matrix.from_array(X, tile_rows=17, tile_columns=9), lda_factor(y, 4)[y]
     whole = StreamedColumns(matrix, T)
     whole.add(np.arange(0, 60, 2))
     assert whole.passes == 1
@@ -409,7 +410,7 @@ def test_a_response_by_classes_takes_a_byte_of_each_sample(monkeypatch, class_we
 def test_large_sums_are_projected_and_get_room_in_a_worker(text, monkeypatch):
     """A worker held the sums of 131,072 columns and 39 responses beside a full cache, and died."""
     X, y = text
-    T, room = lda(y, 4), []
+    T, room = lda_factor(y, 4)[y], []
     monkeypatch.setattr(engine, "make_room", room.append)
     data = TiledColumns(Matrix.from_array(X, tile_rows=17), FactoredResponse.of(T))
     data.add(np.arange(10))
@@ -431,7 +432,9 @@ def test_large_sums_are_projected_and_get_room_in_a_worker(text, monkeypatch):
 
 def test_products_of_several_weights_have_the_same_bits_from_several_passes(text, rng, monkeypatch):
     X, y = text
-    data = TiledColumns(Matrix.from_array(X, tile_rows=17), FactoredResponse.of(lda(y, 4)))
+    data = TiledColumns(
+        Matrix.from_array(X, tile_rows=17), FactoredResponse.of(lda_factor(y, 4)[y])
+    )
     data.add(np.arange(12))
     weights = [(np.arange(k, 10 + k), rng.normal(size=(10, 3))) for k in range(3)]
     whole, passes = data.residual_products(weights), data.passes
@@ -504,6 +507,11 @@ def test_blocks_of_rows_hold_what_32_bits_number():
     ],
 )
 def test_the_choice_of_columns_follows_the_shapes(n, r, has_rows, is_local, kind):
-    layouts = response.Layouts(has_rows, True, is_local)
-    choice = response.choose_columns(n, 5000, 10, r, np.full(5000, n // 4), layouts)
-    assert choice.kind == kind, choice.why
+    X = SimpleNamespace(
+        shape=(n, 5000),
+        stats=SimpleNamespace(nnz=np.full(5000, n // 4)),
+        row_tiles=has_rows,
+        column_tiles=True,
+        local=is_local,
+    )
+    assert response.columns_kind(X, 10, r) == kind

@@ -12,8 +12,6 @@ from sklearn.datasets import load_digits, load_iris
 
 import bigfs
 from bigfs import ANOVA, SelectorCV, SparGE, plot
-from bigfs.evaluation.quality import class_profile
-from bigfs.matrix import Matrix
 from bigfs.plot.axes import ACCENT, MUTED, OTHERS, short_count
 from bigfs.plot.curves import LABEL_GAP, spread
 from bigfs.result import ALL
@@ -150,23 +148,6 @@ def test_size_choice_shows_mean_error_and_choice(ax):
     np.testing.assert_allclose(np.diff(ends)[:, 0], 2 * error, atol=1e-12)
     assert set(ax.lines[-1].get_xdata()) == {selector.n_features_}
     assert ticks(ax.xaxis) == ["1", "2", "4"]
-
-
-def test_scores_by_class_are_score_times_distance_above_the_mean(ax):
-    X, y = load_iris(return_X_y=True)
-    index, scores = np.array([2, 3, 0]), np.array([np.inf, 4.0, 2.0])
-    profile = class_profile(Matrix.from_array(X), y, index, 3)
-    names = ["petal length", "petal width", "sepal length"]
-    classes = ["setosa", "versicolor", "virginica"]
-    plot.scores_by_class(
-        scores, profile, feature_names=names, class_names=classes, n_features=2, ax=ax
-    )
-    Z = (X[:, index] - X[:, index].mean(axis=0)) / X[:, index].std(axis=0)
-    means = np.array([Z[y == c].mean(axis=0) for c in range(3)]).T
-    expected = np.array([4.0, 4.0, 2.0])[:, None] * means.clip(min=0)
-    np.testing.assert_allclose(ax.images[0].get_array(), expected[:2])
-    assert ticks(ax.yaxis) == names[:2]
-    assert ticks(ax.xaxis) == classes
 
 
 def test_stability_draws_the_most_frequent_first(ax):

@@ -22,7 +22,7 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.embedding.responses import lda
+from bigfs.embedding.responses import lda_factor
 from bigfs.selectors.registry import METHODS
 from tests.helpers.daily import daily
 
@@ -71,7 +71,7 @@ def test_bounds_meet_at_the_dense_minimum(data, m, inside, monkeypatch):
     if inside:  # cuts on the gathered columns alone
         monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
     X, y = data
-    T = lda(y, 3)
+    T = lda_factor(y, 3)[y]
     matrix = Matrix.from_array(X, tile_columns=5)
     problem = Relaxation(GatheredColumns(matrix, T), m, 2.0, CONSTRAINTS)
     result = cutting_plane(problem, tol=1e-8, max_iter=200)
@@ -90,7 +90,7 @@ def test_bound_holds_for_every_choice_that_obeys(data):
     selector = SparGE(
         n_features_to_select=4, keep=KEEP, forbid=FORBID, tol=1e-6, class_weight="balanced"
     ).fit(X, y)
-    Xc, T, gamma = X - X.mean(axis=0), lda(y, 3), selector.result_.stats["gamma"]
+    Xc, T, gamma = X - X.mean(axis=0), lda_factor(y, 3)[y], selector.result_.stats["gamma"]
 
     def objective(index):
         Z = Xc[:, index]

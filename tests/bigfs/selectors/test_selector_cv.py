@@ -11,9 +11,8 @@ from sklearn.svm import LinearSVC
 
 import bigfs.selectors.selector_cv
 from bigfs import ANOVA, JGSC, MRMR, FRegression, Matrix, SelectorCV, SparGE, Variance
-from bigfs.evaluation.choosing import first_within_one_error
+from bigfs.evaluation.choosing import default_sizes, first_within_one_error
 from bigfs.evaluation.metrics import scores_of
-from bigfs.evaluation.size_choice import default_sizes
 from bigfs.evaluation.splits import stratified_folds
 
 

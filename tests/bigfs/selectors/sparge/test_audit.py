@@ -7,7 +7,7 @@ import pytest
 
 import bigfs
 from bigfs import ANOVA, Matrix, SparGE, SparGECV
-from bigfs.embedding.responses import lda
+from bigfs.embedding.responses import lda_factor
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def small():
 
 
 def objective(X, y, gamma, features):
-    T = lda(y, 3, np.ones(3))  # the classes are of equal size
+    T = lda_factor(y, 3, np.ones(3))[y]  # the classes are of equal size
     Z = X[:, list(features)] - X[:, list(features)].mean(axis=0)
     W = np.linalg.solve(Z.T @ Z + gamma * np.eye(Z.shape[1]), Z.T @ T)
     return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)

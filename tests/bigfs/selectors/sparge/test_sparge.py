@@ -13,7 +13,7 @@ from bigfs.cutting_plane.columns import GatheredColumns, Residual
 from bigfs.cutting_plane.loop import certify, cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.cutting_plane.scores import best_first, largest_scores
-from bigfs.embedding.responses import lda, one_hot
+from bigfs.embedding.responses import lda_factor, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
 from tests.helpers.daily import daily
@@ -36,7 +36,7 @@ def relaxation_value(Xc, T, gamma, V, m):
 
 def test_lda_response_spans_the_centered_indicators():
     codes = np.random.default_rng(0).integers(0, 5, 60)
-    T = lda(codes, 5)
+    T = lda_factor(codes, 5)[codes]
     assert T.shape == (60, 4)
     np.testing.assert_allclose(T.T @ T, np.eye(4), atol=1e-12)
     np.testing.assert_allclose(T.sum(axis=0), 0, atol=1e-12)
@@ -46,13 +46,13 @@ def test_lda_response_spans_the_centered_indicators():
 
 def test_an_empty_class_is_refused():
     with pytest.raises(ValueError, match="class number 1 has no sample"):
-        lda(np.array([0, 2, 2]), 3)
+        lda_factor(np.array([0, 2, 2]), 3)
 
 
 @pytest.mark.parametrize("m", [3, 8])
 def test_bounds_bracket_the_relaxation_and_meet(text, m):
     X, y = text
-    Xc, T = dense_centered(X), lda(y, 4)
+    Xc, T = dense_centered(X), lda_factor(y, 4)[y]
     problem = Relaxation(GatheredColumns(Matrix.from_array(X), T), m, 0.5)
     result = cutting_plane(problem, tol=1e-8, max_iter=100)
     assert result.status is Status.CONVERGED
@@ -70,7 +70,7 @@ def test_bounds_bracket_the_relaxation_and_meet(text, m):
 def test_inner_certificate_is_the_dense_one_of_the_gathered_columns(text, weights, rng):
     X, y = text
     omega = None if weights is None else rng.uniform(0.5, 2, X.shape[0])
-    T = lda(y, 4)
+    T = lda_factor(y, 4)[y]
     if omega is not None:
         T = T - np.outer(omega, omega @ T / (omega @ omega))
     problem = Relaxation(GatheredColumns(Matrix.from_array(X), T, omega), 6, 0.5)
@@ -96,7 +96,7 @@ def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
     X, y = text
 
     def fitted(tol=1e-6):
-        problem = Relaxation(GatheredColumns(Matrix.from_array(X), lda(y, 4)), 8, 0.2)
+        problem = Relaxation(GatheredColumns(Matrix.from_array(X), lda_factor(y, 4)[y]), 8, 0.2)
         return cutting_plane(problem, tol=tol, max_iter=100)
 
     without = fitted()
@@ -118,7 +118,7 @@ def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
 def test_the_relaxation_bounds_every_subset(text):
     """The certified lower bound holds for the best 2 of 6 features, by enumeration."""
     X, y = text
-    Xc, T = dense_centered(X)[:, [0, 3, 6, 20, 21, 22]], lda(y, 4)
+    Xc, T = dense_centered(X)[:, [0, 3, 6, 20, 21, 22]], lda_factor(y, 4)[y]
     result = cutting_plane(
         Relaxation(GatheredColumns(Matrix.from_array(Xc), T), 2, 0.3),
         tol=1e-9,

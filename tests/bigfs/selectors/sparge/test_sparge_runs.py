@@ -17,7 +17,7 @@ from bigfs import Matrix, SparGE, SparGECV, engine, storage
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.embedding.responses import lda
+from bigfs.embedding.responses import lda_factor
 from bigfs.result import observed
 from bigfs.selectors.sparge import cross_validation, fold_scores
 from bigfs.selectors.sparge.fold_scores import training_data
@@ -94,7 +94,7 @@ def test_the_held_out_loss_is_that_of_a_dense_ridge(text):
     X, y = text
     dense, gammas = X.toarray().astype(float), (0.7, 9.0)
     selector = SparGECV(n_features_to_select=80, gammas=gammas, cv=4).fit(X, y)
-    T, unit = lda(y, 4), np.mean(np.sum((dense - dense.mean(axis=0)) ** 2, axis=1))
+    T, unit = lda_factor(y, 4)[y], np.mean(np.sum((dense - dense.mean(axis=0)) ** 2, axis=1))
     for found, (a, b) in zip(
         selector.losses_[0],
         StratifiedKFold(4, shuffle=True, random_state=0).split(dense, y),
@@ -199,7 +199,7 @@ def test_folds_see_nothing_of_the_samples_outside(text):
     does.
     """
     X, y = text
-    T, inside = lda(y, 4), np.flatnonzero(np.arange(120) % 3)
+    T, inside = lda_factor(y, 4)[y], np.flatnonzero(np.arange(120) % 3)
     spoiled = X.toarray()
     spoiled[::3] = np.random.default_rng(0).uniform(0, 9, (40, 80))
     found = []
@@ -212,7 +212,7 @@ def test_folds_see_nothing_of_the_samples_outside(text):
 
 def test_folds_hold_one_factor_at_a_time(text, monkeypatch):
     X, y = text
-    data = GatheredColumns(Matrix.from_array(X), lda(y, 4))
+    data = GatheredColumns(Matrix.from_array(X), lda_factor(y, 4)[y])
     fold = training_data(data, np.flatnonzero(np.arange(120) % 3))
     problems = [Relaxation(fold, 6, gamma) for gamma in (0.1, 0.5, 2.0)]
     held, keep_factor = [], Relaxation.keep_factor
@@ -228,7 +228,7 @@ def test_folds_hold_one_factor_at_a_time(text, monkeypatch):
 
 def test_no_factor_is_held_beside_the_elimination(text):
     X, y = text
-    problem = Relaxation(GatheredColumns(Matrix.from_array(X), lda(y, 4)), 6, 0.5)
+    problem = Relaxation(GatheredColumns(Matrix.from_array(X), lda_factor(y, 4)[y]), 6, 0.5)
     cutting_plane(problem, tol=1e-6, max_iter=50)
     assert problem.last_factor is None
 
