@@ -44,6 +44,9 @@ MASTER_TOL_SHARE = 1e-2  # of the cutting plane's own tolerance: no master is so
 INNER_TOL_SHARE = 0.5
 
 
+RECORDED = ("upper", "lower", "gap", "sets", "features")  # of each problem, by `measure`
+
+
 # --- the step -------------------------------------------------------------------------------------
 
 
@@ -114,22 +117,7 @@ def measure(state: CuttingPlaneState) -> Record:
 
 def cutting_plane(problem: Relaxation, *, tol: float, max_iter: int) -> Result[CuttingPlaneState]:
     """Cut until the relative gap is `tol`. κ cuts read X κ + 1 times."""
-
-    def step(state: CuttingPlaneState) -> CuttingPlaneState:
-        (state,) = with_next_sets([problem], [state])
-        return certify([problem], [add_sets(problem, state, tol)])[0]
-
-    result = iterate(
-        step,
-        problem.start(),
-        measure=measure,
-        stop="gap",
-        tol=tol,
-        max_iter=max_iter,
-        name="SparGE",
-        no_room=NotEnoughMemory,
-    )
-    problem.restore(result.value)
+    (result,) = solve_jointly([problem], tol=tol, max_iter=max_iter, name="SparGE")
     return result
 
 
@@ -165,7 +153,9 @@ def solve_jointly(
         return JointState(tuple(states))
 
     def measure_jointly(joint: JointState) -> Record:
-        records = [measure(state) for state in joint.states]
+        records = [measure(CuttingPlaneState(*state)) for state in joint.states]
+        if len(records) == 1:
+            return records[0]
         numbered = {
             f"{key} {k}": value for k, record in enumerate(records) for key, value in record.items()
         }
@@ -184,10 +174,9 @@ def solve_jointly(
     results = []
     for k, fields in enumerate(joint.value.states):
         state = problems[k].restore(CuttingPlaneState(*fields))
-        history = [
-            {key: record[f"{key} {k}"] for key in ("upper", "lower", "gap", "sets", "features")}
-            for record in joint.history
-        ]
+        history = joint.history
+        if len(problems) > 1:
+            history = [{key: record[f"{key} {k}"] for key in RECORDED} for record in history]
         converged_at = [number for number, record in enumerate(history, 1) if record["gap"] <= tol]
         length = converged_at[0] if converged_at else len(history)
         status = Status.CONVERGED if state.gap <= tol else joint.status

@@ -207,10 +207,7 @@ class SparGECV(EmbeddingTarget, Chooser):
         """Decide between the candidates, and fit the best one for each number of features."""
         chosen, data = self._decide(X, target, sizes)
         path = chosen._copies(sizes)
-        if len(path) > 1:
-            chosen._fit_path_data(path, data, target.y)
-        else:
-            path[sizes[0]]._fit_data(data, target.y)
+        chosen._fit_path_data(path, data, target.y)
         return path
 
     @property

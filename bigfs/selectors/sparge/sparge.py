@@ -21,7 +21,7 @@ from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
-from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
+from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
@@ -157,14 +157,7 @@ class SparGE(EmbeddingTarget, Selector):
         return Cost(first.get(self.embedding, "") + "1 per cut", "(n + d) r + columns")
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        self._fit_data(regression(self, X, y), y)
-
-    def _fit_data(self, data: Columns, y: Any) -> None:
-        """Choose the features by the data of the regression."""
-        problem = self._problem(data)
-        data.X.release_stats()
-        result = cutting_plane(problem, tol=self.tol, max_iter=self.max_iter)
-        self._select(problem, result, y)
+        self._fit_path_data({self._count(X.shape[1]): self}, regression(self, X, y), y)
 
     @engine.session()
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
@@ -224,8 +217,9 @@ class SparGE(EmbeddingTarget, Selector):
             leaders = dict.fromkeys(path, largest)
         problems = {m: path[m]._problem(data) for m in dict.fromkeys(leaders.values())}
         data.X.release_stats()
+        name = "SparGE" if len(problems) == 1 else "SparGE path"
         results = solve_jointly(
-            list(problems.values()), tol=self.tol, max_iter=self.max_iter, name="SparGE path"
+            list(problems.values()), tol=self.tol, max_iter=self.max_iter, name=name
         )
         for (m, problem), result in zip(problems.items(), results, strict=True):
             path[m]._select(problem, result, y)
