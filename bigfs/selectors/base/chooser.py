@@ -44,6 +44,16 @@ class Target(NamedTuple):
         return fit_sizes(selector, X, self.y, sizes, **fit_options(selector, self.samples))
 
 
+def copies(selector: Any, sizes: Sequence[int]) -> dict[int, Any]:
+    """Return a copy of a selector for each number of features, or refuse the number."""
+    found = {m: copy(selector).set_params(n_features_to_select=m) for m in dict.fromkeys(sizes)}
+    if not found:
+        raise ValueError("sizes holds no number of features: give one or more")
+    for one in found.values():
+        one._validate_params()
+    return found
+
+
 class FoldedSelector(Selector):
     """Decide something by folds of the samples, which may have groups and times.
 
@@ -133,11 +143,7 @@ class Chooser(FoldedSelector):
         template = clone(self)
         matrix, y = template._as_matrix(X, y)
         template._leave_out_constants(matrix)
-        path = {m: copy(template).set_params(n_features_to_select=m) for m in dict.fromkeys(sizes)}
-        if not path:
-            raise ValueError("sizes holds no number of features: give one or more")
-        for one in path.values():
-            one._validate_params()
+        path = copies(template, sizes)
         counts = {m: one._required_count(matrix.shape[1]) for m, one in path.items()}
         largest = path[max(counts, key=lambda m: counts[m])]
         target = Target(y, samples_of(matrix.shape[0], groups, times))

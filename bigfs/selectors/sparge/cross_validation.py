@@ -36,7 +36,7 @@ from bigfs.evaluation.metrics import METRICS
 from bigfs.evaluation.splits import fold_rows, split_at, varies
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import hold_if_small
-from bigfs.selectors.base.chooser import Chooser, Target
+from bigfs.selectors.base.chooser import Chooser, Target, copies
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import UNLABELED, Labels
 from bigfs.selectors.sparge.fold_scores import (
@@ -206,7 +206,7 @@ class SparGECV(EmbeddingTarget, Chooser):
     def _fit_sizes(self, X: Matrix, target: Target, sizes: Sequence[int]) -> dict[int, Any]:
         """Decide between the candidates, and fit the best one for each number of features."""
         chosen, data = self._decide(X, target, sizes)
-        path = chosen._copies(sizes)
+        path = copies(chosen, sizes)
         chosen._fit_path_data(path, data, target.y)
         return path
 

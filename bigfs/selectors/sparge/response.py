@@ -148,7 +148,9 @@ def response_of(method: SparGE, X: Matrix, y: Any) -> Response:
         if not y.all_labeled:  # else they are not copied
             X, codes = X.take_rows(y.is_labeled), codes[y.is_labeled]
         c = len(classes)
-        C = responses.lda_factor(codes, c, _class_weights(method, classes, codes))
+        # balanced classes weigh the same
+        weights = None if method.class_weight == "balanced" else _weigh(method, classes, codes)
+        C = responses.lda_factor(codes, c, weights)
         norm2 = float(class_sizes(codes, c) @ row_norms(C) ** 2)
         return Response(X, FactoredResponse(codes, C, np.zeros(c - 1), norm2))
     is_sparse = method.embedding == "cca" and sp.issparse(y)
@@ -217,11 +219,6 @@ def sample_weights(method: SparGE, y: Labels) -> FloatArray | None:
     classes, codes = at_least_two(y)
     codes = codes[y.is_labeled]
     return _weigh(method, classes, codes)[codes]
-
-
-def _class_weights(method: SparGE, classes: AnyArray, codes: IntArray) -> FloatArray | None:
-    """Return the weight of a sample of each class, or None if the classes weigh the same."""
-    return None if method.class_weight == "balanced" else _weigh(method, classes, codes)
 
 
 def _weigh(method: SparGE, classes: AnyArray, codes: IntArray) -> FloatArray:

@@ -10,7 +10,6 @@ in the paper, reduces the union of its sets to exactly m features.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,6 +25,7 @@ from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
+from bigfs.selectors.base.chooser import copies
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import TARGETS, Labels
 from bigfs.selectors.base.parameters import COUNT, POSITIVE
@@ -206,7 +206,7 @@ class SparGE(EmbeddingTarget, Selector):
         template = clone(self)
         matrix, y = template._as_matrix(X, y)
         template._leave_out_constants(matrix)
-        path = template._copies(sizes)
+        path = copies(template, sizes)
         return path, template._fit_path_data(path, regression(template, matrix, y), y)
 
     def _fit_path_data(self, path: dict[int, Self], data: Columns, y: Any) -> dict[int, Relaxation]:
@@ -228,19 +228,6 @@ class SparGE(EmbeddingTarget, Selector):
             one._take_fitted(path[leaders[m]])
             one._choose()
         return {m: problems[leaders[m]] for m in path}
-
-    def _copies(self, sizes: Sequence[int]) -> dict[int, Self]:
-        """Return a copy of this selector for each number of features."""
-        sizes = list(dict.fromkeys(sizes))
-        if not sizes:
-            raise ValueError("sizes holds no number of features: give one or more")
-        return {m: self._with_n_features(m) for m in sizes}
-
-    def _with_n_features(self, m: int) -> Self:
-        """Return a copy that keeps m features."""
-        selector = copy(self).set_params(n_features_to_select=m)
-        selector._validate_params()
-        return selector
 
     def _validate_params(self) -> None:
         super()._validate_params()
