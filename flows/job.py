@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 from bigfs.flows.options import Engine, RunScoring, Staging, known_methods
 from bigfs.flows.reuse import content_key, digest, source_name
 from bigfs.flows.use.files import require_local
-from bigfs.selectors.registry import METHODS, SYNONYMS, decided_by
+from bigfs.selectors.registry import BY_TARGET, METHODS, SYNONYMS, UNSUPERVISED, decided_by
 from bigfs.storage.errors import redacted
 
 DAY = 24 * 3600.0
@@ -61,12 +61,13 @@ Overlap = Annotated[
 Fresh = Annotated[bool, said("do it again, even if results exist, and replace other results")]
 Timeout = Annotated[float, Field(gt=0), said("time limit per step, in seconds")]
 Method = Annotated[
-    str,
-    AfterValidator(lambda name: known_methods([name])[0]),
+    str | None,
+    AfterValidator(lambda name: None if name is None else known_methods([name])[0]),
     said(
         "a method that `bigfs methods` lists, or a synonym; auto tries those that suit the target, "
-        "in folds of the training samples",
-        enum=[*METHODS, *SYNONYMS],
+        "in folds of the training samples (default: sparge-lda, or sparge-cca for several labels "
+        "or real targets, or sparge-pca without labels)",
+        enum=[*METHODS, *SYNONYMS, None],
     ),
 ]
 Mode = Literal["auto", "percentile", "fpr", "fdr", "fwe"]
@@ -193,7 +194,7 @@ class Job(Request):
 
     order = "source method features store out settings parameters"
 
-    method: Method = "sparge-lda"
+    method: Method = None
     features: Features = None
     parameters: Parameters = {}
     scoring: CurveScoring = RunScoring()
@@ -212,9 +213,14 @@ class Job(Request):
     def question(self) -> dict[str, Any]:
         """What is selected: two runs of the same question may have one directory."""
         chosen = {} if self.metric is None else {"metric": self.metric}
-        parameters = decided_by(self.method, self.parameters, self.first_metric)
+        parameters = decided_by(self.method or "", self.parameters, self.first_metric)
         named = {"method": self.method, "features": self.features, "parameters": parameters}
         return {**named, **chosen}
+
+    def with_method(self, corpus: Any) -> Self:
+        """Return the job with a method, by the target of its corpus where it names none."""
+        method = self.method or default_method(corpus)
+        return self.model_copy(update={"method": method})
 
     def key(self, spec: Mapping[str, Any]) -> str:
         """Return the key of the selection from a store with this description.
@@ -235,8 +241,16 @@ class Job(Request):
         part of it, so that a folder that grows keeps its directory.
         """
         number = [] if self.features is None else [str(self.features)]
-        readable = "-".join([source_name(self.source), self.method, *number])
+        method = [] if self.method is None else [self.method]
+        readable = "-".join([source_name(self.source), *method, *number])
         return self.with_default_out(readable, self.question)
+
+
+def default_method(corpus: Any) -> str:
+    """Return SparGE's method for the target of a corpus."""
+    kind = corpus.spec["target"]
+    is_labeled = kind != "class" or corpus.class_names
+    return BY_TARGET.get(kind, UNSUPERVISED) if is_labeled else UNSUPERVISED
 
 
 def place_of(source: str) -> str:

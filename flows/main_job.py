@@ -14,7 +14,7 @@ from bigfs.storage.runs.runs import Run
 
 def run(
     source: str | os.PathLike[str],
-    method: str = "sparge-lda",
+    method: str | None = None,
     features: int | str | None = None,
     *,
     store: str | os.PathLike[str] | None = None,
@@ -34,8 +34,10 @@ def run(
     ----------
     source : str or path-like
         Path, URL, or the name of a corpus, with options as in ``wine.csv?columns=*&label=kind``.
-    method : str, default="sparge-lda"
-        A method that `bigfs methods` lists, or the name of its class.
+    method : str or None, default=None
+        A method that `bigfs methods` lists, or the name of its class. None takes SparGE by the
+        kind of target: "sparge-lda", "sparge-cca" for several labels or real targets, "sparge-pca"
+        without labels.
     features : int or {"auto", "percentile", "fpr", "fdr", "fwe"}, default=None
         Number of features, or how it is chosen. None selects 500, or half of the features of a
         corpus with fewer than 1,000.

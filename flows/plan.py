@@ -25,6 +25,7 @@ class Plan:
     def of(cls, job: Job, corpus: Any = None) -> Plan:
         """Return the plan of a job whose store is there."""
         corpus = storage.open(str(job.store)) if corpus is None else corpus
+        job = job.with_method(corpus)
         return cls(job, corpus, job.key(corpus.spec))
 
     @property
@@ -40,7 +41,7 @@ class Plan:
     @property
     def method(self) -> str:
         """The method."""
-        return self.job.method
+        return str(self.job.method)
 
     @property
     def features(self) -> Any:

@@ -206,6 +206,8 @@ def named(template: str) -> Callable[[], str]:
         given = runtime.flow_run.get_parameters()
         if given.get("features", 0) is None:
             given = given | {"features": "the best"}
+        if given.get("method", 0) is None:
+            given = given | {"method": "SparGE"}
         return redacted(template.format(**given))
 
     return name
@@ -217,7 +219,7 @@ def named(template: str) -> Callable[[], str]:
 @flow(name="bigfs", flow_run_name=named("{features} features of {source} by {method}"))
 def bigfs(
     source: Origin,
-    method: Method = "sparge-lda",
+    method: Method = None,
     features: Features = None,
     store: Target = None,
     out: Out = None,
@@ -250,7 +252,7 @@ def bigfs(
 def select(
     store: Corpus,
     out: Out = None,
-    method: Method = "sparge-lda",
+    method: Method = None,
     features: Features = None,
     parameters: Parameters = {},  # noqa: B006
     engine: Cluster = ENGINE,
@@ -353,7 +355,7 @@ def nightly(
     source: NewSamples,
     store: Annotated[str, AfterValidator(require_local), said("path of the staged corpus")],
     out: Annotated[str, said("directory of the results")],
-    method: Method = "sparge-lda",
+    method: Method = None,
     features: Features = None,
     parameters: Parameters = {},  # noqa: B006
     settings: Settings = STAGING,

@@ -18,6 +18,7 @@ from bigfs.flows import reuse
 from bigfs.flows.job import Job, Request
 from bigfs.flows.messages import inform, say
 from bigfs.flows.options import Engine
+from bigfs.selectors.registry import BY_TARGET, UNSUPERVISED
 from bigfs.storage.errors import StoreError, may_pass, redacted
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.runs import (
@@ -71,8 +72,10 @@ def run(
                 job = job.model_copy(update={"store": earlier[-1]["store"]})
             with held(str(job.store)) as corpus:
                 plan = Plan.of(job, corpus)
+                if job.method is None and plan.method != "sparge-lda":
+                    inform(selection.default_note(corpus, plan.method))
                 found = find_result(plan, scored)
-                if steps.needs_graph(job):
+                if steps.needs_graph(plan):
                     earlier.append(call(steps.graph, plan))
                 result = call(steps.select, plan, earlier, found)
                 if scored:
@@ -121,7 +124,10 @@ def is_done(job: Job, *, scored: bool = True) -> bool:
     with keeping_failures(job.folder, StoreError, OSError):
         store = store_of(job)
         is_there = is_store(job) or is_staged(job.staging)
-    if not is_there or found.metadata["key"] != job.key(storage.open(store).spec):
+    if not is_there:
+        return False
+    corpus = storage.open(store)
+    if found.metadata["key"] != job.with_method(corpus).key(corpus.spec):
         return False
     is_scored = not scored or reuse.is_scored(found, job.scoring.choices())
     return reuse.is_reported(found) and is_scored
@@ -164,7 +170,10 @@ def require_own(job: Job) -> None:
     parameters, names = run.metadata["parameters"], ("method", "features", "parameters", "metric")
     held = {name: parameters[name] for name in names if name in parameters}
     is_corpus = job.store == parameters["store"] or run.metadata.get("corpus") in (None, job.corpus)
-    if job.fresh or (is_corpus and held == to_json_types(job.question)):
+    question = to_json_types(job.question)
+    if job.method is None and held["method"] in (*BY_TARGET.values(), UNSUPERVISED):
+        question["method"] = held["method"]
+    if job.fresh or (is_corpus and held == question):
         return
     source = run.metadata.get("corpus", {}).get("source", parameters["store"])
     raise RunError(
@@ -183,7 +192,7 @@ def find_result(plan: Plan, scored: bool) -> Run | None:
     from bigfs.flows.evaluation import selection
 
     job, corpus, choices = plan.job, plan.corpus, plan.job.scoring.choices()
-    selection.selector_for(corpus, job.method, plan.features, job.question["parameters"])
+    selection.selector_for(corpus, plan.method, plan.features, job.question["parameters"])
     if scored:
         evaluation.require_choices(corpus, plan.features, **choices)
     else:

@@ -23,7 +23,6 @@ from bigfs.flows import reuse
 from bigfs.flows.evaluation import choosing, curves, selection
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation.verdict import verdict
-from bigfs.flows.job import Job
 from bigfs.flows.plan import Plan
 from bigfs.flows.report.provenance import provenance, time_step
 from bigfs.flows.staging import stage as stage
@@ -42,14 +41,14 @@ CLASS_HEADER = ["class", "rank", "index", "name", "t"]
 # --- graph ----------------------------------------------------------------------------------------
 
 
-def needs_graph(job: Job) -> bool:
-    """Return whether a job uses the graph beside the store.
+def needs_graph(plan: Plan) -> bool:
+    """Return whether a run uses the graph beside the store.
 
     That graph is of all features. With forbidden ones the method makes its own, and `graph` names
     one that the user has.
     """
-    is_taken = selection.get_method(job.method).graph
-    return is_taken and not job.parameters.get("forbid") and not job.parameters.get("graph")
+    is_taken, given = selection.get_method(plan.method).graph, plan.job.parameters
+    return is_taken and not given.get("forbid") and not given.get("graph")
 
 
 def graph(plan: Plan) -> dict[str, Any]:
@@ -60,8 +59,8 @@ def graph(plan: Plan) -> dict[str, Any]:
     with time_step("graph") as record:
         job, corpus = plan.job, plan.corpus
         # the graph does not depend on the number of features
-        selector = selection.make_selector(job.method, 1, job.parameters)
-        selection.require_target(corpus, job.method)
+        selector = selection.make_selector(plan.method, 1, job.parameters)
+        selection.require_target(corpus, plan.method)
         made = storage.graph(
             selection.training_part(corpus), selector.n_neighbors, metric=selector.metric
         )
@@ -86,7 +85,7 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
     if held is not None and reuse.is_selected(held):
         _log_reuse("select")
         return held
-    corpus, method, m = plan.corpus, job.method, plan.features
+    corpus, method, m = plan.corpus, plan.method, plan.features
     parameters = job.question["parameters"]
     selector = selection.selector_for(corpus, method, m, parameters)
     train = selection.training_part(corpus)

@@ -39,6 +39,10 @@ def load(module: str, name: str, package: str = "bigfs.selectors") -> Any:
     return getattr(import_module(f"{package}.{module}"), name)
 
 
+# the method of a run that names none, by the kind of target, and without one
+BY_TARGET = {"class": "sparge-lda", "multilabel": "sparge-cca", "real": "sparge-cca"}
+UNSUPERVISED = "sparge-pca"
+
 # what a user has, in the order of `bigfs methods`
 GROUPS = {
     "class": "every sample has a class",

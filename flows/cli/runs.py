@@ -170,15 +170,19 @@ def select(
     selection.require_parameters(job.method, job.features, job.parameters)
     corpus = storage.open(job.source)
     features = selection.number_of(job.features, corpus)
-    selection.selector_for(corpus, job.method, features, job.parameters)
+    asked, job = job.method, job.with_out().with_method(corpus)
+    method = str(job.method)
+    if asked is None and method != "sparge-lda":
+        inform(selection.default_note(corpus, method))
+    selection.selector_for(corpus, method, features, job.parameters)
     if metric is not None:
-        if job.features != selection.AUTO and not selection.get_method(job.method).decides:
+        if job.features != selection.AUTO and not selection.get_method(method).decides:
             raise UsageError(
                 "--metric says what --features auto and --method auto choose by: give one of them "
                 "too"
             )
-        job = job.with_out().model_copy(update={"scoring": RunScoring(metrics=[metric])})
-    _carry_out(job.with_out(), into, highly_variable, as_json, scored=False)
+        job = job.model_copy(update={"scoring": RunScoring(metrics=[metric])})
+    _carry_out(job, into, highly_variable, as_json, scored=False)
 
 
 def evaluate(
@@ -297,6 +301,7 @@ def stability(
     --features is a whole number here.
     """
     _require_one_result(out, as_json)
+    from bigfs import storage
     from bigfs.flows.evaluation import selection
     from bigfs.flows.use.stability import measure_stability
 
@@ -309,7 +314,7 @@ def stability(
         found = measure_stability(
             job.source,
             out,
-            method=job.method,
+            method=str(job.with_method(storage.open(job.source)).method),
             features=job.features,
             parameters=job.parameters,
             subsamples=subsamples,

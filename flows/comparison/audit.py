@@ -22,12 +22,12 @@ from bigfs.evaluation.curves import measure
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.splits import Split
 from bigfs.flows import steps
-from bigfs.flows.comparison.bench import default_method
 from bigfs.flows.comparison.files import AUDIT, facts_of, require_same, write_record
 from bigfs.flows.comparison.lists import read_lists
 from bigfs.flows.comparison.request import Audit
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
+from bigfs.flows.job import default_method
 from bigfs.flows.report.page import STYLE, render, svg_of
 from bigfs.flows.report.provenance import provenance
 from bigfs.flows.run import is_store, store_of, try_again

@@ -29,6 +29,7 @@ from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
 from bigfs.flows.evaluation.choosing import Chosen, Keep, Sets, choose
 from bigfs.flows.evaluation.curves import SHARES
+from bigfs.flows.job import default_method
 from bigfs.flows.reuse import content_key, digest
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
@@ -39,16 +40,6 @@ from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
 
 LARGEST = 500  # number of features of a comparison that names no sizes
 HALF = 0.5  # share of the training samples in a subsample, as in stability selection
-
-
-# the methods of SparGE by the kind of target
-BY_TARGET = {"class": "sparge-lda", "multilabel": "sparge-cca", "real": "sparge-cca"}
-UNSUPERVISED = "sparge-pca"
-
-
-def default_method(corpus: Any) -> str:
-    """Return SparGE's method for the target of a corpus."""
-    return BY_TARGET.get(corpus.spec["target"] or "", UNSUPERVISED)
 
 
 class Bench:

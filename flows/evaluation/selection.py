@@ -13,7 +13,7 @@ from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.splits import Samples, labeled_rows, target_kind, testable_rows, varies
 from bigfs.matrix import Matrix, statistics
 from bigfs.selectors.base import estimator
-from bigfs.selectors.registry import METHODS, SYNONYMS, canonical_name
+from bigfs.selectors.registry import BY_TARGET, METHODS, SYNONYMS, canonical_name
 from bigfs.selectors.scores.pvalues import SignificanceSelector
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.scaling import scaling_of
@@ -105,8 +105,14 @@ def number_of(features: Features | None, corpus: Any) -> Features:
     return min(MOST, max(1, corpus.X.shape[1] // 2)) if features is None else features
 
 
-def require_parameters(method: str, features: Features | None, parameters: dict[str, Any]) -> None:
-    """Check a method, its number of features and its parameters without any data."""
+def require_parameters(
+    method: str | None, features: Features | None, parameters: dict[str, Any]
+) -> None:
+    """Check a method, its number of features and its parameters without any data.
+
+    The methods that a corpus may get where none is named have the same parameters.
+    """
+    method = method or BY_TARGET["class"]
     features = 1 if features is None else features
     if not isinstance(features, str) and features < 1:
         raise ValueError(f"the number of features must be at least 1; got {features}")
@@ -206,15 +212,29 @@ def require_target(corpus: Any, method: str) -> None:
     suitable = ", ".join(using or ignoring)
     if using:
         suitable += f", or a method that ignores the labels, such as {ignoring[0]}"
-    source, advice = corpus.spec["source"], ""
-    if kind is None and (columns := source.get("label_columns")):
-        advice = f"stage it with label= one of {', '.join(columns)}, or "
-    elif kind is None and source.get("format", "").partition("-")[0] in TABLES_OF_TEXT:
-        advice = "name the column of the labels, SOURCE?label=COLUMN, or "
+    advice = label_advice(corpus)
     raise ValueError(
         f"{method} cannot learn from {corpus.uri}, which has {TARGETS[kind]}: "
-        f"{advice}use one of {suitable}"
+        f"{advice}{advice and ', or '}use one of {suitable}"
     )
+
+
+def label_advice(corpus: Any) -> str:
+    """Return how to name the labels of a corpus that has none, if its format may have some."""
+    source = corpus.spec["source"]
+    if _target_of(corpus) is not None:
+        return ""
+    if columns := source.get("label_columns"):
+        return f"stage it with label= one of {', '.join(columns)}"
+    is_table = source.get("format", "").partition("-")[0] in TABLES_OF_TEXT
+    return "name the column of the labels, SOURCE?label=COLUMN" if is_table else ""
+
+
+def default_note(corpus: Any, method: str) -> str:
+    """Return why a run that names no method gets this one."""
+    advice = label_advice(corpus)
+    note = f"{corpus.uri} has {TARGETS[_target_of(corpus)]}, so the method is {method}"
+    return f"{note}: for another one {advice}" if advice else note
 
 
 def needs_target(selector: Any) -> bool:

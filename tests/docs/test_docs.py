@@ -59,7 +59,7 @@ def readme_folder(tmp_path_factory):
 
 
 def test_readme_command_makes_what_readme_names(readme_folder):
-    run = readme_folder / "runs/synthetic-phrases-sparge-lda-200-cab1616e"
+    run = readme_folder / "runs/synthetic-phrases-200-1a2159b7"
     assert {"report.html", "selected.csv", "run.json"} <= {p.name for p in run.iterdir()}
     assert list((readme_folder / ".bigfs").glob("synthetic-phrases-*.zarr"))
 

@@ -93,7 +93,7 @@ def test_a_run_is_seen_through_the_api(prefect, corpus):
     assert shown["accuracy-curve"]["data"].startswith("data:image/svg+xml;base64,")
     own = Run.open("runs/r").metadata["prefect"]
     assert own["flow_run_id"] == str(state.state_details.flow_run_id)
-    assert own["flow_run_name"] == f"{FEATURES} features of {corpus} by sparge-lda"
+    assert own["flow_run_name"] == f"{FEATURES} features of {corpus} by SparGE"
     assert set(Run.open("runs/r").selected) == set(range(FEATURES))
 
 

@@ -156,7 +156,7 @@ def test_every_question_has_a_directory_of_its_own(source, tmp_path):
     ]
     names = [Job(**question).with_out().out for question in questions]
     assert len(set(names)) == len(questions)
-    assert all(re.fullmatch(r"runs/corpus.jsonl-[\w-]+-[0-9a-f]{8}", name) for name in names)
+    assert all(re.fullmatch(r"runs/corpus.jsonl-([\w-]+-)?[0-9a-f]{8}", name) for name in names)
     spelled = [Job(source=way).with_out().out for way in ("corpus.jsonl", "./corpus.jsonl", source)]
     assert spelled == [names[0]] * 3
     # how it is scored and where the work is done is no other question

@@ -17,7 +17,8 @@ def stage(source, store=None, settings=None):
 def build_graph(store, method, parameters=None):
     """Give the record of the graph, or None where the method uses none beside the store."""
     job = Job(source=store, store=store, method=method, parameters=parameters or {})
-    return steps.graph(Plan.of(job)) if steps.needs_graph(job) else None
+    plan = Plan.of(job)
+    return steps.graph(plan) if steps.needs_graph(plan) else None
 
 
 def select(store, out, *, earlier=(), metric=None, **job):

@@ -641,5 +641,5 @@ def test_the_words_of_pydantic_in_typers_messages_are_plain(bigfs, corpus):
 def test_a_corpus_without_labels_is_answered_with_how_to_name_them(bigfs, tmp_path):
     lines = [{"text": f"goal bank word{i % 3}", "topics": ["a"]} for i in range(12)]
     (tmp_path / "m.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    answer = bigfs("run", "m.jsonl", "--features", 2, "--workers", 0)
+    answer = bigfs("run", "m.jsonl", "--method", "anova", "--features", 2, "--workers", 0)
     fails(answer, "has no labels: name the column of the labels, SOURCE?label=COLUMN, or use one")
