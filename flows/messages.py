@@ -21,7 +21,7 @@ def inform(text: str, about: str = "bigfs") -> None:
 
 def say(text: str, level: str = "info", about: str = "bigfs") -> None:
     """Print a line of this program on stderr, as text or as a JSON object."""
-    line = json_line(level=level, message=text) if notes["json"] else f"{about}: {text}"
+    line = json_line(level=level, message=text) if notes["json"] else f"{about}: {shown(text)}"
     print(line, file=sys.stderr, flush=True)
 
 

@@ -24,7 +24,7 @@ from bigfs.flows.cli import comparisons, corpus, runs, servers, signals
 from bigfs.flows.cli.options import UsageError, expand_model_options
 from bigfs.flows.cli.output import state
 from bigfs.flows.job import plain_message
-from bigfs.flows.messages import Waits, notes, say
+from bigfs.flows.messages import Waits, notes, say, shown
 from bigfs.storage.errors import BusyError
 
 app = typer.Typer(
@@ -208,9 +208,9 @@ def run() -> None:
 def _in_one_line(message: Warning | str, *_: Any, **__: Any) -> str:
     """Return a warning as users read it, without the line of code that it comes from."""
     text = " ".join(str(message).split())
-    return (
-        f"{json_line(level='warning', message=text)}\n" if notes["json"] else f"warning: {text}\n"
-    )
+    if notes["json"]:
+        return f"{json_line(level='warning', message=text)}\n"
+    return f"warning: {shown(text)}\n"
 
 
 def _say(error: Exception) -> int:

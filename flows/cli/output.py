@@ -111,16 +111,16 @@ def print_run(path: str, as_json: bool) -> None:
         print_json({"run": path, **about})
         return
     method, scores = about["parameters"]["method"], score_table(about)
+    lines = []
     if scores is not None:
         print_rows(scores["text"], n_texts=len(scores["text"][0]))
         if scores["all"]:
-            print(f"all {scores['all'][0]:,} features  {scores['all'][1]}")
-    if "evaluation" in about:
-        print(about["evaluation"])
+            lines.append(f"all {scores['all'][0]:,} features  {scores['all'][1]}")
+    lines += [about["evaluation"]] if "evaluation" in about else []
+    print_lines(lines)
     if (choice := about.get("choice")) is not None:
         if chosen := choice_rows(choice):
             print_rows(chosen)
-        print(f"{method}: {choice_text(choice)}")
-    print(f"{method}: {status_text(about)}")
-    print(verdict_text(about))
-    print(f"report: {Path(path) / 'report.html'}")
+        print_lines([f"{method}: {choice_text(choice)}"])
+    report = f"report: {Path(path) / 'report.html'}"
+    print_lines([f"{method}: {status_text(about)}", verdict_text(about), report])

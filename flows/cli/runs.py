@@ -263,7 +263,8 @@ def _require_one_result(out: str, as_json: bool) -> None:
 def _report(out: str, record: dict[str, Any], as_json: bool, text: str) -> None:
     """Print what was written, on stderr where the table itself is on stdout."""
     if out == "-":
-        inform(text.removeprefix("-: "))
+        for line in text.removeprefix("-: ").splitlines():
+            inform(line)
     else:
         print_record(record, as_json, text)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bigfs.evaluation.metrics import METRIC_NAMES
-from bigfs.flows.messages import shown
 from bigfs.flows.report.summary import gaps, metrics_of
 from bigfs.storage.errors import RunError
 from bigfs.storage.runs.runs import Run, failures_of, names_below, results_of
@@ -117,7 +116,7 @@ def history_rows(records: Sequence[dict[str, Any]], folder: str) -> list[list[st
         run = Path(record["run"])
         name = str(run.relative_to(folder) if run.is_relative_to(folder) else run)
         when = (record["made"] or "–")[:16].replace("T", " ")
-        label = shown((record["method"] or "failed") if len(runs) == 1 else name)
+        label = (record["method"] or "failed") if len(runs) == 1 else name
         if record["error"] is not None:
             rows.append([when, label, "failed", "", "", "", ""])
             continue
@@ -144,10 +143,10 @@ def change_lines(records: Sequence[dict[str, Any]]) -> list[str]:
             if names := record[word]:
                 more = f" and {len(names) - NAMED} others" if len(names) > NAMED else ""
                 of = f" in {run}" if len(last) > 1 else ""
-                lines.append(f"{word} last{of}: {', '.join(map(shown, names[:NAMED]))}{more}")
+                lines.append(f"{word} last{of}: {', '.join(names[:NAMED])}{more}")
     failed = [record for record in records if record["error"] is not None]
     lines += [
-        f"{(record['made'] or '–')[:16].replace('T', ' ')} failed: {shown(record['error'])}"
+        f"{(record['made'] or '–')[:16].replace('T', ' ')} failed: {record['error']}"
         for record in failed
     ]
     return lines
