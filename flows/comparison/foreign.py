@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
@@ -28,7 +27,6 @@ from bigfs.flows.reuse import digest
 from bigfs.matrix import Matrix
 
 BYTES_PER_VALUE = 12 + 12  # of the samples as float64 with their columns, gathered and written
-POLL = 0.05  # seconds between two looks at the process, in which a time limit can end the wait
 
 
 class Foreign(NamedTuple):
@@ -80,17 +78,12 @@ class Foreign(NamedTuple):
         command = [sys.executable, "-m", "bigfs.flows.comparison.chooser", folder, *arguments]
         printed = Path(folder) / "printed.txt"
         with printed.open("wb") as out:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-            try:
-                while process.poll() is None:
-                    time.sleep(POLL)
-            finally:
-                process.kill()
-                process.wait()
-        if process.returncode:
+            # a time limit ends the wait, which kills the process
+            ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        if ended.returncode:
             lines = printed.read_text(encoding="utf-8", errors="replace").split("\n")
             last = next((line for line in reversed(lines) if line.strip()), "")
-            raise ValueError(last or f"its process ended with status {process.returncode}")
+            raise ValueError(last or f"its process ended with status {ended.returncode}")
         answer: dict[str, Any] = json.loads((Path(folder) / "answer.json").read_text("utf-8"))
         return answer
 
