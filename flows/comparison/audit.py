@@ -12,10 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-import numpy as np
-from matplotlib.figure import Figure
-
 import bigfs
 from bigfs import storage
 from bigfs.evaluation.curves import measure
@@ -24,22 +20,19 @@ from bigfs.evaluation.splits import Split
 from bigfs.flows import steps
 from bigfs.flows.comparison.files import AUDIT, facts_of, require_same, write_record
 from bigfs.flows.comparison.lists import read_lists
+from bigfs.flows.comparison.report import Section, page_of
 from bigfs.flows.comparison.request import Audit
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
 from bigfs.flows.job import default_method
-from bigfs.flows.report.page import STYLE, render, svg_of
 from bigfs.flows.report.provenance import provenance
 from bigfs.flows.run import is_store, store_of, try_again
-from bigfs.plot.axes import ACCENT, FILL
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.runs import lock_run
 from bigfs.types import IntArray
 
-BEST = "SparGE"  # its own choice, in tables and pictures
+BEST = "SparGE"  # its own choice, in tables
 FIGURES = ("objective", "most_better", "least_worse", "redundancy")  # of a list
-# width (in inches), and share of it for the names
-DESKTOP, PHONE = (9.6, 0.24), (4.6, 0.4)
 
 
 def audit(request: Audit) -> dict[str, Any]:
@@ -55,7 +48,7 @@ def audit(request: Audit) -> dict[str, Any]:
         about = examine(request)
         about |= {"out": request.folder, "seconds": time.perf_counter() - began, **provenance()}
         about = to_json_types(about)
-        texts = {"report.html": lambda: page_of(about)}
+        texts = {"report.html": audit_page(about)}
         write_record(Path(request.folder), AUDIT, about, csv_rows(about), texts)
     return about
 
@@ -123,7 +116,7 @@ def examine(request: Audit) -> dict[str, Any]:
     }
 
 
-# --- tables, picture, files -----------------------------------------------------------------------
+# --- tables and files -----------------------------------------------------------------------
 
 
 def table_rows(about: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -150,42 +143,22 @@ def explanation(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def picture(about: Mapping[str, Any], layout: tuple[float, float]) -> str:
-    """Draw for each list the share that is lost for certain, and what is left open, as SVG."""
-    width, share = layout
-    rows = about["rows"]
-    with mpl.rc_context(STYLE):
-        height = 0.42 * len(rows) + 1.1
-        figure = Figure(figsize=(width, height))
-        figure.subplots_adjust(left=share, right=0.97, top=1 - 0.4 / height, bottom=0.6 / height)
-        axes = figure.subplots()
-        worse = np.array([100 * row["least_worse"] for row in rows])
-        better = np.array([100 * row["most_better"] for row in rows])
-        places = np.arange(len(rows))[::-1]
-        axes.barh(places, worse, color=ACCENT, height=0.6, label="at least worse")
-        axes.barh(places, better - worse, left=worse, color=FILL, height=0.6, label="left open")
-        axes.set_yticks(places, [f"{row['list']} ({row['n_features']:,})" for row in rows])
-        axes.set(xlabel="% of the objective", xlim=(0, max(better.max() * 1.05, 1e-9)))
-        axes.grid(False, axis="y")
-        axes.set_axisbelow(True)
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=10, borderpad=0.2)
-        return svg_of(figure)
-
-
 def csv_rows(about: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
     """Return the header and the rows of audit.csv."""
     header = ["list", "n_features", *FIGURES, *about["metrics"]]
     return header, [[row.get(name, "") for name in header] for row in about["rows"]]
 
 
-def page_of(about: Mapping[str, Any]) -> str:
-    """Return the report of an audit."""
-    return render(
-        "audit.html.j2",
-        about=about,
-        facts=about["corpus"],
-        table=list(table_rows(about)),
-        explanation=explanation(about),
-        desktop=picture(about, DESKTOP),
-        phone=picture(about, PHONE),
-    )
+def audit_page(about: Mapping[str, Any]) -> str:
+    """Return the page of an audit."""
+    notes = [f"Judged by the objective of {about['method']}. {about['evaluation']}"]
+    sections = [Section("The lists", [*notes, *explanation(about)], list(table_rows(about)))]
+    note = "The exchanges of one feature that lower its objective most, each of other features."
+    head = ["leaves", "enters", "objective lower by"]
+    for row in about["rows"]:
+        if exchanges := row.get("exchanges"):
+            table = [[e["leaves"], e["enters"], f"{e['gain']:.3%}"] for e in exchanges]
+            sections.append(Section(f"What would help {row['list']} most", [note], [head, *table]))
+    n_lists = sum(row["list"] != BEST for row in about["rows"])
+    heading = f"{n_lists} list{'' if n_lists == 1 else 's'} of features of"
+    return page_of(about, AUDIT, heading, sections, own=BEST)

@@ -27,7 +27,7 @@ from bigfs.flows.comparison.files import (
 )
 from bigfs.flows.comparison.foreign import Foreign
 from bigfs.flows.comparison.outcomes import Outcome
-from bigfs.flows.comparison.report import page_of
+from bigfs.flows.comparison.report import comparison_page
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.comparison.standings import csv_rows, make_standings, markdown
 from bigfs.flows.comparison.time_limit import TooLate, time_limit
@@ -86,7 +86,7 @@ def compare(
                 **provenance(),
             }
         )
-        texts = {"compare.md": lambda: markdown(about), "report.html": lambda: page_of(about)}
+        texts = {"compare.md": markdown(about), "report.html": comparison_page(about, COMPARISON)}
         write_record(folder, COMPARISON, about, csv_rows(about), texts)
     return request.folder
 

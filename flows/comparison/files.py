@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,7 +67,7 @@ def write_record(
     kind: Kind,
     about: Mapping[str, Any],
     table: tuple[Sequence[str], Iterable[Sequence[Any]]],
-    texts: Mapping[str, Callable[[], str]],
+    texts: Mapping[str, str],
 ) -> None:
     """Write the record as JSON, its table as CSV, and texts by the names of their files."""
     with atomic.explain_write_errors(folder):
@@ -76,7 +76,7 @@ def write_record(
     with atomic.write_together(folder) as part:
         write_csv(part(f"{kind.name}.csv"), *table)
         for name, text in texts.items():
-            part(name).write_text(text(), encoding="utf-8")
+            part(name).write_text(text, encoding="utf-8")
         part(f"{kind.name}.json").write_text(strict_json(about, indent=True), encoding="utf-8")
 
 

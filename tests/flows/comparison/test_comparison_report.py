@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from bigfs.flows.comparison.report import PHONE, page_of, picture
+from bigfs.flows.comparison.files import COMPARISON
+from bigfs.flows.comparison.report import LAYOUTS, comparison_page, picture
 from bigfs.result import ALL
 
 SIZES = [10, 50, 100]
@@ -55,7 +56,7 @@ def comparison(n_methods, failed=("bad",)):
 
 
 def test_page_holds_every_method_and_loads_nothing():
-    page = page_of(comparison(8))
+    page = comparison_page(comparison(8), COMPARISON)
     assert page.count("<svg") == 2
     for i in range(8):
         assert page.count(f">method-{i}<") >= 4  # twice in pictures, twice in tables
@@ -68,12 +69,12 @@ def test_page_holds_every_method_and_loads_nothing():
 
 
 def test_page_without_a_finished_method_says_why():
-    page = page_of(comparison(0))
+    page = comparison_page(comparison(0), COMPARISON)
     assert "bad: no &lt;luck&gt;" in page
     assert "<svg" not in page
 
 
-@pytest.mark.parametrize("layout", [(9.6, 5.2, 0.25), PHONE])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_picture_names_each_curve_in_colors_of_the_page(layout):
     svg = picture(comparison(8), layout)
     names = re.findall(r">(method-\d|all 5,000 features)</text>", svg)
