@@ -190,7 +190,7 @@ Corpus = Annotated[StagedCorpus, UNSIGNED]
 NewSamples = Annotated[
     str, UNSIGNED, said("path or URL of the new samples, in the format of the corpus")
 ]
-Folder = Annotated[str, said("folder of the stores")]
+Folder = Annotated[str, said("folder of stores and runs")]
 Also = Annotated[list[str] | None, said("other folders with runs, whose stores are kept")]
 Keep = Annotated[
     str,
@@ -339,7 +339,7 @@ def predict(
 
 
 @flow(name="bigfs-prune", flow_run_name=named("prune {folder}"))
-def prune(folder: Folder = ".bigfs", also: Also = None, keep: Keep = "30d") -> int:
+def prune(folder: Folder = ".", also: Also = None, keep: Keep = "30d") -> int:
     """Delete what nothing needs and what is older, as `bigfs prune --yes` does.
 
     Returns the number of bytes.
@@ -382,8 +382,7 @@ def nightly(
         timeout=timeout,
         scoring=scoring,
     )
-    # what lies beside the store, and in the folder of default stores there
-    prune(str(Path(store).parent / ".bigfs"), [str(Path(out).parent)], keep)
+    prune(str(Path(store).parent), [str(Path(out).parent)], keep)
     return out
 
 

@@ -6,8 +6,8 @@ nothing was appended. Beside them, graphs and tallies whose store is gone, folde
 commands, and copies of earlier versions of files behind URLs. On request also every such store that
 no run names, and the earlier results of runs, if they are old.
 
-Runs are looked for below the folder that holds the stores, at any depth, and where the file beside
-a store says that one lies (`runs.readers_of`).
+Stores lie in the folder and in the `.bigfs` in it. Runs are looked for below the folder, at any
+depth, and where the file beside a store says that one lies (`runs.readers_of`).
 
 What is deleted gets another name first, in a folder with the program's marker. So a store is whole
 or absent, and what a killed command leaves is found by the next one.
@@ -54,7 +54,7 @@ class Leftover(NamedTuple):
 
 
 def leftovers(
-    folder: str | os.PathLike[str] = ".bigfs",
+    folder: str | os.PathLike[str] = ".",
     *,
     runs: Iterable[str | os.PathLike[str]] = (),
     older_than: float | None = None,
@@ -63,8 +63,9 @@ def leftovers(
 
     Parameters
     ----------
-    folder : str or path-like, default=".bigfs"
-        The folder of the stores. Runs are looked for below the folder that holds it.
+    folder : str or path-like, default="."
+        The folder of stores and runs. Nothing above it is looked at, but for the runs that the
+        stores say that they have.
     runs : iterable of str or path-like, default=()
         More folders with runs. A store that a run below them names is kept.
     older_than : float or None, default=None
@@ -88,19 +89,21 @@ def leftovers(
     >>> storage.leftovers("nowhere")
     []
     """
-    home = Path(folder).absolute()
-    places = [home.parent, *map(Path, runs)]
-    records = _Records([*places, home])
+    folder = Path(folder).absolute()
+    homes, places = (folder, folder / ".bigfs"), [folder, *map(Path, runs)]  # of stores, of runs
+    records = _Records([*homes, *places[1:]])
     copies = downloader.data_folder() / "urls"
     found = [
-        *_old_stores(home, records),
-        *_orphans(home),
+        *(item for home in homes for item in (*_old_stores(home, records), *_orphans(home))),
         *_outgrown(records.stores),
         *_killed([*records.folders, copies]),
         *_old_copies(copies),
     ]
     if older_than is not None:
-        found += [*_unnamed(home, records), *_of_runs(places), *_caches(records)]
+        found += [item for home in homes for item in _unnamed(home, records)]
+        readers = [Path(one) for store in records.stores for one in readers_of(str(store))]
+        names = [*(name for place in places for name in names_below(place)), *readers]
+        found += [*_of_runs(dict.fromkeys(names)), *_caches(records)]
     whys: dict[Path, str] = {}
     for path, why in found:
         whys.setdefault(path, why)
@@ -211,8 +214,8 @@ def _beside(store: Path) -> Iterator[tuple[Path, str]]:
     yield from ((path, "it belongs to that store") for path in paths if path.exists())
 
 
-def _of_runs(places: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    for name in (name for place in places for name in names_below(place)):
+def _of_runs(names: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    for name in names:
         yield from ((path, "an earlier result of a run") for path in results_of(name)[:-1])
         if (path := unfinished_of(name)) is not None:
             yield path, "a run that did not end"

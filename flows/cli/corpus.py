@@ -150,7 +150,7 @@ def check(
 
 
 def prune(
-    folder: Annotated[str, typer.Argument(help="folder of the stores")] = ".bigfs",
+    folder: Annotated[str, typer.Argument(help="folder of stores and runs")] = ".",
     also: Annotated[
         list[str] | None,
         typer.Option(
@@ -177,7 +177,8 @@ def prune(
     commands left, and earlier versions of files behind URLs. With --older-than it is also what you
     may want to keep: every store with a name of its own making that no run names, and the results
     that a run had before its source changed (NAME.earlier). A run itself is never deleted, and
-    nothing that bigfs did not make. Runs are looked for below the folder that holds the stores.
+    nothing that bigfs did not make. Nothing above the folder is looked at, but for the runs that
+    the stores say that they have.
     """
     from bigfs import storage
     from bigfs.engine import format_bytes

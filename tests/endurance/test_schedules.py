@@ -271,7 +271,7 @@ def run_schedule(seed, place):
         words = ["run", "rows.svm", "--out", out, "--method", "rlsr", "--features", "3", "--fresh"]
         assert (again := clients.call(*words, *SERIAL)).status == 0, again
     assert not list(faults_of(clients.home))
-    for folder in (".bigfs", "stores"):
+    for folder in (".", "stores"):
         assert clients.call("prune", "--yes", "--older-than", "0h", folder).status == 0
     assert not list(faults_of(clients.home))
     # a command of a minute later deletes those that hold no file but a lock

@@ -12,7 +12,7 @@ from bigfs.flows.comparison.files import AUDIT, COMPARISON, write_record
 from bigfs.storage import atomic
 from bigfs.storage.downloads import downloader
 from bigfs.storage.locks import lock
-from bigfs.storage.runs.runs import Run, lock_run, results_of
+from bigfs.storage.runs.runs import Run, lock_run, note_reader, results_of
 from tests.helpers.commands import fails
 
 
@@ -267,3 +267,19 @@ def test_stores_of_other_options_are_no_earlier_states(tmp_path, monkeypatch):
     os.utime(f"{stores[1]}/zarr.json", (1e9, 1e9))
     storage.stage("t.csv?columns=b&label=kind")
     assert [str(item.path) for item in storage.leftovers()] == [stores[1]]
+
+
+def test_nothing_above_the_folder_is_looked_at_but_the_runs_of_its_stores(home):
+    folder, stores = home
+    inside, beside = folder / "project", folder / "beside"
+    inside.mkdir()
+    (folder / ".bigfs").rename(inside / ".bigfs")
+    stores = [store.replace("/.bigfs/", "/project/.bigfs/") for store in stores]
+    atomic.mark(killed := beside / f".x.zarr.{'0' * 16}.staging")
+    (folder / "far").mkdir()
+    (folder / "far" / "compare.json").write_text(json.dumps({"store": stores[0]}))
+    note_reader(stores[0], folder / "far")
+    found = [str(item.path) for item in storage.leftovers(inside, older_than=0)]
+    assert str(killed) not in found
+    assert stores[0] not in found  # which the comparison far away names
+    assert str(killed) in [str(item.path) for item in storage.leftovers(folder)]
