@@ -111,7 +111,7 @@ def print_run(path: str, as_json: bool) -> None:
         print_json({"run": path, **about})
         return
     method, scores = about["parameters"]["method"], score_table(about)
-    lines = []
+    lines: list[str] = []
     if scores is not None:
         print_rows(scores["text"], n_texts=len(scores["text"][0]))
         if scores["all"]:

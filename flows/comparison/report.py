@@ -52,7 +52,9 @@ def page_of(
 
 def comparison_page(about: dict[str, Any], kind: Kind) -> str:
     """Return the page of a comparison."""
-    finished, sections, figures = [row for row in about["rows"] if not row["error"]], [], []
+    finished = [row for row in about["rows"] if not row["error"]]
+    sections: list[Section] = []
+    figures: list[tuple[str, str]] = []
     if finished:
         metric, m, best = about["metrics"][0], about["sizes"][-1], finished[0]
         name, everything = METRIC_NAMES[metric], about[ALL]
