@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 from bigfs.flows.options import Engine, RunScoring, Staging, known_methods
 from bigfs.flows.reuse import content_key, digest, source_name
 from bigfs.flows.use.files import require_local
-from bigfs.selectors.registry import BY_TARGET, METHODS, SYNONYMS, UNSUPERVISED, decided_by
+from bigfs.selectors.registry import BY_TARGET, METHODS, SYNONYMS, WITHOUT_TARGET, decided_by
 from bigfs.storage.errors import redacted
 
 DAY = 24 * 3600.0
@@ -250,7 +250,7 @@ def default_method(corpus: Any) -> str:
     """Return SparGE's method for the target of a corpus."""
     kind = corpus.spec["target"]
     is_labeled = kind != "class" or corpus.class_names
-    return BY_TARGET.get(kind, UNSUPERVISED) if is_labeled else UNSUPERVISED
+    return BY_TARGET.get(kind, WITHOUT_TARGET) if is_labeled else WITHOUT_TARGET
 
 
 def place_of(source: str) -> str:

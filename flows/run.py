@@ -18,7 +18,7 @@ from bigfs.flows import reuse
 from bigfs.flows.job import Job, Request
 from bigfs.flows.messages import inform, say
 from bigfs.flows.options import Engine
-from bigfs.selectors.registry import BY_TARGET, UNSUPERVISED
+from bigfs.selectors.registry import BY_TARGET, WITHOUT_TARGET
 from bigfs.storage.errors import StoreError, may_pass, redacted
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.runs import (
@@ -171,7 +171,7 @@ def require_own(job: Job) -> None:
     held = {name: parameters[name] for name in names if name in parameters}
     is_corpus = job.store == parameters["store"] or run.metadata.get("corpus") in (None, job.corpus)
     question = to_json_types(job.question)
-    if job.method is None and held["method"] in (*BY_TARGET.values(), UNSUPERVISED):
+    if job.method is None and held["method"] in (*BY_TARGET.values(), WITHOUT_TARGET):
         question["method"] = held["method"]
     if job.fresh or (is_corpus and held == question):
         return

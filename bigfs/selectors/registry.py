@@ -41,7 +41,7 @@ def load(module: str, name: str, package: str = "bigfs.selectors") -> Any:
 
 # the method of a run that names none, by the kind of target, and without one
 BY_TARGET = {"class": "sparge-lda", "multilabel": "sparge-cca", "real": "sparge-cca"}
-UNSUPERVISED = "sparge-pca"
+WITHOUT_TARGET = "sparge-pca"
 
 # what a user has, in the order of `bigfs methods`
 GROUPS = {
