@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
 import os
 import re
 import shutil
@@ -167,15 +168,28 @@ def write_together(folder: Path) -> Iterator[Callable[[str], Path]]:
 
 def complete(folder: Path) -> None:
     """Give the files of a folder their names that were committed before a process ended."""
-    for commit in folder.glob(f".*{COMMIT}"):
+    for commit in paths_in(folder, f".*{COMMIT}"):
         key = commit.name.removeprefix(".").removesuffix(COMMIT)
-        parts = {part_name(path.name): path for path in folder.glob(f".*.{key}{PART}")}
+        parts = {part_name(path.name): path for path in paths_in(folder, f".*.{key}{PART}")}
         with explain_write_errors(folder):
             for name, part in sorted(parts.items()):
                 with contextlib.suppress(FileNotFoundError):  # another process completes it too
                     _rename(part, folder / name)
             sync(folder)
             _delete(commit)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return what a folder holds, by one look. Nothing if it was deleted, or is no folder."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def paths_in(folder: Path, pattern: str) -> list[Path]:
+    """Return what a folder holds by some names, in their order and by one look."""
+    return [folder / name for name in sorted(fnmatch.filter(names_in(folder), pattern))]
 
 
 def _part(file: Path, key: str) -> Path:
@@ -190,16 +204,16 @@ def part_name(name: str) -> str:
 
 def delete_parts(folder: Path, name: str) -> None:
     """Delete what killed processes left of a file. The caller holds its lock."""
-    for path in folder.glob(f".*{PART}"):
+    for path in paths_in(folder, f".*{PART}"):
         if part_name(path.name) == name:
             _delete(path)
 
 
 def _delete_abandoned(folder: Path) -> None:
     """Delete unfinished files that nobody has touched for a day, whatever they were of."""
-    if any(folder.glob(f".*{COMMIT}")):
+    if any(paths_in(folder, f".*{COMMIT}")):
         return
-    for path in folder.glob(f".*{PART}"):
+    for path in paths_in(folder, f".*{PART}"):
         with contextlib.suppress(FileNotFoundError):
             # a copy has the dates of its original, but not this one
             if time.time() - path.stat().st_ctime > DAY:
@@ -480,7 +494,11 @@ def is_marked(folder: Place) -> bool:
         words = fs.cat_file(f"{path}/{MARKER}")
     except (FileNotFoundError, NotADirectoryError):
         return False
-    # a full disk or a kill may cut the words short
+    return _are_ours(words)
+
+
+def _are_ours(words: bytes) -> bool:
+    """Return whether these are the words of a marker. A full disk or a kill may cut them short."""
     return WORDS.startswith(words) or words.startswith(WORDS)
 
 
@@ -552,7 +570,23 @@ def is_free(folder: Place) -> bool:
 def is_available(folder: Place) -> bool:
     """Return whether a name is free or has a folder of ours, which another process may be making
     or deleting: an empty one is marked before anything else is in it, and unmarked last."""
-    return is_free(folder) or is_marked(folder) or is_free(folder)
+    if "://" in str(folder):
+        return is_free(folder) or is_marked(folder) or is_free(folder)
+    if os.path.islink(folder):
+        return False
+    try:
+        names = set(os.listdir(folder))  # one look: it may go and come again between two
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return not os.path.lexists(folder)
+    if MARKER not in names:
+        return names <= {LOCK}
+    try:
+        words = (Path(folder) / MARKER).read_bytes()
+    except FileNotFoundError:  # it was ours, and is being deleted
+        return True
+    return _are_ours(words)
 
 
 def _keys(url: str) -> list[str]:

@@ -203,7 +203,7 @@ def _manifest(store: Path) -> Any:
 
 
 def _unnamed(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
-    for store in sorted(home.glob("*.zarr")):
+    for store in atomic.paths_in(home, "*.zarr"):
         if _manifest(store) is not None and not records.name(store):
             yield store, "no run names it"
             yield from _beside(store)
@@ -226,12 +226,15 @@ def _changed(path: Path) -> float:
     for name in ("zarr.json", "run.json"):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return (path / name).stat().st_mtime
-    return max(file.stat().st_mtime for file in (path, *path.glob("*")))
+    try:
+        return max(file.stat().st_mtime for file in (path, *atomic.paths_in(path, "*")))
+    except FileNotFoundError:  # somebody works there
+        return time.time()
 
 
 def _old_stores(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
     groups: dict[str, list[tuple[float, Path]]] = {}
-    for store in sorted(home.glob("*.zarr")):
+    for store in atomic.paths_in(home, "*.zarr"):
         manifest = _manifest(store)
         if manifest is None:
             continue
@@ -250,7 +253,7 @@ def _old_stores(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
 
 def _orphans(home: Path) -> Iterator[tuple[Path, str]]:
     for suffix in BESIDE:
-        for path in sorted(home.glob(f"*{suffix}")):
+        for path in atomic.paths_in(home, f"*{suffix}"):
             store = path.with_suffix(".zarr")
             if DEFAULT_STORE.fullmatch(store.name) and not store.exists():
                 yield path, "its store is gone"
@@ -258,7 +261,7 @@ def _orphans(home: Path) -> Iterator[tuple[Path, str]]:
 
 def _killed(homes: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     for home in dict.fromkeys(homes):
-        for path in sorted(home.glob(f".*{atomic.WORK}")):
+        for path in atomic.paths_in(home, f".*{atomic.WORK}"):
             is_work = WORK.fullmatch(path.name) and not is_held(path / atomic.LOCK)
             if is_work and atomic.is_marked(path):  # its process unmarks it before it unlocks it
                 yield path, "a killed command left it"
@@ -283,17 +286,16 @@ def _caches(records: _Records) -> Iterator[tuple[Path, str]]:
     """Yield what is made again where it is asked for: tallies, and the work of comparisons."""
     for folder in records.folders:
         if folder.suffix == ".tallies" and folder.with_suffix(".zarr").is_dir():
-            tallies = sorted(folder.glob("*.npz"))
+            tallies = atomic.paths_in(folder, "*.npz")
             yield from ((file, "a tally of an evaluation, which is made again") for file in tallies)
         work = folder / ".work"
-        if work.is_dir():
-            marked = (path for path in sorted(work.iterdir()) if atomic.is_marked(path))
-            yield from ((path, "the work of a comparison that did not end") for path in marked)
+        marked = filter(atomic.is_marked, atomic.paths_in(work, "*"))
+        yield from ((path, "the work of a comparison that did not end") for path in marked)
 
 
 def _old_copies(home: Path) -> Iterator[tuple[Path, str]]:
     groups: dict[str, list[tuple[float, Path]]] = {}
-    for copy in sorted(home.glob("*")):
+    for copy in atomic.paths_in(home, "*"):
         if COPY.fullmatch(copy.name):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 (copy / ".lock").stat()
@@ -303,8 +305,13 @@ def _old_copies(home: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _size(path: Path) -> int:
-    files = (path, *path.rglob("*"))
-    return sum(file.lstat().st_size for file in files if not file.is_dir())
+    files = [path] if not path.is_dir() else []
+    files += [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    size = 0
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            size += file.lstat().st_size
+    return size
 
 
 def _delete(path: Path) -> bool:

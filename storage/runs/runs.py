@@ -351,7 +351,7 @@ class Run:
 
     def abandon(self) -> None:
         """Delete the unfinished run, unless it has checkpoints that the next try can use."""
-        if self.unfinished and not any((self.path / CHECKPOINTS).glob("*.npz")):
+        if self.unfinished and not atomic.paths_in(self.path / CHECKPOINTS, "*.npz"):
             atomic.delete_marked(self.path)
             _forget(_home(self.final))
 
@@ -363,7 +363,7 @@ def results_of(name: str | Path) -> list[Path]:
     home = latest.parent if latest is not None else _home(final)
     if not atomic.is_marked(home):
         return [final] if (final / "run.json").is_file() else []
-    held = {path: _names_in(path) for path in map(home.joinpath, _names_in(home))}
+    held = {path: atomic.names_in(path) for path in map(home.joinpath, atomic.names_in(home))}
     folders = [path for path, names in held.items() if "run.json" in names]
     earlier = [path for path in folders if path != latest and atomic.MARKER not in held[path]]
     # a clock that was set back gives a later result an earlier name
@@ -390,7 +390,7 @@ def unfinished_of(name: str | Path) -> Path | None:
     home, latest = _home(final), _target(final)
     if not atomic.is_marked(home):
         return None
-    folders = [path for path in map(home.joinpath, _names_in(home)) if path != latest]
+    folders = [path for path in map(home.joinpath, atomic.names_in(home)) if path != latest]
     return max((path for path in folders if atomic.is_marked(path)), default=None)
 
 
@@ -502,14 +502,6 @@ def _target(final: Path) -> Path | None:
     home = _home(final)
     is_ours = len(target.parts) == 2 and target.parts[0] == home.name and atomic.is_marked(home)
     return home / target.name if is_ours else None
-
-
-def _names_in(folder: Path) -> list[str]:
-    """Return what a folder holds, by one look. Nothing if it was deleted, or is no folder."""
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _new_folder(home: Path) -> Path:

@@ -30,7 +30,7 @@ class Tallies:
     def load(self) -> dict[str, FloatArray]:
         """Return the tallies by the names of their sets."""
         tallies: dict[str, FloatArray] = {}
-        for file in sorted(self.folder.glob(f"{self.key}-*.npz")):
+        for file in atomic.paths_in(self.folder, f"{self.key}-*.npz"):
             try:
                 with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
                     names, values = arrays["names"].tolist(), arrays["tallies"]
