@@ -69,6 +69,7 @@ def run(
             earlier = [start_up(loaded)]
             if not reads_store:
                 earlier.append(call(steps.stage, job))
+                inform(str(earlier[-1]["read"]), about="read")
                 job = job.model_copy(update={"store": earlier[-1]["store"]})
             with held(str(job.store)) as corpus:
                 plan = Plan.of(job, corpus)

@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 from bigfs.flows.job import Request
-from bigfs.flows.messages import inform
 from bigfs.flows.report.provenance import time_step
 from bigfs.storage.integrity import summarize
 
@@ -30,5 +29,5 @@ def stage(request: Request) -> dict[str, Any]:
         record["read"] = summarize(str(record["store"]))
     if not is_made:
         log.info("stage: reused the result of an earlier run")
-    inform(str(record["read"]), about="read")
+    log.info("stage: %s", record["read"])
     return record

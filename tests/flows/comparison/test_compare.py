@@ -240,7 +240,7 @@ def test_the_files_of_a_comparison_are_one(tmp_path, monkeypatch, file):
 
     def write(state):
         about = {"corpus": {"store": "nowhere"}, "rows": [], "state": state}
-        table, texts = (["state"], [[state]]), {"compare.md": lambda: state}
+        table, texts = (["state"], [[state]]), {"compare.md": state}
         write_record(tmp_path, COMPARISON, about, table, texts)
 
     def interrupt(operation, path):
