@@ -272,12 +272,26 @@ def seen_by_workers(path: str) -> Iterator[None]:
         ) from error
 
 
+# the file whose lines were counted last, its version, an offset, and the line that begins there
+_counted: tuple[str, Any, int, int] = ("", None, 0, 1)
+
+
 def line_number(path: str, offset: int) -> int:
-    """Return the number of the line, from 1, that begins at a byte of a file."""
-    lines = 1
+    """Return the number of the line, from 1, that begins at a byte of a file.
+
+    Counting goes on from where the last call ended, as pieces are read in order.
+    """
+    global _counted
+    about = os.stat(path)
+    version = about.st_size, about.st_mtime_ns
+    *known, at, lines = _counted
+    if known != [path, version] or at > offset:
+        at, lines = 0, 1
     with open(path, "rb") as file:
-        while offset > 0 and (block := file.read(min(offset, 1 << 22))):
-            lines, offset = lines + block.count(b"\n"), offset - len(block)
+        file.seek(at)
+        while at < offset and (block := file.read(min(offset - at, 1 << 22))):
+            lines, at = lines + block.count(b"\n"), at + len(block)
+    _counted = path, version, at, lines
     return lines
 
 

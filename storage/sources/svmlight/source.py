@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import logging
 import re
@@ -198,7 +199,7 @@ def _is_line(line: bytes) -> bool:
 
 def _line_of_row(raw: bytes, row: int) -> int:
     """Return the number of the line, from 0, of a row of a piece."""
-    lines = enumerate(raw.split(b"\n"))
+    lines = enumerate(io.BytesIO(raw))
     samples = (i for i, line in lines if line.partition(b"#")[0].strip())
     return next(itertools.islice(samples, row, None))
 
