@@ -555,16 +555,7 @@ def _delete_remote(url: str) -> None:
 
 def is_free(folder: Place) -> bool:
     """Return whether nothing is at a name, or an empty folder."""
-    if "://" in str(folder):
-        return not _keys(str(folder))
-    if os.path.islink(folder):
-        return False
-    try:
-        return not os.listdir(folder)
-    except FileNotFoundError:
-        return True
-    except NotADirectoryError:
-        return not os.path.lexists(folder)
+    return not (_keys(str(folder)) if "://" in str(folder) else _held_by(folder))
 
 
 def is_available(folder: Place) -> bool:
@@ -572,21 +563,25 @@ def is_available(folder: Place) -> bool:
     or deleting: an empty one is marked before anything else is in it, and unmarked last."""
     if "://" in str(folder):
         return is_free(folder) or is_marked(folder) or is_free(folder)
-    if os.path.islink(folder):
-        return False
-    try:
-        names = set(os.listdir(folder))  # one look: it may go and come again between two
-    except FileNotFoundError:
-        return True
-    except NotADirectoryError:
-        return not os.path.lexists(folder)
+    names = _held_by(folder)  # one look: it may go and come again between two
     if MARKER not in names:
         return names <= {LOCK}
     try:
-        words = (Path(folder) / MARKER).read_bytes()
+        return _are_ours((Path(folder) / MARKER).read_bytes())
     except FileNotFoundError:  # it was ours, and is being deleted
         return True
-    return _are_ours(words)
+
+
+def _held_by(folder: Place) -> set[str]:
+    """Return what a folder holds, by one look. What is no folder holds itself."""
+    if os.path.islink(folder):
+        return {os.fspath(folder)}
+    try:
+        return set(os.listdir(folder))
+    except FileNotFoundError:
+        return set()
+    except NotADirectoryError:
+        return {os.fspath(folder)} if os.path.lexists(folder) else set()
 
 
 def _keys(url: str) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from itertools import islice
 from typing import Any, NamedTuple
 
 import fsspec
@@ -20,9 +18,9 @@ from bigfs.storage.opening import open as open_corpus
 from bigfs.storage.opening import require_staged
 from bigfs.storage.scaling import IS_STANDARDIZED
 from bigfs.storage.sources.base import shorten, shorten_names
+from bigfs.storage.sources.tables.kinds import left_out as left_out_columns
 
 MOST_CLASSES = 8  # of which a summary tells the samples
-MOST_NAMED = 20  # columns of a table, of which a summary tells why they are left out
 
 
 class Report(NamedTuple):
@@ -222,18 +220,10 @@ def summarize(uri: str) -> str:
             labels + (f", {about['unlabeled']:,} unlabeled" if kind and about["unlabeled"] else ""),
             ", ".join(f"{split} {rows:,}" for split, rows in about["splits"].items()) or "no split",
             *([f"left out {shorten_names(left_out, 3)}"] if left_out else []),
-            *_left_out_columns(decided.get("unused", {})),
+            *filter(None, [left_out_columns(decided.get("unused", {}))]),
             *([IS_STANDARDIZED] if "scale" in decided else []),
         ]
     )
-
-
-def _left_out_columns(unused: Mapping[str, str]) -> list[str]:
-    """Return what to say of the columns of a table that are no features."""
-    some = islice(unused.items(), MOST_NAMED)
-    named = [f"{shorten(name, 30)} ({reason})" for name, reason in some]
-    more = [f"{len(unused) - len(named):,} more"] if len(unused) > len(named) else []
-    return [f"left out {', '.join(named + more)}"] if named else []
 
 
 def _sizes(uri: str) -> dict[str, int]:

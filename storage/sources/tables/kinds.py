@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.tables.columns import as_texts, decoded, is_text
 from bigfs.storage.sources.tables.records import Batch
 from bigfs.types import FloatArray
@@ -20,6 +22,7 @@ AUTO = "auto"  # the option columns= of a table as it comes
 FEW, MOST = 20, 1000  # values of a column of categories: in any table, and in the largest
 SAMPLES_PER_VALUE = 10  # at the least, of a column with more than FEW categories
 WORDS = 3  # in the mean, of a text that is read rather than compared
+MOST_NAMED = 20  # columns that are left out, which are named
 LOOKED = 200  # columns of a table, of whose first records it is told whether it is a text
 LEAST_COUNTED = 4  # samples, of which a column is said to count them
 DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}.*)?$"
@@ -146,7 +149,8 @@ def triplets_of(batch: Batch, found: Kinds, name: str) -> tuple[str, str] | None
     return (ids[0], features[0]) if len(different) < batch.length else None
 
 
-def describe(columns: int, unused: Mapping[str, str]) -> str:
-    """Return in one line what a table as it comes leaves out."""
-    reasons = (f"{name} ({reason})" for name, reason in unused.items())
-    return f"of {columns:,} columns left out: {', '.join(reasons)}" if unused else ""
+def left_out(unused: Mapping[str, str]) -> str:
+    """Return in one line which columns of a table are left out, and why. Empty if none is."""
+    named = [f"{shorten(name, 30)} ({why})" for name, why in islice(unused.items(), MOST_NAMED)]
+    more = [f"{len(unused) - len(named):,} more"] if len(unused) > len(named) else []
+    return f"left out {', '.join(named + more)}" if named else ""

@@ -204,8 +204,8 @@ class NumericTable(MatrixRecords, Table):
         )
         if not (found.numbers or found.categories or named):
             raise SourceError(
-                f"{self.path} has no column of numbers or categories, "
-                f"{kinds.describe(len(columns), found.unused)}: name columns=, categories= or text="
+                f"{self.path} has no column of numbers or categories "
+                f"({kinds.left_out(found.unused)}): name columns=, categories= or text="
             )
         categories = {*named, *found.categories}
         features = categories.union(found.numbers)

@@ -123,7 +123,9 @@ def test_a_column_called_text_is_taken_as_before(frame, tmp_path):
 
 def test_a_table_without_features_names_all_that_is_left_out(frame, tmp_path):
     path = as_csv(frame[["token", "signup", "target"]], tmp_path)
-    with pytest.raises(SourceError, match=r"token \(all different\), signup \(dates\).*columns="):
+    with pytest.raises(
+        SourceError, match=r"'token' \(all different\), 'signup' \(dates\).*columns="
+    ):
         storage.stage(path, tmp_path / "s.zarr", label="target")
     assert not (tmp_path / "s.zarr").exists()
 
