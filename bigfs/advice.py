@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from difflib import get_close_matches
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distributions
 from urllib.request import url2pathname
 
 
@@ -13,10 +13,9 @@ def install_command(extra: str) -> str:
     """Return the command that installs an extra, for how bigfs was installed: from a checkout, from
     a file or a URL, or from an index.
     """
-    try:
-        origin = json.loads(distribution("bigfs").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:  # the packages lie on the path, without pip
-        origin = {}
+    # a checkout may hold an egg-info beside what pip wrote
+    texts = (one.read_text("direct_url.json") for one in distributions(name="bigfs"))
+    origin = json.loads(next(filter(None, texts), "{}"))
     url = origin.get("url", "")
     if origin.get("dir_info", {}).get("editable"):
         return f"pip install -e '{url2pathname(url.removeprefix('file://'))}[{extra}]'"

@@ -28,7 +28,12 @@ def git(*words: str) -> str:
 
 
 def now() -> str:
-    """Return the commit and the date of today. A plus: the methods are not as in the commit."""
+    """Return the commit and the date of today. A plus: the methods are not as in the commit.
+
+    Outside a checkout, as in a source distribution, the commit is unknown.
+    """
+    if not (ROOT / ".git").exists():
+        return f"unknown {date.today()}"
     changed = git("status", "--porcelain", "--untracked-files=no", "--", "bigfs")
     return f"{git('rev-parse', '--short=7', 'HEAD')}{'+' * bool(changed)} {date.today()}"
 
@@ -93,8 +98,8 @@ def stale(experiments: Sequence[Experiment]) -> list[tuple[str, ...]]:
         files = depends_on(experiment)
         for (data, made), cells in sorted(counts.items()):
             later = "unknown"
-            if made != UNKNOWN:
-                commit = made.split()[0].rstrip("+")
+            commit = made.split()[0].rstrip("+")
+            if commit not in (UNKNOWN.split()[0], "unknown"):
                 later = str(len(git("log", "--format=%h", f"{commit}..", "--", *files).split()))
             rows.append((experiment.name, data, made, str(cells), later))
     return rows

@@ -80,7 +80,8 @@ def test_a_cell_tells_the_commit_that_made_it(folder):
     Results(folder / "toy.tsv").add(KEY, {"accuracy": [0.25]})
     store = Results(folder / "toy.tsv")
     commit, day = store.made[Key("one", "A", "", 0)].split()
-    assert origin.git("rev-parse", "--short=7", "HEAD") == commit.rstrip("+")
+    outside = commit == "unknown"  # in a source distribution
+    assert outside or origin.git("rev-parse", "--short=7", "HEAD") == commit.rstrip("+")
     assert date.fromisoformat(day)
     assert store.made[KEY] == ""
     rows = origin.stale([counted([])])

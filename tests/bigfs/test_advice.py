@@ -19,12 +19,18 @@ from bigfs import advice
     ],
 )
 def test_the_command_installs_an_extra_where_bigfs_came_from(monkeypatch, origin, command):
+    """Also in a checkout, whose egg-info is found first."""
+
     class Installed:
+        def __init__(self, origin):
+            self.origin = origin
+
         def read_text(self, name):
             assert name == "direct_url.json"
-            return origin and json.dumps(origin)
+            return self.origin and json.dumps(self.origin)
 
-    monkeypatch.setattr(advice, "distribution", lambda _: Installed())
+    installed = [Installed(None), *([Installed(origin)] if origin else [])]
+    monkeypatch.setattr(advice, "distributions", lambda *, name: iter(installed))
     assert advice.install_command("hdf5").endswith(command)
 
 
