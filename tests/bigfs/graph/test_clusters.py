@@ -275,11 +275,14 @@ def test_rounding_makes_no_warning(rng, recwarn):
     "name", [name for name in METHODS if "n_neighbors" in METHODS[name].make().get_params()]
 )
 def test_few_samples_have_all_others_as_neighbors(name, rng):
-    """Five samples, where every method asks for five neighbors or more by default."""
+    """Of six samples each has five others, and nine neighbors are those."""
     y = np.array([0, 1, 0, 1, 0, 1])
     X = np.abs(rng.normal(size=(6, 5))) + 2 * np.eye(5)[y]
     weak = {"beta": 0.01} if name == "ndfs" else {}
-    METHODS[name].make(n_neighbors=9, n_features_to_select=2, **weak).fit(X, y)
+    asked = [
+        METHODS[name].make(n_neighbors=k, n_features_to_select=2, **weak).fit(X, y) for k in (5, 9)
+    ]
+    np.testing.assert_array_equal(asked[1].scores_, asked[0].scores_)
 
 
 def test_the_result_says_what_the_graph_and_the_embedding_are(monkeypatch, text):
