@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bigfs.selectors.sparge.audit import audit as audit
     from bigfs.selectors.stability import stability as stability
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1.dev0"
 
 logging.getLogger("bigfs").addHandler(logging.NullHandler())  # silent until the user listens
 

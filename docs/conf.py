@@ -11,11 +11,12 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 os.environ.setdefault("MPLBACKEND", "agg")
 
+import bigfs  # noqa: E402
+
 project = "bigfs"
 author = "the bigfs developers"
 copyright = author
-release = "0.1.0"
-version = release
+release = version = bigfs.__version__
 
 extensions = [
     "myst_parser",

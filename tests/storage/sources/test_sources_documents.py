@@ -253,7 +253,9 @@ def test_bad_parquet(tmp_path):
         path, r"bad\.parquet, row group 0: row 0 \(from 0\): text must be a text; got int", tmp_path
     )
     pq.write_table(pa.table({"words": ["x"]}), path)
-    refused(path, r"no column of numbers or categories \(left out .words. \(all different\)", tmp_path)
+    refused(
+        path, r"no column of numbers or categories \(left out .words. \(all different\)", tmp_path
+    )
     path.write_bytes(path.read_bytes()[:-20])
     refused(path, "not a whole Parquet file", tmp_path)
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
