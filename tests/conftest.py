@@ -114,7 +114,7 @@ def codec_pipeline(request):
         yield
 
 
-SERVERS = {"prefect", "prefect_server", "tls_cluster", "readme_folder"}
+SERVERS = {"prefect", "prefect_server", "tls_cluster"}
 
 
 def pytest_configure():
