@@ -16,7 +16,7 @@ On a work pool the same flow is a deployment (``deploy/prefect.yaml``)::
     prefect --no-prompt deploy --all --prefect-file deploy/prefect.yaml
     prefect deployment run bigfs/nightly --param features=60
 
-This example runs the stages of that flow as plain functions, so it needs no server.
+This example calls :func:`bigfs.run`, which does the same without a server.
 """
 
 # %%
@@ -47,27 +47,26 @@ def arrive(start, stop):
 # The job
 # -------
 # A run keeps its directory for as long as its source has the same name. A night that finds nothing
-# new ends at once. The flow does the same for every step, and it goes on from the last step of a run
-# that was killed. The result of the night before is kept beside it: ``bigfs history`` lists them.
+# new ends at once, and a run that was killed goes on from its last step. The result of the night
+# before is kept beside it: ``bigfs history`` lists them.
 
-from bigfs.flows import run as runs
-from bigfs.flows.job import Job
-from bigfs.flows.options import Engine, RunScoring
-from bigfs.storage.runs.runs import Run
+import bigfs
 
 nights = {}
 
 
 def night(number):
     """Stage what is there, choose, measure, and write the report."""
-    scoring = RunScoring(against=["anova"], test_size=0.3)
-    serial = Engine(workers=0)  # 600 documents need no cluster
-    job = Job(source="posts", features=60, scoring=scoring, engine=serial)
-    if runs.is_done(job):
+    run = bigfs.run(
+        "posts",
+        features=60,
+        scoring={"against": ["anova"], "test_size": 0.3},
+        engine={"workers": 0},  # 600 documents need no cluster
+    )
+    names = [row["name"] for row in run.read_table("selected.csv")]
+    if nights and set(names) == list(nights.values())[-1][1]:
         print(f"night {number}: nothing new")
         return
-    run = Run.open(runs.run(runs.prepare(job)))
-    names = [row["name"] for row in run.read_table("selected.csv")]
     nights[f"night {number}"] = run.metadata["curves"], set(names)
     print(f"night {number}: {', '.join(names[:5])}")
 
@@ -90,8 +89,6 @@ for number, (start, stop) in enumerate(
 # Each night is measured on a held-out share of its own documents. Most of the words stay.
 
 import matplotlib.pyplot as plt
-
-import bigfs
 
 curves = {}
 for name, (points, _) in nights.items():

@@ -16,16 +16,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import matplotlib.pyplot as plt
-from skops.io import load
+import numpy as np
+from skops import io
 
 import bigfs
 from bigfs import storage
-from bigfs.flows import run as runs
-from bigfs.flows.job import Job
-from bigfs.flows.options import Engine
-from bigfs.flows.use.export import export
-from bigfs.flows.use.predict import predict
-from bigfs.storage.runs.runs import Run
 
 home = Path(mkdtemp())
 bags = storage.open(storage.stage("synthetic:phrases?rows=2000", home / "bags.zarr"))
@@ -43,16 +38,14 @@ print(sorted(folder.name for folder in Path(home, "posts/train").iterdir()))
 # This is what ``bigfs run posts --features 100`` does. The first step reads the documents once,
 # counts and weighs their words, and writes the matrix in chunks. The last one writes the report.
 
-job = Job(
-    source=str(home / "posts"),
-    store=str(home / "posts.zarr"),
-    out=str(home / "runs/posts"),
-    method="sparge-lda",
+run = bigfs.run(
+    home / "posts",
     features=100,
-    engine=Engine(workers=0),
+    store=home / "posts.zarr",
+    out=home / "runs/posts",
+    engine={"workers": 0},  # 2,000 documents need no processes
 )
-path = runs.run(runs.prepare(job))
-print(sorted(file.name for file in Path(path).iterdir()))
+print(sorted(file.name for file in Path(home, "runs/posts").iterdir()))
 
 # %%
 # Look at the choice
@@ -60,9 +53,8 @@ print(sorted(file.name for file in Path(path).iterdir()))
 # The words come best first, so the first 20 of them are a good choice of 20. ``run.json`` has the
 # curves of the report. The test half took no part in the choice.
 
-run = Run.open(path)
-names = storage.open(job.store).feature_names
-print("best words:", ", ".join(names[run.selected[:8]]))
+words = [row["name"] for row in run.read_table("selected.csv")]
+print("best words:", ", ".join(words[:8]))
 
 curves = {}
 for point in run.metadata["curves"]:
@@ -75,11 +67,12 @@ plt.show()
 # %%
 # Predict
 # -------
-# A run keeps the model that its accuracy comes from. ``bigfs predict runs/posts posts.zarr
-# predictions.csv --part test`` gives the accuracy of the report, to the last digit.
+# A run keeps the model that its accuracy comes from. Of the test half it gives the accuracy of the
+# report, as ``bigfs predict runs/posts posts.zarr predictions.csv --part test`` does.
 
-predictions = predict(path, job.store, home / "predictions.csv", part="test")
-print(predictions.scores["accuracy"] == curves["sparge-lda"][100])
+test = storage.open(home / "posts.zarr").part("test")
+right = run.model().predict(test.X) == np.array(test.class_names)[test.y]
+print(np.mean(right) == curves["sparge-lda"][100])
 print(run.model().predict(["nugget and bullion from the vein", "a telescope in orbit"]))
 
 # %%
@@ -88,7 +81,7 @@ print(run.model().predict(["nugget and bullion from the vein", "a telescope in o
 # ``bigfs export runs/posts model.skops`` writes a pipeline of scikit-learn, without pickle. It takes
 # raw text, and needs scikit-learn and skops, but not bigfs.
 
-export(path, home / "model.skops")
-model = load(home / "model.skops")
+io.dump(run.model().to_sklearn(), home / "model.skops")
+model = io.load(home / "model.skops")
 print(" → ".join(model.named_steps))
 print(model.predict(["the price of crude oil", "wheat and maize"]))
