@@ -21,10 +21,11 @@ unexport PYTHONDONTWRITEBYTECODE
 QUIETLY := install --quiet --disable-pip-version-check --no-compile
 INSTALL := $(BIN)/pip $(QUIETLY) --constraint deploy/constraints.txt
 NEWER ?= python3.13
+RELEASE_PYTHONS ?= python3.11 python3.13
 NEWEST := .venv-newest/bin
 OLDEST := .venv-oldest/bin
 
-.PHONY: run test nightly quick newest oldest lower-bounds check types docs clean lines
+.PHONY: run test nightly quick newest oldest lower-bounds check types docs release-check clean lines
 
 run: .venv/.installed
 	$(BIN)/bigfs run synthetic:phrases --features 200
@@ -84,6 +85,10 @@ docs: .venv/.docs-installed
 .venv/.docs-installed: .venv/.installed
 	$(INSTALL) --editable ".[docs]"
 	touch $@
+
+# the sdist and the wheel of the last commit, and the quick tests on the wheel, with each CPython
+release-check:
+	.ci/release-check $(RELEASE_PYTHONS)
 
 # lines of Python per package
 lines:
