@@ -182,7 +182,7 @@ def test_programs_take_public_names_only(path):
 
 
 # what Prefect is told of, by name
-EVENTS = {"bigfs.selection.changed", "bigfs.run.DIRECTORY"}
+EVENTS = {"bigfs.selection.changed", "bigfs.run.DIRECTORY", "bigfs.source"}
 
 
 @of_each_page
