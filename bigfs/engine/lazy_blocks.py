@@ -11,6 +11,7 @@ from typing import Any
 
 import dask
 import numpy as np
+import scipy.sparse as sp
 from dask.base import is_dask_collection
 from dask.core import flatten, get_dependencies
 from dask.optimization import cull
@@ -47,17 +48,28 @@ class Input:
 
 @dataclass(frozen=True)
 class LazyBlock:
-    """Key of a block of a Dask collection, with the tasks that no other block needs."""
+    """Keys of neighboring blocks of a Dask collection, with the tasks that no other block needs."""
 
-    key: Any
+    keys: tuple[Any, ...]
     graph: dict[Any, Any] = field(repr=False)
     inputs: tuple[Input, ...] = ()
 
-    def load(self) -> Any:
-        """Compute the block in this process."""
+    def load(self, axis: int = 0) -> Any:
+        """Compute the blocks in this process, and join them along an axis."""
         values = _values.get()
         inputs = {needed.key: values[needed.key] for needed in self.inputs}
-        return dask.get(self.graph | inputs, self.key)
+        blocks = dask.get(self.graph | inputs, list(self.keys))
+        if len(blocks) == 1:
+            return blocks[0]
+        if any(hasattr(block, "indptr") for block in blocks):
+            return sp.vstack(blocks, "csr") if axis == 0 else sp.hstack(blocks, "csc")
+        return np.concatenate(blocks, axis)
+
+    def __add__(self, other: LazyBlock) -> LazyBlock:
+        """Return what computes the blocks of both."""
+        return LazyBlock(
+            self.keys + other.keys, self.graph | other.graph, self.inputs + other.inputs
+        )
 
 
 def lazy_blocks(X: Any) -> list[LazyBlock]:
@@ -92,7 +104,7 @@ def _lazy_block(graph: dict[Any, Any], key: Any, owner: dict[Any, int]) -> LazyB
         own[needed] = graph[needed]  # a handle that others need too, such as a file, is inlined
         waiting += needs - seen
         seen |= needs
-    return LazyBlock(key, own, tuple(inputs))
+    return LazyBlock((key,), own, tuple(inputs))
 
 
 def _needs(graph: dict[Any, Any], key: Any) -> set[Any]:

@@ -6,9 +6,11 @@ import contextlib
 import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
+from uuid import uuid4
 
 import scipy.linalg  # noqa: F401  # it has a BLAS of its own, which is found only once it is there
 from threadpoolctl import ThreadpoolController
@@ -86,6 +88,24 @@ def own_memory() -> int:
     has loaded. A worker counts as an idle process, and so does one that holds less, because a fit
     loads kernels."""
     return IDLE if in_task() else max(resident() - cached_bytes(), IDLE)
+
+
+class Source(str):
+    """A name in the cache, all of whose blocks leave the cache when nobody has the name any more.
+    In another process it is a plain text."""
+
+    def __new__(cls) -> Self:
+        source = super().__new__(cls, uuid4().hex)
+        weakref.finalize(source, _drop_source, str(source))
+        return source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+
+def _drop_source(source: str) -> None:
+    for key in [key for key in list(_cache) if key[0] == source]:
+        _cache.pop(key, None)
 
 
 def clear_cache() -> None:

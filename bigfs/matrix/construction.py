@@ -10,11 +10,12 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.matrix import tiles
 from bigfs.matrix.tiles import Block, DaskTile
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, IntArray
 from bigfs.validation import check_block, require_readable
 
 TILE_VALUES = 1 << 21  # values of a tile of a file that others wrote: 16 MB of float64
 LARGEST_CHUNK = 8  # tiles of that size, to which a tile grows where the file has such chunks
+LEAST_TILES = 64  # that many small blocks of a Dask array become, as work for many workers
 
 
 def readable(X: Any) -> Any:
@@ -109,14 +110,26 @@ def dask_layout(X: Any) -> dict[str, Any]:
         raise ValueError("X has no rows: a Dask array or data frame needs at least one")
     return {
         "shape": shape,
-        "columns" if of_columns else "rows": [
-            DaskTile(int(a), int(b), part, int(a) * axis)
-            for a, b, part in zip(bounds, bounds[1:], parts, strict=False)
-            if b > a
-        ],
+        "columns" if of_columns else "rows": _dask_tiles(parts, bounds, shape, axis),
         "feature_names": names,
         "meta": _empty_block(engine.empty_block(X), shape[1]),
     }
+
+
+def _dask_tiles(
+    parts: list[engine.LazyBlock], bounds: IntArray, shape: tuple[int, int], axis: int
+) -> list[DaskTile]:
+    """Return the tiles of lazy blocks. Small neighbors make one tile, which is read at once, unless
+    they wait for what others need or a cluster holds."""
+    most = min(TILE_VALUES // max(shape[1 - axis], 1), shape[axis] // LEAST_TILES)
+    source, tiles = engine.Source(), list[DaskTile]()
+    for start, stop, part in zip(bounds[:-1].tolist(), bounds[1:].tolist(), parts, strict=True):
+        if stop == start:
+            continue
+        if tiles and stop - tiles[-1].start <= most and not (part.inputs or tiles[-1].block.inputs):
+            start, part = tiles[-1].start, tiles.pop().block + part
+        tiles.append(DaskTile(start, stop, part, axis, source))
+    return tiles
 
 
 def _shape(of: engine.LazyBlock) -> tuple[int, int]:

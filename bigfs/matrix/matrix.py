@@ -189,9 +189,9 @@ class Matrix:
         """Tile a Dask array by its chunks of rows, or a Dask data frame by its partitions.
 
         An array of one chunk of rows and several chunks of columns gives tiles of columns. Else the
-        columns are brought into one chunk. A block is checked each time it is computed, so NaN
-        and infinity raise a ValueError only then. Blocks that a cluster holds already (`persist`)
-        stay on their workers. The tasks on them run there.
+        columns are brought into one chunk. Small neighboring chunks make one tile. A block is
+        checked each time it is computed, so NaN and infinity raise a ValueError only then. Blocks
+        that a cluster holds already (`persist`) stay on their workers. The tasks on them run there.
 
         Parameters
         ----------

@@ -87,16 +87,22 @@ class FileTile:
 
 @dataclass(frozen=True)
 class DaskTile:
-    """A tile of a Dask array: a key, whose block is computed where it is loaded."""
+    """A tile of a Dask array: keys of blocks, which are computed where the tile is loaded."""
 
     start: int
     stop: int
     block: engine.LazyBlock
-    first_column: int = 0  # of the block, for the errors
+    axis: int = 0
+    source: str = ""  # in the cache
     verified: ClassVar[bool] = True
 
+    @property
+    def key(self) -> tuple[str, int] | None:
+        """The key in the cache. What a cluster holds anyway is not cached."""
+        return None if self.block.inputs else (str(self.source), self.start)
+
     def load(self) -> Block:
-        return check_block(self.block.load(), self.first_column)
+        return check_block(self.block.load(self.axis), self.start * self.axis)
 
 
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile | OtherLayoutTile]:

@@ -3,17 +3,20 @@
 import gc
 import warnings
 import weakref
+from collections import Counter
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from bigfs import Matrix, engine
 from bigfs.graph import knn, stream_knn
 from bigfs.graph.class_neighbors import neighbors_by_class
 from bigfs.graph.discriminant import local_discriminant
 from bigfs.graph.hypergraph.lasso import lasso_hyperedges
+from bigfs.matrix.construction import TILE_VALUES
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.sparge.cross_validation import EndOfGrid
@@ -44,7 +47,8 @@ ALIVE = Alive()
 
 
 @pytest.fixture
-def alive():
+def alive(monkeypatch):
+    monkeypatch.setattr(engine.workers, "_fits", lambda size: False)  # the cache is full
     gc.collect()
     ALIVE.__init__()
     return ALIVE
@@ -62,9 +66,8 @@ def make(first, last):
     return ALIVE.add(dense_rows()[0][first:last].copy())
 
 
-def counted():
-    """The rows in 64 blocks, each of which is counted while it exists."""
-    size = N // BLOCKS
+def counted(size=N // BLOCKS):
+    """The rows in blocks, each of which is counted while it exists."""
     return da.concatenate(
         [
             da.from_delayed(
@@ -142,6 +145,64 @@ def test_a_sum_of_few_large_parts_has_one_block_at_a_time(alive):
 def add_gram(block, start, stop, total):
     product = block.T @ block
     return product if total is None else total + product
+
+
+# --- blocks that this process holds -------------------------------------------------------------
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """How often each block was made, by its first row."""
+    counts = Counter()
+    monkeypatch.setattr(ALIVE, "add", lambda block: counts.update([block.tobytes()]) or block)
+    engine.clear_cache()
+    return counts
+
+
+@pytest.mark.parametrize("name", ["laplacian", "srlsr", "relieff"])
+def test_a_fit_makes_each_block_once(name, reads):
+    """They were read for each pass. The two blocks of neighbors read each row twice."""
+    X, y = dense_rows()
+    selector = fitted(name, counted(), y)
+    assert len(reads) == BLOCKS
+    assert set(reads.values()) == {1}
+    expected = fitted(name, Matrix.from_array(X, tile_rows=N // BLOCKS), y)
+    np.testing.assert_array_equal(selector.selected_, expected.selected_)
+
+
+def test_the_blocks_leave_the_cache_with_their_matrix(reads):
+    X = Matrix.from_dask(counted())
+    part = X.take_columns([1, 2])
+    _ = X.stats
+    assert engine.workers.cached_bytes() == 8 * N * D
+    del X
+    assert engine.workers.cached_bytes() == 8 * N * D  # the part reads them
+    _ = part @ np.ones(2)
+    assert set(reads.values()) == {1}
+    del part
+    gc.collect()
+    assert engine.workers.cached_bytes() == 0
+
+
+def test_small_neighbors_make_one_tile(reads):
+    """A task per chunk took longer than the work on it."""
+    X = Matrix.from_dask(counted(size=1))  # 128 chunks
+    assert len(X.row_tiles) == 64
+    np.testing.assert_array_equal(X.rows(np.arange(N)), dense_rows()[0])
+    S = sp.csr_array(dense_rows()[0])
+    blocks = da.from_array(dense_rows()[0], chunks=(1, D)).map_blocks(sp.csr_array)
+    X = Matrix.from_dask(blocks)
+    assert len(X.row_tiles) == 64
+    np.testing.assert_array_equal(X.rows(np.arange(N)).toarray(), S.toarray())
+    wide = Matrix.from_dask(da.from_array(dense_rows()[0].T, chunks=(D, 1)))
+    assert (len(wide.row_tiles), len(wide.column_tiles)) == (0, 64)
+    np.testing.assert_array_equal(wide.columns(np.arange(N)).toarray(), S.toarray().T)
+
+
+def test_chunks_of_the_size_of_a_tile_stay_alone():
+    rows = TILE_VALUES // 2 + 1
+    X = Matrix.from_dask(da.zeros((200 * rows, 2), chunks=(rows, 2)))
+    assert len(X.row_tiles) == 200
 
 
 # --- blocks that a cluster holds ------------------------------------------------------------------
