@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Matrix
+from bigfs.matrix.gathering import gather_dense
 from bigfs.matrix.panels import ColumnStrips, times_by_strips
 from bigfs.matrix.statistics import Stats
 from bigfs.matrix.tiles import BlockTile
@@ -62,10 +63,12 @@ class ActiveColumns:
     def fits(self, active: IntArray) -> bool:
         """Return whether these columns fit in their share of the memory."""
         size = self._bytes(active)
-        return (
-            size <= engine.SHARES.active_columns * (self._limit or engine.planned_memory())
-            and size / 2 + self._feature_bytes * len(active) <= self._room
-        )
+        beside = self._feature_bytes * len(active)
+        return self.has_room(size, len(active)) and size / 2 + beside <= self._room
+
+    def has_room(self, size: int, n_active: int) -> bool:
+        """Return whether so many columns, of `size` bytes, fit in their share of the memory."""
+        return size <= engine.SHARES.active_columns * (self._limit or engine.planned_memory())
 
     def stays_full(self, active: IntArray) -> bool:
         """Return whether these columns are served by the full matrix. It is so where they do not
@@ -110,12 +113,12 @@ class ActiveColumns:
             block = block[:, np.searchsorted(held, active)]
         else:
             block = None  # the last columns go before the next ones come
-            block = self.full.columns(active)
+            nnz, size = self.full.stats.nnz[active].sum(), self.full.shape[0] * max(len(active), 1)
+            if nnz > DENSE_ABOVE * size:
+                return gather_dense(self.full, active)
+            block = self.full.columns(active).tocsr()
         if not sp.issparse(block):
             return block
-        if block.nnz > DENSE_ABOVE * block.shape[0] * max(block.shape[1], 1):
-            return block.toarray().astype(np.float64, copy=False)
-        block = block.tocsr()
         if not self.full.local:
             engine.trim_memory()  # what the parts that traveled have left
         values = block.data.astype(np.float64, copy=False)

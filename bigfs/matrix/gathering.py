@@ -15,7 +15,7 @@ from bigfs import engine
 from bigfs.engine.workers import nbytes
 from bigfs.matrix import tiles
 from bigfs.matrix.tiles import BlockTile, FileTile, cut
-from bigfs.types import AnyArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 MIN_NNZ = 100_000  # below which a pass has too little work for its tasks to matter
 ENTRY_BYTES = 8  # of a gathered non-zero: a float32 value and an int32 row
@@ -41,6 +41,25 @@ def gather_columns(X: Any, index: IntArray) -> sp.csc_array:
     Z = sp.csc_array(sp.hstack(parts, format="csc"))
     del parts  # before the columns are held twice again
     return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
+
+
+def gather_dense(X: Any, index: IntArray) -> FloatArray:
+    """Return increasing columns as a dense array, n × u in memory, beside a tile's part of them."""
+    Z = np.empty((X.shape[0], len(index)), order="F")  # a CSC array becomes such a dense one
+    if not X.column_tiles:
+        for i, part in engine.stream_tiles(_dense_columns, X.row_tiles, index, local=X.local):
+            Z[X.row_tiles[i].start : X.row_tiles[i].stop] = part
+        return Z
+    wanted_tiles, places, own = zip(*cut(X.column_tiles, X.shape[1], index), strict=True)
+    parts = engine.stream_tiles(tiles.read_columns, wanted_tiles, each=[own], local=X.local)
+    for i, part in parts:
+        Z[:, places[i]] = part.toarray()
+    return Z
+
+
+def _dense_columns(tile: Any, index: IntArray) -> AnyArray:
+    part = engine.load(tile)[:, index]
+    return np.asarray(part.toarray() if sp.issparse(part) else part)
 
 
 def _collect(results: Iterable[tuple[int, Any]], n: int, what: str) -> list[Any]:

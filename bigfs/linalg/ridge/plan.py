@@ -74,7 +74,7 @@ def project_costs(
             2 * min(overlap / SPARSE_FLOPS, n * n * d / DENSE_FLOPS)
             + (5 if root else 1) * n**3 / 3 / DENSE_FLOPS
             + 3 * product,
-            (40 if root else 24) * n * n,
+            kernel_bytes(n, root),
         ),
         "primal": SolverCost(
             2 * min((nnz**2 / n + low) / SPARSE_FLOPS, n * d * d / DENSE_FLOPS)
@@ -87,6 +87,16 @@ def project_costs(
             CG_BYTES * d * r + 16 * n * (r if width is None else min(r, width)),
         ),
     }
+
+
+def kernel_bytes(n: int, root: bool) -> int:
+    """Return the bytes that Woodbury takes, which makes a root of M or has it in closed form."""
+    return (40 if root else 24) * n * n
+
+
+def planned_bytes(limit: int | None = None) -> int:
+    """Return the bytes by which a solver is chosen."""
+    return min(engine.spare_memory() if limit is None else limit, engine.planned_memory())
 
 
 def has_layout(X: Matrix, solver: str) -> bool:
@@ -102,10 +112,7 @@ def choose_solver(
     """Return a plan with the fastest solver, or with the requested one."""
     if solver not in (*SOLVERS, "auto"):
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or auto; got {solver!r}")
-    if limit is None:
-        planned = min(engine.planned_memory(), engine.spare_memory())
-    else:
-        planned = min(limit, engine.planned_memory())
+    planned = planned_bytes(limit)
     fitting = {name: cost for name, cost in costs.items() if cost.bytes <= planned}
     if solver != "auto":
         chosen = solver

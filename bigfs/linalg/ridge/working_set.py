@@ -12,7 +12,7 @@ import numpy as np
 
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import Prepared, Ridge, SampleOperator, Solution
-from bigfs.linalg.ridge.plan import CG_BYTES, ITERATIONS
+from bigfs.linalg.ridge.plan import CG_BYTES, ITERATIONS, kernel_bytes, planned_bytes
 from bigfs.matrix import Matrix
 from bigfs.result import Status
 from bigfs.types import FloatArray, IntArray
@@ -28,8 +28,20 @@ class WorkingSet(ActiveColumns):
         self._M: SampleOperator | None = None
         self._ridge: Ridge | None = None
         self._iterations, self._has_solved = ITERATIONS, False
+        self._needs_root = False  # of M, whose root is not in closed form
         self.plans: list[dict[str, Any]] = []
         self.status = Status.EXACT  # of the last solve
+
+    def has_room(self, size: int, n_active: int) -> bool:
+        """Return whether so many columns are gathered: those that fit in their share, and those
+        that fit beside the kernel of Woodbury, which X by rows alone cannot make."""
+        X, n, options = self.full, self.full.shape[0], self._ridge_options
+        helps = not (X.local or X.column_tiles) and n <= n_active
+        if helps and options.get("solver", "auto") in ("auto", "woodbury"):
+            needed = size + max(size, kernel_bytes(n, self._needs_root))  # or two sets of columns
+            if needed <= planned_bytes(options.get("limit")):
+                return True
+        return super().has_room(size, n_active)
 
     def solve(
         self, M: SampleOperator, u: FloatArray, T: FloatArray, start: FloatArray | None = None
@@ -88,6 +100,7 @@ class WorkingSet(ActiveColumns):
         products = (None, None) if last is None else last.products(M)
         if not same:
             last = self._ridge = None  # it would keep the columns of the last set
+            self._needs_root = not M.has_root
             self.select(active)
         ridge = Ridge(self.X, M, iterations=self._iterations, **self._ridge_options)
         ridge.take_over(products, last_index, self.index)

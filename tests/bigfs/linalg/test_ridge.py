@@ -6,6 +6,7 @@ import tracemalloc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
+import dask.array as da
 import numpy as np
 import psutil
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from bigfs import engine
 from bigfs.engine.budget import Shares
-from bigfs.linalg import sparse_gram
+from bigfs.linalg import active_columns, sparse_gram
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.conjugate_gradients import block_cg
 from bigfs.linalg.ridge import (
@@ -543,14 +544,14 @@ def test_the_columns_of_the_last_set_are_freed_before_the_next_are_gathered():
     working = WorkingSet(Matrix.from_array(X), solver="primal", targets=3)
     working.solve(centering(40), np.where(np.arange(15) < 6, u, np.inf), T)
     last = weakref.ref(working.X.row_tiles[0].block)
-    freed, gather = [], Matrix.columns
+    freed, gather = [], active_columns.gather_dense
 
     def watch(matrix, index):
         freed.append(last() is None)
         return gather(matrix, index)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Matrix, "columns", watch)
+        patched.setattr(active_columns, "gather_dense", watch)
         working.solve(centering(40), np.where(np.arange(15) > 3, u, np.inf), T)
     assert freed == [True]
 
@@ -667,6 +668,44 @@ def test_a_solver_without_its_layout_is_never_chosen(n, d, fastest, layout):
     np.testing.assert_allclose(ridge.prepare(u).solve(T).W, expected, atol=1e-7)
     with pytest.raises(ValueError, match=f"has only the layout by {layout}"):
         Ridge(X, targets=3, solver=fastest).prepare(u)
+
+
+def test_few_samples_by_rows_alone_are_gathered_beside_their_kernel():
+    """A Dask array by rows had conjugate gradients, with a hundred passes in each round."""
+    n, d = 60, 150
+    S, T, u = np.random.default_rng(3).random((n, d)), np.ones((n, 1)), np.ones(d)
+    X = Matrix.from_dask(da.from_array(S, chunks=(6, d)))
+    together = 8 * n * d + 24 * n * n
+    solvers = []
+    for limit in (together - 1, together):
+        working = WorkingSet(X, targets=1, limit=limit)
+        passes = X.passes
+        solution = working.solve(centering(n), u, T)
+        solvers.append((working.plans[0]["plan"].solver, X.passes - passes == 0))
+        expected = dense_ridge(sp.csr_array(S), np.eye(n) - 1 / n, u, T)
+        np.testing.assert_allclose(solution.W, expected, atol=1e-7)
+    assert solvers == [("cg", False), ("woodbury", True)]
+    with_root = WorkingSet(X, targets=1, limit=together)  # its root takes memory of its own
+    M = SampleOperator(m=np.ones(n), F=np.full((n, 1), 0.5 * n**-0.5))
+    with_root.solve(M, u, T)
+    assert with_root.plans[0]["plan"].solver == "cg"
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_dense_columns_are_gathered_once(layout):
+    """Dense blocks were made sparse, put together twice, and made dense again."""
+    n, d = 2000, 200
+    S = np.random.default_rng(0).random((n, d))
+    both = Matrix.from_array(S, tile_rows=n // 40, tile_columns=d // 40)
+    tiles = {"rows": both.row_tiles, "columns": both.column_tiles}
+    working = ActiveColumns(Matrix(S.shape, **{layout: tiles[layout]}, stats=both.stats))
+    active = np.delete(np.arange(d), 7)
+    tracemalloc.start()
+    working.select(active)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(working.X.rows(np.arange(n)), S[:, active])
+    assert peak < 1.3 * S.nbytes
 
 
 def test_the_kernel_holds_three_matrices_of_samples_at_most():
