@@ -195,7 +195,7 @@ def steps_of(job: str, workers: int, memory_limit: str) -> list[list[str]]:
             used = f'workers={workers}, memory_limit="{memory_limit}"'
             steps.append(["python", "-c", block.replace('workers=2, memory_limit="1GB"', used)])
             continue
-        for line in block.splitlines():
+        for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line)
             steps.append(words if words[1] == "transform" else [*words, *engine])
     return steps

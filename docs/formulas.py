@@ -13,7 +13,7 @@ def mathml(tex, as_block):
     \\left and \\right stretch.
     """
     drawn = tex2mathml(tex, as_block=as_block)
-    return re.sub(r"<mo>([‖{}⟨⟩])</mo>", r'<mo stretchy="false">\1</mo>', drawn)
+    return re.sub(r"<mo>([‖{}⟨⟩⌊⌋⌈⌉])</mo>", r'<mo stretchy="false">\1</mo>', drawn)
 
 
 def _inline(self, node):

@@ -104,6 +104,16 @@ def test_python_blocks_parse(page):
         ast.parse(block)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_programs_fit_beside_both_columns(page):
+    """A block on a screen of 1280 pixels shows 88 characters of a line. A URL is not cut."""
+    text = page.read_text()
+    lines = [line for block in blocks(text, "python") for line in block.splitlines()]
+    shell = [line for block in blocks(text, "(?:bash|console)?") for line in block.splitlines()]
+    lines += [line for line in shell if re.match(r"(\$ )?bigfs ", line) and "'" not in line]
+    assert not [line for line in lines if len(line) > 88]
+
+
 def test_reference_holds_every_public_name():
     reference = "".join(
         (DOCS / "reference" / name).read_text()
