@@ -49,7 +49,8 @@ def page_runs(bigfs, monkeypatch):
             elif language == "text":
                 assert block.splitlines() == printed
             elif language == "bash":
-                for command in block.splitlines():
+                lines = block.replace("\\\n", " ").splitlines()
+                for command in [line for line in lines if not line.startswith("#")]:
                     call(command)
             elif language == "console":
                 for command, shown in commands_of(block):
