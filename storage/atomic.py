@@ -26,7 +26,7 @@ from pathlib import Path
 
 import fsspec
 
-from bigfs.storage.errors import BusyError, RunError, StoreError, is_full, may_pass
+from bigfs.storage.errors import LIMITS, BusyError, RunError, StoreError, is_full, may_pass
 from bigfs.storage.fingerprint import fingerprint_of
 from bigfs.storage.locks import lock, lock_file, name_taken
 
@@ -609,11 +609,9 @@ def explain_write_errors(path: Place) -> Iterator[None]:
             raise RunError(
                 f"the disk of {path} is full: free some space and repeat the command"
             ) from error
-        if not may_pass(error):
-            raise RunError(
-                f"{path} cannot be written ({error.strerror}): give another path"
-            ) from error
-        raise
+        if may_pass(error) or error.errno in LIMITS:
+            raise
+        raise RunError(f"{path} cannot be written ({error.strerror}): give another path") from error
 
 
 @contextlib.contextmanager

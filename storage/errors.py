@@ -48,6 +48,7 @@ PASSING_KINDS = {  # of the errors of clients of servers, and of the system with
 }
 LATE = {"TaskRunTimeoutError", "TooLate"}  # limits of time that the user set
 FULL = (errno.ENOSPC, errno.EDQUOT)
+LIMITS = {errno.EFBIG: "ulimit -f", errno.EMFILE: "ulimit -n"}  # of a process, as a shell sets them
 
 
 def redacted(text: str) -> str:

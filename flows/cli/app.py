@@ -25,7 +25,7 @@ from bigfs.flows.cli.options import UsageError, expand_model_options
 from bigfs.flows.cli.output import state
 from bigfs.flows.job import plain_message
 from bigfs.flows.messages import Waits, notes, say, shown
-from bigfs.storage.errors import BusyError
+from bigfs.storage.errors import LIMITS, BusyError
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",
@@ -221,6 +221,8 @@ def _say(error: Exception) -> int:
         message = getattr(error, "format_message", error.__str__)() or type(error).__name__
     for start, word in (("Value error, ", ""), ("Input should be", "it must be")):
         message = message.replace(start, word)  # Typer passes on pydantic's words
+    if (limit := LIMITS.get(getattr(error, "errno", None))) is not None:
+        message += f": raise the limit of the shell, {limit}"
     say(" ".join(message.split()), "error")
     if isinstance(error, BusyError):
         return BUSY

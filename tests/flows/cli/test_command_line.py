@@ -14,7 +14,7 @@ import pytest
 from bigfs.flows.cli import app as command_line
 from bigfs.storage.runs.runs import Run, lock_run
 from tests.helpers.commands import fails
-from tests.helpers.processes import write_corpus
+from tests.helpers.processes import environment, write_corpus
 
 SERIAL = ("--workers", 0, "--no-prefect", "-q")
 ANOVA = ("-m", "anova", "-n", 5, *SERIAL)
@@ -84,6 +84,25 @@ def test_a_command_that_does_not_wait_has_a_status_of_its_own(bigfs, run, corpus
     assert err.count("bigfs: ") == 1
     assert "Traceback" not in err
     assert bigfs(*asked)[0] == 0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("limit", "said"), [("-f 4", "File too large"), ("-n 12", "Too many open")]
+)
+def test_a_limit_of_the_process_is_one_line_at_once(tmp_path, limit, said):
+    write_corpus(tmp_path / "rows.svm", seed=3)
+    command = [sys.executable, "-m", "bigfs", "run", "rows.svm", *ANOVA, "--no-prefect", "-o", "r"]
+    ended = subprocess.run(
+        ["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", *map(str, command)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+    )
+    told = (said, f"raise the limit of the shell, ulimit {limit[:2]}")
+    fails((ended.returncode, ended.stdout, ended.stderr), *told)
+    assert "trying again" not in ended.stderr
 
 
 INTERRUPTED = """
