@@ -204,16 +204,20 @@ def find_result(plan: Plan, scored: bool) -> Run | None:
     if job.fresh:
         discard_unfinished(job.folder)
         return None
-    if (held := reuse.find_run(job.folder, plan.key)) is None:
-        if reuse.find_run(job.folder) is not None:
-            inform(
-                f"{job.out} holds the result of an earlier state of {job.corpus['source']} or of "
-                f"bigfs: it is kept, and `bigfs history {job.out}` lists it"
-            )
-    else:
-        is_scored = not scored or held.unfinished or "curves" not in held.metadata
-        if not (is_scored or reuse.is_scored(held, choices)):
-            inform(f"{job.out} is scored again, by other choices")
+    held = reuse.find_run(job.folder, plan.key)
+    if held is None and reuse.find_run(job.folder) is not None:
+        inform(
+            f"{job.out} holds the result of an earlier state of {job.corpus['source']} or of "
+            f"bigfs: it is kept, and `bigfs history {job.out}` lists it"
+        )
+    if held is None or held.unfinished:
+        return held
+    if not reuse.is_selected(held):
+        inform(f"{job.out} is damaged, or ended for lack of memory: it is made again")
+    elif scored and "curves" in held.metadata and not reuse.is_scored(held, choices):
+        is_same = held.metadata.get("scoring") == choices
+        why = "because its scores are damaged" if is_same else "by other choices"
+        inform(f"{job.out} is scored again, {why}")
     return held
 
 

@@ -85,19 +85,9 @@ class _Metadata(BaseModel):
         return self
 
 
-def require_record(folder: Path, name: str | Path) -> None:
-    """Refuse a folder without run.json, by the name that the user gave."""
-    if not (folder / "run.json").is_file():
-        raise RunError(
-            f"{name} is not a run directory, as it has no run.json: make one with "
-            f"`bigfs select` or `bigfs run`"
-        )
-
-
 def read_metadata(path: Path) -> dict[str, Any]:
     """Read and check the run.json of a run directory."""
     file = path / "run.json"
-    require_record(path, path)
     with explain_read_errors(file):
         text = file.read_text(encoding="utf-8")
         metadata = json.loads(text)

@@ -48,13 +48,7 @@ from bigfs.storage.errors import DAMAGED, RunError, explain_read_errors
 from bigfs.storage.format import disk
 from bigfs.storage.locks import lock, name_taken
 from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
-from bigfs.storage.runs.metadata import (
-    VERSION,
-    read_metadata,
-    require_record,
-    sealed_json,
-    unsealed,
-)
+from bigfs.storage.runs.metadata import VERSION, read_metadata, sealed_json, unsealed
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:
@@ -156,8 +150,13 @@ class Run:
         final = _final(path)
         folder = _target(final) or final
         atomic.complete(folder)
-        require_record(folder, path)
-        return cls(folder, _name_of(folder), read_metadata(folder))
+        name = _name_of(folder)
+        if name == folder and not (folder / "run.json").is_file():
+            raise RunError(
+                f"{path} is not a run directory, as it has no run.json: make one with "
+                f"`bigfs select` or `bigfs run`"
+            )
+        return cls(folder, name, read_metadata(folder))
 
     @classmethod
     def open_unfinished(cls, out: str | Path) -> Run:
@@ -363,11 +362,11 @@ def results_of(name: str | Path) -> list[Path]:
     home = latest.parent if latest is not None else _home(final)
     if not atomic.is_marked(home):
         return [final] if (final / "run.json").is_file() else []
-    held = {path: atomic.names_in(path) for path in map(home.joinpath, atomic.names_in(home))}
-    folders = [path for path, names in held.items() if "run.json" in names]
-    earlier = [path for path in folders if path != latest and atomic.MARKER not in held[path]]
+    paths = map(home.joinpath, atomic.names_in(home))
+    held = {path: names for path in paths if (names := atomic.names_in(path))}
+    earlier = [path for path in held if path != latest and atomic.MARKER not in held[path]]
     # a clock that was set back gives a later result an earlier name
-    return [*sorted(earlier), *(path for path in folders if path == latest)]
+    return [*sorted(earlier), *(path for path in held if path == latest)]
 
 
 def names_below(folder: str | Path) -> list[Path]:
@@ -475,6 +474,8 @@ def require_out(out: str | Path) -> None:
 def _final(out: str | Path) -> Path:
     """Return the name of a run: a symbolic link of the user's leads to where it lies."""
     path = Path(out)
+    if path.name in ("", ".."):  # the current folder, or one above it
+        path = path.resolve()
     for _ in range(LINKS):
         if not path.is_symlink() or _target(path) is not None:
             return path

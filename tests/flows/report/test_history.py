@@ -79,8 +79,12 @@ def test_a_folder_without_runs_and_a_damaged_run_are_one_line(bigfs, tmp_path):
     assert "run.json is damaged" in next(run["error"] for run in runs if run["error"])
     good = [run for run in runs if run["error"] is None]
     assert [run["came"] for run in good] == [None, ["match", "score"]]
-    out = bigfs("history")[1]
-    assert out.count("run.json is damaged") == 1
+    for folder in ((), (".",)):
+        assert bigfs("history", *folder)[1].count("run.json is damaged") == 1
+    latest = results_of(tmp_path / "runs" / "r")[-1]
+    (latest / "run.json").unlink()
+    runs = json.loads(bigfs("history", "runs/r", "--json")[1])["runs"]
+    assert "run.json is missing" in runs[-1]["error"]
 
 
 def test_a_night_that_failed_is_a_row_with_its_reason(bigfs, tmp_path, monkeypatch):
