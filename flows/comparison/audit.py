@@ -18,7 +18,7 @@ from bigfs.evaluation.curves import measure
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.splits import Split
 from bigfs.flows import steps
-from bigfs.flows.comparison.files import AUDIT, facts_of, require_same, write_record
+from bigfs.flows.comparison.files import AUDIT, facts_of, holding, write_record
 from bigfs.flows.comparison.lists import read_lists
 from bigfs.flows.comparison.report import Section, page_of
 from bigfs.flows.comparison.request import Audit
@@ -28,7 +28,6 @@ from bigfs.flows.job import default_method
 from bigfs.flows.report.provenance import provenance
 from bigfs.flows.run import is_store, store_of, try_again
 from bigfs.storage.runs.checkpoints import to_json_types
-from bigfs.storage.runs.runs import lock_run
 from bigfs.types import IntArray
 
 BEST = "SparGE"  # its own choice, in tables
@@ -39,8 +38,7 @@ def audit(request: Audit) -> dict[str, Any]:
     """Stage the source, audit the lists and write the files. Returns what audit.json holds."""
     reads_store, request = is_store(request), request.with_out()
     request = request.model_copy(update={"store": store_of(request)})
-    require_same(request, AUDIT)
-    with lock_run(request.folder, waits=request.waits), request.engine.start():
+    with holding(request, AUDIT), request.engine.start():
         began = time.perf_counter()
         if not reads_store:
             made = try_again(steps.stage, request)

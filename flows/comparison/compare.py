@@ -21,8 +21,9 @@ from bigfs.flows.comparison.bench import Bench
 from bigfs.flows.comparison.files import (
     COMPARISON,
     facts_of,
+    holding,
     read_comparison,
-    require_same,
+    require_folder,
     write_record,
 )
 from bigfs.flows.comparison.foreign import Foreign
@@ -39,7 +40,6 @@ from bigfs.flows.run import Call, is_store, store_of, try_again
 from bigfs.result import ALL
 from bigfs.storage import atomic
 from bigfs.storage.runs.checkpoints import to_json_types
-from bigfs.storage.runs.runs import lock_run
 
 # errors that a row tells; any other one ends the comparison
 REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError, NoSpams)
@@ -60,7 +60,7 @@ def compare(
     """Stage the source, run the methods and write the files. Returns the directory."""
     reads_store, request = is_store(request), prepare(request)
     folder = Path(request.folder)
-    with lock_run(request.folder, waits=request.waits), cluster(request.engine):
+    with holding(request, COMPARISON), cluster(request.engine):
         began = time.perf_counter()
         if not reads_store:
             made = call(steps.stage, request)
@@ -100,7 +100,7 @@ def prepare(request: Comparison) -> Comparison:
     for place in request.selectors or []:
         Foreign(place).identity()
     request = request.model_copy(update={"store": store_of(request)})
-    require_same(request, COMPARISON)
+    require_folder(Path(request.folder))
     return request
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +12,10 @@ from bigfs.flows.job import Request
 from bigfs.flows.report.page import corpus_facts
 from bigfs.flows.reuse import source_name
 from bigfs.storage import atomic, locks
-from bigfs.storage.runs.metadata import strict_json, with_nan
-from bigfs.storage.runs.runs import RunError, note_reader, write_csv
+from bigfs.storage.runs.metadata import sealed_json, unsealed, with_nan
+from bigfs.storage.runs.runs import RunError, lock_run, note_reader, write_csv
+
+log = logging.getLogger("bigfs.flows")
 
 
 class Kind(NamedTuple):
@@ -41,18 +44,27 @@ def require_folder(folder: Path, kind: Kind = COMPARISON) -> None:
         raise locks.name_taken(folder)
 
 
-def require_same(request: Request, kind: Kind) -> None:
+def _require_same(request: Request, kind: Kind) -> None:
     """Refuse a folder with the result on another corpus, unless it is to be replaced."""
     folder = Path(request.folder)
     require_folder(folder, kind)
     if request.fresh or not (folder / f"{kind.name}.json").exists():
         return
-    held = read_record(folder, kind)
-    if held["corpus"]["store"] != request.store and held.get("asked") != request.corpus:
+    if (held := _record(folder, kind)) is None:
+        log.warning("%s/%s.json is damaged: it is made again", folder, kind.name)
+    elif held["corpus"]["store"] != request.store and held.get("asked") != request.corpus:
         raise RunError(
             f"{folder} holds a result on {held['corpus']['source']}: give another --out, or "
             f"--fresh to replace it"
         )
+
+
+@contextlib.contextmanager
+def holding(request: Request, kind: Kind) -> Iterator[None]:
+    """Hold the name of a folder, which has no result on another corpus."""
+    with lock_run(request.folder, waits=request.waits):
+        _require_same(request, kind)
+        yield
 
 
 def facts_of(corpus: Any) -> dict[str, Any]:
@@ -77,18 +89,20 @@ def write_record(
         write_csv(part(f"{kind.name}.csv"), *table)
         for name, text in texts.items():
             part(name).write_text(text, encoding="utf-8")
-        part(f"{kind.name}.json").write_text(strict_json(about, indent=True), encoding="utf-8")
+        part(f"{kind.name}.json").write_text(sealed_json(dict(about)), encoding="utf-8")
 
 
-def read_record(folder: str | Path, kind: Kind) -> dict[str, Any]:
-    """Return the record that `write_record` wrote."""
-    atomic.complete(Path(folder))
-    return dict(json.loads((Path(folder) / f"{kind.name}.json").read_text(encoding="utf-8")))
+def _record(folder: Path, kind: Kind) -> dict[str, Any] | None:
+    """Return the record that `write_record` wrote, or None if it is not what was written."""
+    atomic.complete(folder)
+    return unsealed((folder / f"{kind.name}.json").read_bytes())
 
 
 def read_comparison(folder: str | Path) -> dict[str, Any]:
     """Return the content of compare.json in the folder of a comparison."""
-    about = read_record(folder, COMPARISON)
+    about = _record(Path(folder), COMPARISON)
+    if about is None:
+        raise RunError(f"{folder}/compare.json is damaged: repeat the comparison")
     for row in about["rows"]:
         row["points"] = with_nan(row["points"])
     return about

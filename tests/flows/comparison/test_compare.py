@@ -1,9 +1,11 @@
 """The comparison as a flow and as a command: one store, one graph, and rows for what fails."""
 
+import contextlib
 import csv
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +15,19 @@ from bigfs import SparGE, storage
 from bigfs.engine import ClusterLost
 from bigfs.flows import run as runs
 from bigfs.flows.cli import comparisons
-from bigfs.flows.comparison import bench
+from bigfs.flows.comparison import bench, files
+from bigfs.flows.comparison.audit import audit
 from bigfs.flows.comparison.compare import compare, require_result
 from bigfs.flows.comparison.files import (
+    AUDIT,
     COMPARISON,
+    holding,
     read_comparison,
     require_folder,
     write_record,
 )
 from bigfs.flows.comparison.outcomes import read_outcome
-from bigfs.flows.comparison.request import Comparison
+from bigfs.flows.comparison.request import Audit, Comparison
 from bigfs.flows.options import Engine, Scoring, Staging
 from bigfs.flows.reuse import digest
 from bigfs.storage import atomic
@@ -255,6 +260,50 @@ def test_the_files_of_a_comparison_are_one(tmp_path, monkeypatch, file):
     assert read_comparison(tmp_path)["state"] == "new"
     assert (tmp_path / "compare.md").read_text() == "new"
     assert (tmp_path / "compare.csv").read_text() == "state\nnew\n"
+
+
+@pytest.mark.parametrize("kind", [COMPARISON, AUDIT], ids=lambda kind: kind.name)
+def test_a_damaged_record_is_believed_by_nobody_and_made_again(home, caplog, kind):
+    about = {"format": kind.format, "corpus": {"store": "s.zarr", "source": "s"}, "rows": []}
+    asked = Audit if kind is AUDIT else Comparison
+    request = asked(
+        source="s", store="s.zarr", out="o", **({"lists": ["l"]} if kind is AUDIT else {})
+    )
+    file = Path("o", f"{kind.name}.json")
+
+    def write():
+        with holding(request, kind):
+            write_record(Path("o"), kind, about, (["a"], []), {})
+
+    write()
+    whole = file.read_text()
+    file.write_text(whole.replace("s.zarr", "t.zarr"))  # it is JSON still
+    if kind is COMPARISON:
+        with pytest.raises(RunError, match=r"o/compare\.json is damaged: repeat the comparison"):
+            read_comparison("o")
+    write()
+    assert caplog.messages == [f"o/{kind.name}.json is damaged: it is made again"]
+    assert file.read_text() == whole
+
+
+@pytest.mark.parametrize("kind", [COMPARISON, AUDIT], ids=lambda kind: kind.name)
+def test_a_folder_that_another_corpus_took_meanwhile_is_refused(home, monkeypatch, kind):
+    """What a folder holds is asked once its name is held."""
+    about = {"format": kind.format, "corpus": {"store": "other.zarr", "source": "other"}}
+
+    @contextlib.contextmanager
+    def wait_for_another(name, *, waits):
+        write_record(Path(name), kind, about, (["a"], []), {})
+        yield
+
+    monkeypatch.setattr(files, "lock_run", wait_for_another)
+    write_corpus(home / "c.jsonl", seed=3, rows=30)
+    given = {"source": "c.jsonl", "lists": ["l"], "out": "o"}
+    work = partial(compare, Comparison(**given))
+    if kind is AUDIT:
+        work = partial(audit, Audit(**given))
+    with pytest.raises(RunError, match="o holds a result on other: give another --out"):
+        work()
 
 
 def test_every_comparison_has_a_directory_of_its_own(corpus, home):
