@@ -57,9 +57,12 @@ class Runs:
                 left.kill()
 
     def left(self):
-        """Return the files, but for what stores and results hold."""
-        files = [path.relative_to(self.home) for path in self.home.rglob("*")]
-        return {str(f) for f in files if ".zarr/" not in str(f) and "/.r/" not in str(f)}
+        """Return the files, but for what stores, results and tallies hold. Of a killed process the
+        folder of its sockets stays, which Python's multiprocessing made.
+        """
+        files = [str(path.relative_to(self.home)) for path in self.home.rglob("*")]
+        others = (".zarr/", "/.r/", ".tallies/", "temporary/pymp-")
+        return {file for file in files if not any(other in file for other in others)}
 
 
 @pytest.fixture(scope="module")
