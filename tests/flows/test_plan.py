@@ -7,7 +7,9 @@ import errno
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,8 +23,8 @@ from bigfs.flows.evaluation.plan import FOLDS
 from bigfs.flows.job import Job
 from bigfs.flows.options import Engine
 from bigfs.selectors.registry import METHODS, groups_of
-from bigfs.storage import atomic
-from bigfs.storage.errors import RunError
+from bigfs.storage import atomic, locks
+from bigfs.storage.errors import BusyError, RunError
 from bigfs.storage.format import manifest, verified
 from bigfs.storage.runs.checkpoints import Checkpoint
 from bigfs.storage.runs.runs import Run, results_of
@@ -251,6 +253,21 @@ def test_a_second_run_of_a_name_asks_under_the_lock(tmp_path, monkeypatch):
     assert Run.open("r").metadata == first.metadata
 
 
+def test_a_key_holds_the_question_and_nothing_else():
+    def key(content="c", **given):
+        return Job(source="s", **given).key({"content": content})
+
+    questions = [{}, {"content": "other"}, {"method": "anova"}, {"method": "chi2"}, {"features": 7}]
+    questions += [{"features": "auto"}, {"features": "auto", "scoring": {"metrics": ["auc"]}}]
+    questions += [{"parameters": {name: [1]}} for name in ("keep", "forbid")]
+    questions += [{"method": "rlsr", "parameters": {"gamma": g}} for g in (1, 2)]
+    assert len({key(**question) for question in questions}) == len(questions)
+    others = [{"store": "s.zarr"}, {"out": "r"}, {"settings": {"tile_rows": 9}}, {"fresh": True}]
+    others += [{"engine": {"workers": 3}}, {"timeout": 9}, {"overlap": "skip"}]
+    others += [{"scoring": {"metrics": ["auc"], "cv": 3}}]
+    assert {key(**other) for other in others} == {key()}
+
+
 def test_arrays_of_more_than_a_thousand_entries_are_told_apart():
     spec = {"content": "c"}
     a = np.arange(2000)
@@ -320,6 +337,21 @@ def test_a_run_keeps_the_segments_that_it_began_with(tmp_path, monkeypatch, seam
     assert storage.open("s.zarr").X.shape[0] == 48 + 160
     assert names_in(tmp_path) == [".alone", ".r", "alone", "r", "s.runs", "s.tallies", "s.zarr"]
     assert run("s.zarr", "r", "sparge-lda").metadata["key"] != alone.metadata["key"]
+
+
+def test_a_run_that_skips_where_its_name_is_taken_waits_for_its_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_svmlight(tmp_path / "rows.svm", rows=20)
+    job = Job(source="rows.svm", method="chi2", features=2, out="r", engine=ENGINE, overlap="skip")
+    prepared, waits = runs.prepare(job), []
+    with contextlib.ExitStack() as other:
+        other.enter_context(locks.lock(prepared.store))
+        clock = {"sleep": lambda _: waits.append(other.close()), "monotonic": time.monotonic}
+        monkeypatch.setattr(locks, "time", SimpleNamespace(**clock))
+        runs.run(prepared)
+    assert len(waits) == 1
+    with locks.lock("r"), pytest.raises(BusyError, match="another process works on r"):
+        runs.run(prepared)
 
 
 def test_a_source_that_changes_in_the_first_try_gets_a_store_of_its_own(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import urllib.request
 import uuid
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import numpy as np
@@ -24,6 +25,7 @@ from fsspec.asyn import sync as fsspec_sync
 from zarr.core.sync import sync as zarr_sync
 
 from bigfs import engine, storage
+from bigfs.flows import run as runs
 from bigfs.selectors import ANOVA
 from bigfs.storage import atomic
 from bigfs.storage.downloads import downloader, remote
@@ -31,6 +33,7 @@ from bigfs.storage.errors import Damaged, SourceError, StoreError
 from bigfs.storage.format import documents
 from bigfs.storage.format import manifest as manifests
 from tests.helpers.anndata import write_anndata, zarr_text
+from tests.helpers.commands import fails
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.processes import free_port, start, stop, until
@@ -83,6 +86,11 @@ def seaweedfs(folder):
         stop(process)
 
 
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 SERVERS = [moto, pytest.param(seaweedfs, marks=pytest.mark.nightly)]
 
 
@@ -97,12 +105,7 @@ def bucket(address, monkeypatch):
     """The URL of an empty bucket; address and keys are in the environment, as users and workers
     have them.
     """
-    for name, value in {
-        "AWS_ENDPOINT_URL": address,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
+    for name, value in {"AWS_ENDPOINT_URL": address, **KEYS}.items():
         monkeypatch.setenv(name, value)
     name = f"corpora-{uuid.uuid4().hex}"
     s3 = s3fs.S3FileSystem()
@@ -229,6 +232,25 @@ def test_a_server_that_does_not_answer_is_one_line(bucket, monkeypatch):
     close_clients()
     with pytest.raises(StoreError, match=r"a\.zarr cannot be reached: Could not connect"):
         storage.open(f"{bucket}/a.zarr")
+
+
+def test_a_dead_server_is_told_before_the_first_wait_also_where_it_is_quiet(
+    bigfs, monkeypatch, capsys, tmp_path
+):
+    dead = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
+    for name, value in (KEYS | dead).items():
+        monkeypatch.setenv(name, value)
+    close_clients()
+    write_svmlight(tmp_path / "a.svm", 20)
+    told = []
+    monkeypatch.setattr(runs, "RETRIES", 1)
+    wait = SimpleNamespace(sleep=lambda _: told.append(capsys.readouterr().err))
+    monkeypatch.setattr(runs, "time", wait)
+    words = ("--method", "anova", "--workers", 0, "--no-prefect", "-q", "--out", "r")
+    answer = bigfs("run", "a.svm", "--store", "s3://bucket/n.zarr", *words)
+    fails(answer, "s3://bucket/n.zarr cannot be reached: Could not connect")
+    assert len(told) == 1
+    assert "s3://bucket/n.zarr cannot be reached: Could not connect" in told[0]
 
 
 def test_of_two_machines_that_stage_to_one_name_one_is_refused(bucket, tmp_path, monkeypatch):

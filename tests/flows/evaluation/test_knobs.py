@@ -123,14 +123,6 @@ def test_number_is_chosen_among_those_that_obey(stores, tmp_path):
     assert names_of(stores["split"], run.selected[:3]) == {"w20", "w21", "w22"}
 
 
-def test_constraints_are_part_of_a_runs_identity():
-    key = [
-        Job(source="s", parameters=parameters).key({"content": "content"})
-        for parameters in ({}, {"keep": [1]}, {"forbid": [1]})
-    ]
-    assert len(set(key)) == 3
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
