@@ -221,8 +221,8 @@ def _say(error: Exception) -> int:
         message = getattr(error, "format_message", error.__str__)() or type(error).__name__
     for start, word in (("Value error, ", ""), ("Input should be", "it must be")):
         message = message.replace(start, word)  # Typer passes on pydantic's words
-    if (limit := LIMITS.get(getattr(error, "errno", None))) is not None:
-        message += f": raise the limit of the shell, {limit}"
+    if isinstance(error, OSError) and error.errno in LIMITS:
+        message += f": raise the limit of the shell, {LIMITS[error.errno]}"
     say(" ".join(message.split()), "error")
     if isinstance(error, BusyError):
         return BUSY
