@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.cutting_plane.columns import GatheredColumns
@@ -108,11 +109,11 @@ class LeastSquares(Loss):
 
 
 class SquaredHinge(Loss):
-    """½ Σ max(0, 1 − y f)², for targets Y of ±1: 1 for the samples of a class of `positive`."""
+    """½ Σ max(0, 1 − y f)², for targets of ±1: 1 where the indicator Y (csr, n × r) is."""
 
-    def __init__(self, X: Matrix, codes: IntArray, positive: IntArray) -> None:
-        _require_memory(X, len(positive))  # before the targets are made
-        super().__init__(X, np.where(codes[:, None] == positive, 1.0, -1.0))
+    def __init__(self, X: Matrix, Y: sp.csr_array) -> None:
+        _require_memory(X, Y.shape[1])  # before the targets are made
+        super().__init__(X, np.where(Y.toarray() != 0, 1.0, -1.0))
 
     def residual(self, W: FloatArray, features: IntArray) -> Fit:
         """Return the residual V = Y ⊙ max(0, 1 − Y ⊙ F) at the best intercepts."""

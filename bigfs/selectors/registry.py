@@ -147,10 +147,12 @@ METHODS: dict[str, Method] = {
     "l1-svm": Method(
         "penalty_path.sparse_regression:L1SVM",
         "weights of a sparse linear SVM with the squared hinge loss",
+        targets=("class", "multilabel"),
     ),
     "multitask-lasso": Method(
         "penalty_path.sparse_regression:MultiTaskLasso",
-        "weights of a row-sparse regression on the classes",
+        "weights of a row-sparse regression on the classes or several targets",
+        targets=("class", "multilabel", "real"),
     ),
     "svm-rfe": Method(
         "svm.elimination:SVMRFE", "recursive elimination of the least weights of a linear SVM"
@@ -227,11 +229,14 @@ METHODS: dict[str, Method] = {
         targets=("class", "multilabel"),
     ),
     "chi2": Method(
-        "scores.classes:Chi2", "χ² score of non-negative features, one feature at a time"
+        "scores.classes:Chi2",
+        "χ² score of non-negative features, one feature at a time",
+        targets=("class", "multilabel"),
     ),
     "mutual-info": Method(
         "scores.bins:MutualInformation",
         "mutual information with the class (information gain for text)",
+        targets=("class", "multilabel"),
     ),
     "gini": Method(
         "scores.bins:Gini", "decrease of Gini impurity at the best threshold of each feature"
@@ -319,6 +324,25 @@ SYNONYMS = {
     "rsr": "jfs",
     "t-test": "t-score",
 }
+
+
+# some methods for each kind of target, for the message of one that does not take it
+ALTERNATIVES = {
+    "class": ("sparge-lda", "anova"),
+    "multilabel": ("sparge-cca", "anova", "multitask-lasso"),
+    "real": ("sparge-cca", "f-regression", "multitask-lasso"),
+    "several real": ("sparge-cca", "multitask-lasso"),
+}
+
+
+def who_takes(kind: str) -> str:
+    """Return the line to type for a kind of target of `ALTERNATIVES`, in Python."""
+    calls = []
+    for name in ALTERNATIVES[kind]:
+        fixed = ", ".join(f"{key}={value!r}" for key, value in METHODS[name].parameters.items())
+        calls.append(f"{METHODS[name].estimator.partition(':')[2]}({fixed})")
+    what = {"class": "a class", "multilabel": "several labels", "real": "a real target"}
+    return f"for {what.get(kind, 'several real targets')} per sample use {' or '.join(calls)}"
 
 
 def decided_by(method: str, parameters: Mapping[str, Any], metric: str | None) -> dict[str, Any]:

@@ -13,7 +13,14 @@ from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.splits import Samples, labeled_rows, target_kind, testable_rows, varies
 from bigfs.matrix import Matrix, statistics
 from bigfs.selectors.base import estimator
-from bigfs.selectors.registry import BY_TARGET, METHODS, SYNONYMS, canonical_name
+from bigfs.selectors.registry import (
+    ALTERNATIVES,
+    BY_TARGET,
+    METHODS,
+    SYNONYMS,
+    WITHOUT_TARGET,
+    canonical_name,
+)
 from bigfs.selectors.scores.pvalues import SignificanceSelector
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.scaling import scaling_of
@@ -206,16 +213,11 @@ def require_target(corpus: Any, method: str) -> None:
     """Check that a method can learn from the kind of target of a corpus."""
     if accepts_target(corpus, method):
         return
-    kind = _target_of(corpus)
-    ignoring = [name for name, entry in METHODS.items() if not entry.targets]
-    using = [name for name, entry in METHODS.items() if kind in entry.targets]
-    suitable = ", ".join(using or ignoring)
-    if using:
-        suitable += f", or a method that ignores the labels, such as {ignoring[0]}"
-    advice = label_advice(corpus)
+    kind, advice = _target_of(corpus), label_advice(corpus)
+    suitable = ALTERNATIVES[kind] if kind else (WITHOUT_TARGET, "laplacian")
     raise ValueError(
         f"{method} cannot learn from {corpus.uri}, which has {TARGETS[kind]}: "
-        f"{advice}{advice and ', or '}use one of {suitable}"
+        f"{advice}{advice and ', or '}use --method {' or '.join(suitable)}"
     )
 
 

@@ -28,8 +28,16 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.construction import readable
 from bigfs.matrix.statistics import scale_hint
 from bigfs.result import Result, Status
-from bigfs.selectors.base.labels import Labels, labels_of, require_no_missing
+from bigfs.selectors.base.labels import (
+    Labels,
+    is_several,
+    label_sets,
+    labels_of,
+    require_no_missing,
+    require_one_column,
+)
 from bigfs.selectors.base.parameters import fill_in
+from bigfs.selectors.registry import who_takes
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 from bigfs.validation import UnequalScales
 
@@ -77,6 +85,7 @@ class MatrixInput:
     _scores_alone = False  # a constant feature has the least score, and changes no other one
     _feature_bytes = FEATURE_BYTES
     _takes_real = False  # y holds classes or real numbers, as `target` says
+    _takes_sets = False  # y may hold several labels per sample
     # numbers of features that "auto" tries; more where a larger number is no more work
     _largest_tried = 500
 
@@ -219,13 +228,11 @@ class MatrixInput:
         return Matrix.from_array(X, feature_names=getattr(self, "feature_names_in_", None))
 
     def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
-        """Return the class labels, one per sample. A method for other targets overrides this."""
-        if y.ndim == 2 and y.shape[1] > 1:
-            raise ValueError(
-                f"y should be a 1d array, got an array of shape {y.shape} instead: several labels "
-                f"per sample are for SparGE(embedding='cca'), SparGE(embedding='hsl') and ANOVA, "
-                f"and several real targets are fitted one at a time"
-            )
+        """Return the class labels, one per sample, or an indicator of several (csr, n × q) where
+        the method takes it. A method for real targets overrides this."""
+        if self._takes_sets and is_several(y):
+            return label_sets(y)
+        require_one_column(y)
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
         # Whole numbers of few values are classes. scikit-learn would sort a copy to find that out,
         # and it warns where the values are many.
@@ -236,10 +243,7 @@ class MatrixInput:
         except ValueError as error:
             if type_of_target(y) != "continuous":
                 raise
-            raise ValueError(
-                f"{error} Real values are for FRegression, MRMR(relevance='f') and "
-                f"SparGE(embedding='cca')."
-            ) from None
+            raise ValueError(f"{error} Here {who_takes('real')}") from None
         return labels_of(y, has_unlabeled)
 
 

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
+from bigfs.selectors.registry import who_takes
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 UNLABELED = -1
@@ -130,25 +131,56 @@ def is_real(y: AnyArray, target: str) -> bool:
 
 def any_target(y: Any, target: str, has_unlabeled: bool) -> Any:
     """Return `Labels`, real targets (n,) or label sets (csr, n × c), or refuse other targets."""
-    if y.ndim == 2 and y.shape[1] > 1:
-        if type_of_target(y) != "multilabel-indicator":
-            raise ValueError(
-                "y must hold one target per sample, or an indicator of label sets; got several "
-                "real targets: fit one at a time"
-            )
-        return sp.csr_array(y, dtype=np.int8)
+    if is_several(y):
+        return label_sets(y)
     y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
     return y.astype(np.float64) if is_real(y, target) else labels_of(y, has_unlabeled)
 
 
+def is_several(y: Any) -> bool:
+    """Return whether y has several targets per sample."""
+    return bool(np.ndim(y) == 2 and y.shape[1] > 1)
+
+
+def require_one_column(y: Any) -> None:
+    """Refuse several targets per sample, and say who takes them."""
+    if is_several(y):
+        is_sets = type_of_target(y) == "multilabel-indicator"
+        raise ValueError(
+            f"y should be a 1d array, got an array of shape {y.shape} instead: "
+            f"{who_takes('multilabel' if is_sets else 'several real')}"
+        )
+
+
+def label_sets(y: Any) -> sp.csr_array:
+    """Return the indicator of several labels per sample (csr, n × q), or refuse other numbers."""
+    Y = sp.csr_array(y)
+    if not np.isin(Y.data, (0, 1)).all():
+        raise ValueError(
+            "y must hold one target per sample, or 0 and 1 for several labels per sample; got "
+            f"several real targets: {who_takes('several real')}"
+        )
+    return sp.csr_array(Y, dtype=np.int8)
+
+
+def matrix_target(y: Any, target: str, has_unlabeled: bool) -> Labels | FloatArray:
+    """Return `Labels`, or real targets and indicators as they are (n × q)."""
+    y = y.toarray() if sp.issparse(y) else np.asarray(y)
+    y = y if is_several(y) else y.ravel()
+    if y.ndim == 2 or is_real(y, target):
+        return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    return at_least_two(labels_of(y, has_unlabeled))
+
+
 def real_target(y: Any) -> FloatArray:
     """Return y as one real number per sample, or refuse it."""
-    y = y.toarray() if hasattr(y, "toarray") else y
-    if np.ndim(y) == 2 and np.shape(y)[1] > 1:
-        raise ValueError(
-            f"y should be a 1d array, got an array of shape {np.shape(y)} instead: fit one target "
-            f"at a time"
-        )
+    y = y.toarray() if sp.issparse(y) else np.asarray(y)
+    require_one_column(y)
+    if y.dtype.kind not in "biuf":
+        try:
+            y = y.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"y must hold real numbers, not texts: {who_takes('class')}") from None
     target: FloatArray = column_or_1d(y, dtype=np.float64, warn=True)
     return target
 

@@ -39,12 +39,13 @@ from bigfs.lasso.path import LassoPath, PathState, measure
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import positive_classes
 from bigfs.matrix import Matrix
+from bigfs.matrix.class_sums import class_indicator
 from bigfs.result import Result, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.labels import labeled_part
+from bigfs.selectors.base.labels import TARGETS, Labels, labeled_part, matrix_target
 from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
-from bigfs.types import FloatArray
+from bigfs.types import AnyArray, FloatArray
 
 PENALTY: list[Any] = [*POSITIVE, StrOptions({"auto"})]
 
@@ -96,22 +97,28 @@ class SparseRegression(Selector):
 
 
 class MultiTaskLasso(SparseRegression):
-    """Rank features by their weights in a row-sparse regression on the classes.
+    """Rank features by their weights in a row-sparse regression on the classes or other targets.
 
-    Unlabeled samples are left out.
+    The targets are classes, several labels per sample, or one or more real numbers. Unlabeled
+    samples are left out.
 
     Parameters
     ----------
     %(select)s
     %(alpha_auto)s
+    target : {"auto", "classes", "real"}, default="auto"
+        Kind of a y of one column. "auto" takes fractions for real, and whole numbers or strings
+        for classes. Say "real" for ages, counts and prices.
     %(path)s
 
     Attributes
     ----------
     %(row_scores)s
     %(selected)s
-    %(classes)s
-    %(class_coef)s
+    classes_ : ndarray of shape (n_classes,) or None
+        The class labels, or None where y holds several labels or real numbers.
+    coef_ : ndarray of shape (n_features, n_targets)
+        Weights. The targets are the classes, the labels or the real numbers.
     alpha_ : float
         Penalty of the weights.
     %(n_steps)s
@@ -124,8 +131,8 @@ class MultiTaskLasso(SparseRegression):
 
     Notes
     -----
-    The problem is that of `sklearn.linear_model.MultiTaskLasso` on the indicators Y of the classes,
-    with an intercept::
+    The problem is that of `sklearn.linear_model.MultiTaskLasso` on the targets Y, which are
+    indicators of the classes or y itself, with an intercept::
 
         min 1/2n ‖Y − XW − 1bᵀ‖² + α Σ_j ‖w_j‖₂
 
@@ -152,24 +159,35 @@ class MultiTaskLasso(SparseRegression):
     """
 
     alpha: float | str = "auto"
+    target: str = "auto"
     tol: float = 1e-3
     max_iter: int = 200
 
     _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"alpha": PENALTY}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "alpha": PENALTY,
+        "target": [StrOptions(TARGETS)],
+    }
+    _takes_real = True
+
+    def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
+        """Return `Labels`, or real targets and indicators as they are (n × q)."""
+        return matrix_target(y, self.target, has_unlabeled)
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        X, self.classes_, codes = labeled_part(X, y)
-        n, c = X.shape[0], len(self.classes_)
-        Y = one_hot(codes, c)
+        self.classes_: AnyArray | None = None
+        if isinstance(y, Labels):
+            X, self.classes_, codes = labeled_part(X, y)
+            y = one_hot(codes, len(self.classes_))
+        n, r = y.shape
         lam = None if isinstance(self.alpha, str) else n * self.alpha
-        self.alpha_ = self._solve(LeastSquares(X, Y - Y.mean(axis=0)), [slice(0, c)], lam) / n
+        self.alpha_ = self._solve(LeastSquares(X, y - y.mean(axis=0)), [slice(0, r)], lam) / n
 
 
 class L1SVM(SparseRegression):
-    """Rank features by their weights in a sparse linear SVM, one class against the rest.
+    """Rank features by their weights in a sparse linear SVM, one class or label against the rest.
 
-    Unlabeled samples are left out.
+    Unlabeled samples are left out. Several labels per sample are an indicator.
 
     Parameters
     ----------
@@ -183,9 +201,10 @@ class L1SVM(SparseRegression):
     ----------
     %(row_scores)s
     %(selected)s
-    %(classes)s
+    classes_ : ndarray of shape (n_classes,) or None
+        The class labels, or None where y holds several labels per sample.
     coef_ : ndarray of shape (n_features, n_machines)
-        Weights of the machine of each class against the rest. Two classes have one machine.
+        Weights of the machine of each class or label against the rest. Two classes have one.
     C_ : float
         Weight of the losses.
     %(n_steps)s
@@ -229,13 +248,17 @@ class L1SVM(SparseRegression):
 
     _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"C": PENALTY}
+    _takes_sets = True
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        X, self.classes_, codes = labeled_part(X, y)
-        positive = positive_classes(len(self.classes_))
+        self.classes_: AnyArray | None = None
+        if isinstance(y, Labels):
+            X, self.classes_, codes = labeled_part(X, y)
+            c = len(self.classes_)
+            y = class_indicator(codes, c)[:, positive_classes(c)]
         lam = None if isinstance(self.C, str) else 1 / (2 * self.C)
-        each = [slice(k, k + 1) for k in range(len(positive))]
-        self.C_ = 1 / (2 * self._solve(SquaredHinge(X, codes, positive), each, lam))
+        each = [slice(k, k + 1) for k in range(y.shape[1])]
+        self.C_ = 1 / (2 * self._solve(SquaredHinge(X, y), each, lam))
 
 
 class DLSR(SparseRegression):
@@ -306,7 +329,7 @@ class DLSR(SparseRegression):
         X, self.classes_, codes = labeled_part(X, y)
         c = len(self.classes_)
         lam = None if isinstance(self.gamma, str) else self.gamma
-        loss = SquaredHinge(X, codes, np.arange(c))
+        loss = SquaredHinge(X, class_indicator(codes, c))
         self.gamma_ = self._solve(loss, [slice(0, c)], lam, scale=0.5)
 
 

@@ -11,7 +11,7 @@ Only the non-zero entries of x_j are visited.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,8 +32,8 @@ class MutualInformation(Selector):
 
     Zero is a bin of its own. The other values of a feature are cut into `n_bins` bins of equal
     width between the least and the greatest of them. With one bin a feature is either absent or
-    present, which text classification calls information gain. Unlabeled samples are
-    left out.
+    present, which text classification calls information gain. Unlabeled samples are left out. With
+    several labels per sample, the score is the mean over the labels [1]_.
 
     Parameters
     ----------
@@ -57,6 +57,7 @@ class MutualInformation(Selector):
     The scores are those of `sklearn.feature_selection.mutual_info_classif` on the binned values as
     discrete features. It needs one pass over X, and one for the column statistics where X does not
     bring them. A matrix by rows alone is gathered in batches of columns, with a pass for each.
+    Several labels per sample are an indicator of shape (n_samples, n_labels).
 
     References
     ----------
@@ -80,12 +81,15 @@ class MutualInformation(Selector):
     _largest_tried = MANY
     _scores_alone = True
     _cost = Cost("1", "d", by_rows="1, then 1 per batch of columns")
+    _takes_sets = True
 
-    def _fit(self, X: Matrix, y: Labels) -> None:
-        classes, codes = at_least_two(y)
+    def _fit(self, X: Matrix, y: Any) -> None:
+        is_sets = not isinstance(y, Labels)
+        codes = np.zeros(X.shape[0], dtype=np.int64) if is_sets else at_least_two(y).codes
         n_bins = count_bins(self._allowed(X), self.n_bins)
-        information = Information(codes, len(classes), n_bins)
-        parts = map_all_columns(X, _with_class, information, label="scores")
+        information = Information(codes, 2 if is_sets else len(y.classes), n_bins)
+        fn, label_sets = (_with_labels, [sp.csc_array(y)]) if is_sets else (_with_class, [])
+        parts = map_all_columns(X, fn, information, *label_sets, label="scores")
         self.scores_ = np.concatenate(parts)
 
 
@@ -147,6 +151,19 @@ class Gini(Selector):
 
 def _with_class(block: Any, start: int, stop: int, information: Information) -> FloatArray:
     return information.with_class(information.prepare(block))
+
+
+def _with_labels(
+    block: Any, start: int, stop: int, information: Information, Y: sp.csc_array
+) -> FloatArray:
+    Z = information.prepare(block)
+    total, codes = np.zeros(Z.shape[1]), np.zeros(Y.shape[0], dtype=np.int64)
+    for k in range(Y.shape[1]):
+        rows = Y.indices[Y.indptr[k] : Y.indptr[k + 1]]
+        codes[rows] = 1
+        total += replace(information, codes=codes).with_class(Z)
+        codes[rows] = 0
+    return total / Y.shape[1]
 
 
 def _gini(block: Any, start: int, stop: int, codes: IntArray, sizes: IntArray) -> FloatArray:

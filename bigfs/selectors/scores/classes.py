@@ -24,7 +24,7 @@ from scipy.special import chdtrc, stdtr
 from sklearn.utils import ClassifierTags
 
 from bigfs.matrix import Matrix
-from bigfs.matrix.class_sums import NEGATIVE, column_blocks, near_sums
+from bigfs.matrix.class_sums import NEGATIVE, column_blocks, column_sums, near_sums
 from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
@@ -36,9 +36,10 @@ from bigfs.selectors.scores.sums import (
     class_totals,
     ratio,
 )
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import FloatArray
 
 LABELS_PER_PASS = 64  # of several labels per sample
+NO_LABEL = "y must hold a label that some samples have and others do not"
 
 
 class ClassSumsSelector(WeightedSelector):
@@ -130,7 +131,58 @@ class Fisher(ClassSumsSelector):
         return ratio(between, within)
 
 
-class ANOVA(SignificanceSelector, ClassSumsSelector):
+class LabelSetsSelector(SignificanceSelector, ClassSumsSelector):
+    """Scores each column by its class sums, or by their mean over several labels per sample."""
+
+    _takes_sets = True
+
+    def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:
+        self._label_p_values = None
+        if isinstance(y, Labels):
+            super()._score_samples(X, y, weights)
+        else:
+            self._score_label_sets(X, y, np.ones(X.shape[0]) if weights is None else weights)
+
+    def _score_totals(self, totals: Totals) -> None:
+        self._label_p_values = None
+        super()._score_totals(totals)
+
+    def _score_label_sets(self, X: Matrix, Y: sp.csr_array, w: FloatArray) -> None:
+        """Set the mean of the scores of the labels, each against the rest, and the least of their
+        p-values times their number."""
+        counts = Y.T @ w
+        labels = np.flatnonzero((counts > 0) & (counts < w.sum()))
+        if not len(labels):
+            raise ValueError(NO_LABEL)
+        parts = [
+            self._score_labels(block, Y[:, labels], w, counts[labels])
+            for block in column_blocks(X, min(len(labels), LABELS_PER_PASS))
+        ]
+        scores, least = (np.concatenate(part) for part in zip(*parts, strict=True))
+        self.scores_ = scores / len(labels)
+        self._label_p_values = np.minimum(least * len(labels), 1)
+
+    def _score_labels(
+        self, X: Matrix, Y: sp.csr_array, w: FloatArray, counts: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the sum over the labels of the scores, and the least of their p-values."""
+        n, total, least = w.sum(), np.zeros(X.shape[1]), np.ones(X.shape[1])
+        for first in range(0, Y.shape[1], LABELS_PER_PASS):
+            part = slice(first, first + LABELS_PER_PASS)
+            dense = np.column_stack([Y[:, part].toarray() * w[:, None], w])
+            if self._non_negative:
+                sums = column_sums(X, dense, w[:, None], non_negative=True)
+            else:
+                sums, _ = near_sums(X, dense, w[:, None], slice(-1, None))
+            for k, size in enumerate(counts[part]):
+                two = np.column_stack([sums[:, k], sums[:, -2] - sums[:, k]])
+                self.scores_ = self._score(two, sums[:, -1], np.array([size, n - size]))
+                total += self.scores_
+                least = np.minimum(least, self._p_values())
+        return total, least
+
+
+class ANOVA(LabelSetsSelector):
     """Score each feature by the F statistic of a one-way analysis of variance.
 
     The scores are those of `sklearn.feature_selection.f_classif`. A feature that is constant within
@@ -186,22 +238,6 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
     """
 
     _cost = Cost("0", "d c")
-    _label_p_values: FloatArray | None = field(
-        init=False, default=None
-    )  # of several labels per sample
-
-    def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
-        """Return `Labels`, or an indicator of several labels per sample (csr, n × q)."""
-        if y.ndim < 2 or y.shape[1] == 1:
-            return super()._check_y(y, has_unlabeled)
-        return indicator(y)
-
-    def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:
-        self._label_p_values = None
-        if isinstance(y, Labels):
-            super()._score_samples(X, y, weights)
-        else:
-            self.scores_, self._label_p_values = mean_f(X, y, weights)
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         between, within = between_and_within(sums, squares, sizes)
@@ -210,17 +246,16 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
         return ratio(between / (c - 1), within / max(n - c, 1))
 
     def _p_values(self) -> FloatArray:
-        if self._label_p_values is not None:
-            return self._label_p_values
         between, within = self._degrees
         return f_p_values(between, within, self.scores_)
 
 
-class Chi2(SignificanceSelector, ClassSumsSelector):
+class Chi2(LabelSetsSelector):
     """Score each non-negative feature by its χ² statistic with the class.
 
     The scores are those of `sklearn.feature_selection.chi2`. Negative values are refused. Unlabeled
-    samples are left out.
+    samples are left out. With several labels per sample, the score is the mean of the statistics of
+    the labels [1]_.
 
     Parameters
     ----------
@@ -232,7 +267,8 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
     scores_ : ndarray of shape (n_features,)
         The χ² statistic of each feature. Larger is better.
     pvalues_ : ndarray of shape (n_features,)
-        P-value of each feature, of the χ² distribution.
+        P-value of each feature, of the χ² distribution. With several labels per sample it is the
+        least one of the labels times their number (Bonferroni), and at most 1.
     %(selected)s
     %(passes)s
 
@@ -250,7 +286,13 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
         Σ_c (O_c − E_c)² / E_c
 
     It needs one pass over X, which looks for negative values, or none over a store that knows its
-    smallest values.
+    smallest values. Several labels per sample are an indicator of shape (n_samples, n_labels), as
+    for `ANOVA`.
+
+    References
+    ----------
+    .. [1] Y. Yang and J. O. Pedersen, "A comparative study on feature selection in text
+       categorization", ICML 1997.
 
     Examples
     --------
@@ -364,49 +406,3 @@ class TScore(SignificanceSelector, ClassSumsSelector):
 
     def _p_values(self) -> FloatArray:
         return np.asarray(2 * stdtr(self._degrees, -self.scores_))
-
-
-def indicator(y: Any) -> sp.csr_array:
-    """Return y as an indicator of label sets, or refuse it."""
-    Y = sp.csr_array(y)
-    if not np.isin(Y.data, (0, 1)).all():
-        raise ValueError(
-            "y must hold one class per sample, or 0 and 1 for several labels per sample; got "
-            "other numbers in several columns"
-        )
-    return sp.csr_array(Y, dtype=np.float64)
-
-
-def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Return the mean over the labels of F, and the least of their p-values times their number."""
-    w = np.ones(X.shape[0]) if weights is None else weights
-    n, counts = w.sum(), Y.T @ w
-    labels = np.flatnonzero((counts > 0) & (counts < n))
-    if not len(labels):
-        raise ValueError("y must hold a label that some samples have and others do not")
-    parts = [
-        _mean_f(block, Y, w, counts, labels)
-        for block in column_blocks(X, min(len(labels), LABELS_PER_PASS))
-    ]
-    mean, p_values = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return mean, p_values
-
-
-def _mean_f(
-    X: Matrix, Y: sp.csr_array, w: FloatArray, counts: FloatArray, labels: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the `mean_f` of a block of columns."""
-    n, total, least = w.sum(), np.zeros(X.shape[1]), np.ones(X.shape[1])
-    for first in range(0, len(labels), LABELS_PER_PASS):
-        part = labels[first : first + LABELS_PER_PASS]
-        dense = np.column_stack([Y[:, part].toarray() * w[:, None], w])
-        sums, _ = near_sums(X, dense, w[:, None], slice(-1, None))
-        squares, every = sums[:, -1], sums[:, -2]
-        for k, label in enumerate(part):
-            sizes = np.array([counts[label], n - counts[label]])
-            two = np.column_stack([sums[:, k], every - sums[:, k]])
-            between, within = between_and_within(two, squares, sizes)
-            F = ratio(between, within / max(n - 2, 1))
-            total += F
-            least = np.minimum(least, f_p_values(1, n - 2, F))
-    return total / len(labels), np.minimum(least * len(labels), 1)

@@ -40,6 +40,7 @@ class SignificanceSelector(Selector):
     }
 
     pvalues_: FloatArray = field(init=False)
+    _label_p_values: Any = field(init=False, default=None)  # of several labels per sample
 
     @abstractmethod
     def _p_values(self) -> FloatArray:
@@ -66,7 +67,8 @@ class SignificanceSelector(Selector):
         return self._constraints.require(d - len(self._constraints.forbidden), d)
 
     def _choose(self) -> Self:
-        self.pvalues_ = self._p_values()
+        of_labels = self._label_p_values
+        self.pvalues_ = self._p_values() if of_labels is None else of_labels
         if self.mode == "k_best":
             return super()._choose()
         if self.mode != "percentile" and np.isnan(self.pvalues_).all():

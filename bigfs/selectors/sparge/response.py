@@ -27,7 +27,7 @@ from bigfs.matrix.class_sums import class_sizes
 from bigfs.matrix.gathering import ENTRY_BYTES, hold_if_small
 from bigfs.matrix.kernels import SUMS_BYTES
 from bigfs.selectors.base.estimator import MatrixInput
-from bigfs.selectors.base.labels import Labels, at_least_two, is_real, labels_of
+from bigfs.selectors.base.labels import Labels, at_least_two, matrix_target
 from bigfs.selectors.base.sample_graph import embedding_stats, joined_neighbors, sample_graph
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -105,11 +105,7 @@ class EmbeddingTarget(MatrixInput):
             return super()._check_y(y, has_unlabeled)
         if sp.issparse(y) and self.embedding == "cca":
             return sp.csr_array(y)
-        y = y.toarray() if sp.issparse(y) else np.asarray(y)
-        y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
-        if y.ndim == 2 or is_real(y, self.target):
-            return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        return at_least_two(labels_of(y, has_unlabeled))
+        return matrix_target(y, self.target, has_unlabeled)
 
 
 def regression(method: SparGE, X: Matrix, y: Any) -> Columns:

@@ -117,7 +117,7 @@ def test_several_real_targets_are_refused_and_not_taken_for_labels(rng, tmp_path
     if kind == "object":
         with pytest.raises(SourceError, match="several are not supported"):
             storage.stage(X, tmp_path / "a.zarr", y=Y)
-        with pytest.raises(ValueError, match="fit one target at a time"):
+        with pytest.raises(ValueError, match="for several real targets per sample use"):
             FRegression().fit(X, Y)
 
 

@@ -137,7 +137,7 @@ def test_anova_of_label_sets_is_the_mean_of_the_labels(text, rng, monkeypatch, p
 @pytest.mark.parametrize(
     ("Y", "message"),
     [
-        (np.full((80, 2), 3), "0 and 1 for several labels per sample; got other numbers"),
+        (np.full((80, 2), 3), "0 and 1 for several labels per sample; got several real targets"),
         (np.ones((80, 2), dtype=int), "a label that some samples have and others do not"),
     ],
 )
