@@ -70,7 +70,9 @@ NEGLIGIBLE = 1e-10  # a feature whose θ is below this share of the largest leav
 LEAVING_SHARE = 0.3  # of θ's mass: what leaves early in one round
 RESTART = 0.5  # of the momentum's age: what is left where it raises the objective
 RETREAT_END = 1e-12  # a feature whose return raises the objective stays out from this θ on
+RANGE = 290  # exponent of 10 of γ/φ that a feature of the working set may have
 LARGEST = 140  # exponent of 10 of γ d^(2/p), beyond which the squares of weights underflow
+ROUNDING = 1e10  # largest pull of the penalty beside XcᵀY that leaves a product its digits
 LABELS_SHARE = 0.25  # of the memory limit: what the labels of all samples may take in the end
 
 
@@ -126,6 +128,8 @@ class SRLSRProblem(RowSparseProblem):
         self.n_labeled = int(self.class_sizes.sum())
         self.all_labeled = self.n_labeled == X.shape[0]
         self.centering = centering(X.shape[0])
+        smallest = gamma * 10.0 ** (2 * np.log10(X.shape[1]) / p - RANGE)  # of φ
+        self.least = smallest ** (p / (2 - p))  # of θ, as a share of the largest
 
     def start(self, theta: FloatArray | None) -> SRLSRState:
         """Return the state at the given θ, or 1, with W = 0: the unlabeled rows of Y are at 1/c."""
@@ -136,6 +140,7 @@ class SRLSRProblem(RowSparseProblem):
         W, b = np.zeros((d, self.c)), np.zeros(self.c)
         sums, XtV = self.sums(self.X, W, b)
         self.XtY, self.Y_norm2 = XtV, float(n - np.sum(self.class_sizes**2) / n)
+        self.largest_pull = row_norms(XtV).max()
         never = np.zeros(d, dtype=bool)
         return SRLSRState(theta, W, b, XtV, sums.V / n, np.inf, np.inf, np.inf, 0.0, never)
 
@@ -154,7 +159,7 @@ class SRLSRProblem(RowSparseProblem):
         new = (state.theta > 0) & ~state.W.any(axis=1)  # features that have just returned
         if next_state.objective > state.objective and new.any():
             theta = np.where(new, RETREAT * state.theta, state.theta)
-            theta[new & (theta < RETREAT_END)] = 0
+            theta[new & (theta < max(RETREAT_END, self.least))] = 0
             return self.step(state._replace(theta=theta / theta.sum()))
         return self.check_inactive(self.with_end(next_state, end, age))
 
@@ -171,10 +176,15 @@ class SRLSRProblem(RowSparseProblem):
         W, XtV = solution.W, None
         b = state.b + state.mean_V - self.X.means @ W
         W[active] += state.W[active]
-        if self.all_labeled:
+        if self.all_labeled and self.is_known(u[active] * row_norms(state.W[active])):
             XtV = solution.product
             XtV[active] = state.XtV[active] - XtV[active]
         return Point(W, b, XtV, solution.residual)
+
+    def is_known(self, pulls: FloatArray) -> bool:
+        """Return whether double precision holds XcᵀV of a solve that starts from rows of weights
+        with these pulls of the penalty."""
+        return bool(pulls.max(initial=0.0) <= ROUNDING * self.largest_pull)
 
     def evaluate(self, point: Point, before: SRLSRState) -> SRLSRState:
         """Return the state at a point, whose labels it completes.
@@ -251,7 +261,7 @@ class SRLSRProblem(RowSparseProblem):
         """Return ‖w_j‖ᵖ / Σ‖w‖ᵖ, and 0 for the features that became negligible."""
         weights = row_norms(W) ** self.p
         self.require_weight(weights)
-        weights = without_negligible(weights, NEGLIGIBLE)
+        weights = without_negligible(weights, max(NEGLIGIBLE, self.least))
         return weights / weights.sum()
 
     def violation(self, state: SRLSRState, sums: LabelSums) -> float:

@@ -564,6 +564,26 @@ def test_what_double_precision_does_not_hold_is_refused(accelerate):
         cls(start=[np.inf, *np.ones(21)]).fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.parametrize("accelerate", [True, False])
+@pytest.mark.parametrize("p", [0.1, 0.05])
+def test_a_small_p_ends_with_the_objective_of_its_weights(p, accelerate):
+    """The penalty of a feature grows by up to 10¹⁰⁰ in a round, and rounding with it."""
+    rng, y = np.random.default_rng(0), np.arange(60) % 3
+    X = rng.normal(size=(60, 25)) + 3.0
+    X[:, :6] += 1.5 * (np.arange(6) // 2 == y[:, None])
+    X *= rng.random((60, 25)) < 0.7
+    for gamma in (1e-6, 1.0):
+        for rounds in (7, 200):
+            options = {"p": p, "gamma": gamma, "accelerate": accelerate, "max_iter": rounds}
+            model = SRLSR(n_features_to_select=3, solver="woodbury", **options).fit(X, y)
+            assert model.result_.status in (Status.CONVERGED, Status.MAX_ITER)
+            norms = np.linalg.norm(model.coef_, axis=1)
+            loss = np.sum((X @ model.coef_ + model.intercept_ - np.eye(3)[y]) ** 2)
+            expected = loss + gamma * np.sum(norms**p) ** (2 / p)
+            assert model.result_.history[-1]["objective"] == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("labeled", [True, False])
 def test_what_is_not_finite_does_not_crash_the_projection(labeled):
     X, codes = np.ones((4, 2)), np.full(4, 0 if labeled else -1)
