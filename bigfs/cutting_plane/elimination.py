@@ -20,13 +20,14 @@ from scipy.linalg import cho_factor, lapack, solve_triangular
 
 from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.cutting_plane.restricted_master import system_name
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import BoolArray, FloatArray, IntArray
 from bigfs.validation import explain_singular
 
 Solve = Callable[[FloatArray], FloatArray]  # multiplies by an inverse
 Follow = Callable[[IntArray, Solve, FloatArray], tuple[FloatArray, float]]
 
 STRIP = 128  # rows of the inverse that are made at a time
+TIE = 1e-10  # relative difference of two scores that is rounding
 FOLLOW_SHARE = 0.8  # of the features at which T was last made to follow what is left
 
 
@@ -73,7 +74,7 @@ def eliminate(
         count = min(max(1, int(rate * size)), size - next_pause)
         stays = np.isin(rest.features, removed_last)
         count = min(count, int(np.count_nonzero(~stays)) or size)
-        out = np.lexsort((rest.features, costs, stays))[:count]
+        out = best_first(costs, -rest.features, stays)[::-1][:count]  # of ties the first column
         removed.append(rest.features[out])
         removed_costs.append(costs[out])
         rest.remove(out)
@@ -145,6 +146,19 @@ class Rest:
         self._P[:, new] = self._P[:, old]
         for array in (self._order, self._W, self._diagonal):
             array[new] = array[old]
+
+
+def best_first(s: FloatArray, features: IntArray, is_kept: BoolArray) -> IntArray:
+    """Return the positions of the kept features and then the others, by decreasing score.
+
+    Scores that differ by rounding are ties and go by index. A product rounds a column by its place
+    in a block, so equal columns would be told apart by the tiles otherwise.
+    """
+    order = np.lexsort((-s, ~is_kept))
+    falls = s[order[:-1]] - s[order[1:]] > TIE * s[order[:-1]]
+    steps = falls | (is_kept[order[:-1]] != is_kept[order[1:]])
+    ties = np.concatenate([[0], np.cumsum(steps)]) if len(s) else np.zeros(0)
+    return order[np.lexsort((features[order], ties))]
 
 
 def inverse(G: FloatArray, gamma: float) -> FloatArray:

@@ -11,11 +11,10 @@ from numba import njit
 
 from bigfs.constraints import Constraints
 from bigfs.cutting_plane.columns import Residual
+from bigfs.cutting_plane.elimination import TIE, best_first
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.cutting_plane.tiled_columns import TiledColumns
-from bigfs.types import BoolArray, FloatArray, IntArray
-
-TIE = 1e-10  # relative difference of two scores that is rounding
+from bigfs.types import FloatArray, IntArray
 
 
 def largest_scores(
@@ -54,19 +53,6 @@ def largest_scores(
         best = best_first(s, features, np.isin(features, constraints.kept))[:size]
         result.append((features[best], s[best]))
     return result
-
-
-def best_first(s: FloatArray, features: IntArray, is_kept: BoolArray) -> IntArray:
-    """Return the positions of the kept features and then the others, by decreasing score.
-
-    Scores that differ by rounding are ties and go by index. A product rounds a column by its place
-    in a block, so equal columns would be told apart by the tiles otherwise.
-    """
-    order = np.lexsort((-s, ~is_kept))
-    falls = s[order[:-1]] - s[order[1:]] > TIE * s[order[:-1]]
-    steps = falls | (is_kept[order[:-1]] != is_kept[order[1:]])
-    ties = np.concatenate([[0], np.cumsum(steps)]) if len(s) else np.zeros(0)
-    return order[np.lexsort((features[order], ties))]
 
 
 def _largest_of_tile(

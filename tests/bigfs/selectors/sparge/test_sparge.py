@@ -10,9 +10,10 @@ from sklearn.base import clone
 from bigfs import Matrix, SparGE, engine
 from bigfs.cutting_plane import columns, relaxation
 from bigfs.cutting_plane.columns import GatheredColumns, Residual
+from bigfs.cutting_plane.elimination import best_first
 from bigfs.cutting_plane.loop import certify, cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.cutting_plane.scores import best_first, largest_scores
+from bigfs.cutting_plane.scores import largest_scores
 from bigfs.embedding.responses import lda_factor, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
@@ -423,6 +424,18 @@ def test_the_choice_among_equal_columns_does_not_depend_on_the_tiles(seed):
         matrix = Matrix.from_array(X, tile_rows=height, tile_columns=width)
         found = SparGE(n_features_to_select=7).fit(matrix, y).selected_
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("embedding", ["lda", "pca"])
+def test_the_first_of_equal_columns_leaves_whatever_the_tiles(embedding, rng):
+    """Rounding told equal columns apart, and which of them stayed followed from the tiles."""
+    y = np.arange(72) % 3
+    X = np.round(np.abs(rng.normal(size=(72, 7))) * 64) / 64 + (np.arange(7) // 2 == y[:, None])
+    X = np.hstack([X, X])
+    for form in (X, Matrix.from_array(sp.csr_array(X), tile_rows=17, tile_columns=4)):
+        order = SparGE(n_features_to_select=14, embedding=embedding).fit(form, y).selected_
+        for j in range(7):
+            assert np.flatnonzero(order == j + 7) < np.flatnonzero(order == j)
 
 
 def test_scores_that_differ_by_rounding_go_by_index():
