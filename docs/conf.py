@@ -106,7 +106,15 @@ html_theme_options = {
 }
 html_sidebars = {
     page: []
-    for page in ("getting-started", "choose", "architecture", "comparison", "faq", "glossary")
+    for page in (
+        "getting-started",
+        "first-table",
+        "choose",
+        "architecture",
+        "comparison",
+        "faq",
+        "glossary",
+    )
 }
 
 html_math_renderer = "mathml"

@@ -142,7 +142,7 @@ def choice_section(folder: Path) -> str:
 
 Not in the paper. A split has two thirds of the samples to choose and train on, and one third to
 test on (20 Newsgroups: by date). Two folds of the two thirds choose C of the peers, and γ, loss,
-ranking and class weights of SparGE where these are chosen. `LinearSVC()` judges the first 10, 20
+ranking and class weights of SparGE where these are chosen. `LinearSVC()` scores the first 10, 20
 and 50 features of an order of 50. Text is tf-idf, other data is standardized. The thinned groups
 have class sizes that fall to a fortieth. The classes are balanced where nothing else is said, as
 they were by default until 2026-11-25. [The race](../measured/choosing.md) has today's default on
