@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 
 from bigfs.engine.display import json_line
@@ -10,6 +11,17 @@ from bigfs.engine.display import json_line
 log = logging.getLogger("bigfs.flows")
 # whether `inform` only logs, and whether lines on stderr are JSON objects
 notes = {"silent": False, "json": False}
+
+# the flags of options whose names are not enough
+FLAGS = {
+    "features": ("--features", "-n"),
+    "method": ("--method", "-m"),
+    "out": ("--out", "-o"),
+    "workers": ("--workers", "-w"),
+    "lists": ("--list", "--lists"),
+    "metrics": ("--metric", "--metrics"),
+    "selectors": ("--with",),
+}
 
 
 def inform(text: str, about: str = "bigfs") -> None:
@@ -36,3 +48,25 @@ class Waits(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if not notes["silent"]:
             say(record.getMessage(), record.levelname.lower())
+
+
+def retyped(command: str, source: tuple[str, str] = ("", ""), **options: str) -> str:
+    """Return a command of bigfs with another source and other options, as a line to type.
+
+    It has no --out, which names the result of the command as it was. Of a program that is not the
+    command line it is the options alone.
+    """
+    flags = {name: FLAGS.get(name, (f"--{name.replace('_', '-')}",)) for name in options}
+    added = [word for name, value in options.items() for word in (flags[name][0], value)]
+    words = shlex.split(command)
+    if "bigfs" not in words[:3]:
+        return shlex.join(added or [source[1]])
+    start = words.index("bigfs") + 1
+    left, kept = iter(words[start:]), words[:start]
+    dropped = {flag for names in (*flags.values(), FLAGS["out"]) for flag in names}
+    for word in left:
+        if word.partition("=")[0] not in dropped:
+            kept.append(source[1] if word == source[0] else word)
+        elif "=" not in word:
+            next(left, None)  # its value
+    return shlex.join([*kept, *added])

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,13 @@ from bigfs.flows import reuse
 from bigfs.flows.evaluation import choosing, curves, selection
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation.verdict import verdict
+from bigfs.flows.messages import retyped
 from bigfs.flows.plan import Plan
 from bigfs.flows.report.provenance import provenance, time_step
 from bigfs.flows.staging import stage as stage
 from bigfs.flows.use import predict
 from bigfs.matrix.class_sums import class_sizes
+from bigfs.matrix.statistics import UNEQUAL_SCALES
 from bigfs.result import NotConverged, observed
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.runs.runs import Run, RunError
@@ -287,9 +291,25 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
             scoring=dict(choices),
             measured=plan.measured,
             evaluation=evaluation.describe(plan.measured, tuple(names)),
-            verdict=verdict(points, *own, measured[0], tested, run.metadata["hints"]),
+            verdict=verdict(points, *own, measured[0], tested, partial(_advise, run, corpus)),
         )
     return points
+
+
+def _advise(run: Run, corpus: Any, method: str | None) -> str:
+    """Return what to type where another method is ahead, or all features, as None."""
+    about = run.metadata
+    retype = partial(retyped, about.get("command", ""))
+    if any(hint.startswith(UNEQUAL_SCALES) for hint in about["hints"]):
+        line = retype(scale="standard")
+        if all(step["stage"] != "stage" for step in about["stages"]):  # it was given the store
+            source = shlex.quote(corpus.spec["source"]["uri"])
+            line = f"bigfs stage {source} STORE --scale standard"
+        return f"the units of the columns differ, so standardize them: {line}"
+    if method is not None:
+        return retype(method=method)
+    is_given = isinstance(about["parameters"]["features"], int | None)
+    return f"let folds choose the number: {retype(features='auto')}" if is_given else ""
 
 
 def evaluate_again(path: str, choices: Mapping[str, Any]) -> Run:

@@ -19,6 +19,7 @@ from typer.models import ArgumentInfo
 from bigfs.flows import messages
 from bigfs.flows.cli.output import state
 from bigfs.flows.job import Request, plain_message
+from bigfs.flows.messages import FLAGS
 from bigfs.flows.options import Staging
 from bigfs.selectors.registry import METHODS
 
@@ -186,16 +187,6 @@ METAVARS = {
     "min_df": "N|SHARE",
     "max_df": "N|SHARE",
     "stop_words": "english|FILE",
-}
-# the flags of fields whose names are not enough
-FLAGS = {
-    "features": ("--features", "-n"),
-    "method": ("--method", "-m"),
-    "out": ("--out", "-o"),
-    "workers": ("--workers", "-w"),
-    "lists": ("--list", "--lists"),
-    "metrics": ("--metric", "--metrics"),
-    "selectors": ("--with",),
 }
 # fields that are several options, which the command line makes
 WORDED: dict[str, dict[str, Any]] = {

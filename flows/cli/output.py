@@ -123,4 +123,4 @@ def print_run(path: str, as_json: bool) -> None:
             print_rows(chosen)
         print_lines([f"{method}: {choice_text(choice)}"])
     report = f"report: {Path(path) / 'report.html'}"
-    print_lines([f"{method}: {status_text(about)}", verdict_text(about), report])
+    print_lines([f"{method}: {status_text(about)}", report, verdict_text(about)])

@@ -1,43 +1,58 @@
-"""What a run's own table says of its choice: whether a simpler method is ahead of it."""
+"""What a run's own table says of its choice: how it stands to other methods and to all features."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from bigfs.evaluation.curves import Point
 from bigfs.evaluation.metrics import METRIC_NAMES
-from bigfs.matrix.statistics import UNEQUAL_SCALES
 from bigfs.result import ALL
 
-STANDARD_ERRORS = 2.0  # by which a method is ahead
+STANDARD_ERRORS = 2.0  # by which one is ahead of another
 
 
 def verdict(
-    points: Sequence[Point], method: str, m: int, metric: str, tested: int, hints: Sequence[str]
+    points: Sequence[Point],
+    method: str,
+    m: int,
+    metric: str,
+    tested: int,
+    advise: Callable[[str | None], str],
 ) -> str:
-    """Return how the run's own method compares with the best other one, "" where there is none.
+    """Return how the run's own method stands to the best other one and to all features.
 
     One is ahead of the other by two standard errors of the difference, as if each had been scored
     on `tested` samples of its own. Methods that are scored on the same samples differ by less.
+    `advise` says what to type where a method is ahead, or all features, of which it gets None.
+    It is "" where nothing is compared.
     """
     scores = {p.method: p.scores[metric] for p in points if p.n_features == m and p.method != ALL}
     own = scores.pop(method, np.nan)
     scores = {name: score for name, score in scores.items() if not np.isnan(score)}
-    if np.isnan(own) or not scores:
+    if np.isnan(own):
         return ""
-    best = max(scores, key=lambda name: scores[name])
-    ahead, name = scores[best] - own, METRIC_NAMES[metric]
-    error = np.sqrt((_variance(own) + _variance(scores[best])) / tested)
-    if abs(ahead) <= STANDARD_ERRORS * error:
-        return f"level with {best} in {name}, which is {abs(ahead):.3f} apart"
-    if ahead < 0:
-        return f"{-ahead:.3f} ahead of {best} in {name}"
-    why = "take it, or compare more methods by `bigfs compare`"
-    if any(hint.startswith(UNEQUAL_SCALES) for hint in hints):
-        why = "the units of the columns differ, so standardize them by --scale standard"
-    return f"{best} is {ahead:.3f} ahead in {name}: {why}"
+    rivals: dict[str | None, tuple[str, float]] = {}
+    if scores:
+        best = max(scores, key=lambda name: scores[name])
+        rivals[best] = best, scores[best]
+    for p in points:
+        if p.method == ALL and p.n_features > m and not np.isnan(p.scores[metric]):
+            rivals[None] = f"all {p.n_features:,} features", p.scores[metric]
+    parts, advice = [], ""
+    for rival, (name, score) in rivals.items():
+        difference = own - score
+        error = np.sqrt((_variance(own) + _variance(score)) / tested)
+        size = f"{abs(difference):.3f} ± {error:.3f}"
+        if abs(difference) <= STANDARD_ERRORS * error:
+            parts.append(f"level with {name} ({size} apart)")
+        else:
+            parts.append(f"{size} {'behind' if difference < 0 else 'ahead of'} {name}")
+            advice = advice or (advise(rival) if difference < 0 else "")
+    if not parts:
+        return ""
+    return f"{' and '.join(parts)} in {METRIC_NAMES[metric]}{advice and f': {advice}'}"
 
 
 def _variance(score: float) -> float:

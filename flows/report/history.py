@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from bigfs.evaluation.metrics import METRIC_NAMES
-from bigfs.flows.report.summary import gaps, metrics_of
+from bigfs.flows.report.summary import gaps, metrics_of, verdict_text
 from bigfs.storage.errors import RunError
 from bigfs.storage.runs.runs import Run, failures_of, names_below, results_of
 
-NOTHING = dict.fromkeys(
-    ("folder", "method", "n_features", "status", "gap", "metric", "score", "came", "went")
-)  # of what failed
+NOTHING = dict.fromkeys(  # of what failed
+    ["folder", "method", "n_features", "status", "gap", "metric", "score", "came", "went"]
+) | {"verdict": None}
 NAMED = 8  # features that came or went, in the lines for a terminal
 
 
@@ -31,9 +31,10 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
     -------
     list of dict
         By the time they were made: the run, the folder of the result, when, the method, the number
-        of features, the certified gap and the score with this number, None where there is none, and
-        the names of the features that came and went against the result before of the same run. A
-        failure, and a result that is damaged, has an "error", and in place of the rest None.
+        of features, the certified gap, the score with this number and how it stands to that of
+        other methods and of all features, None where there is none, and the names of the features
+        that came and went against the result before of the same run. A failure, and a result that
+        is damaged, has an "error", and in place of the rest None.
 
     Raises
     ------
@@ -78,6 +79,7 @@ def _records_of(name: Path) -> list[dict[str, Any]]:
                 "gap": gaps(about).get("features"),
                 "metric": metric,
                 "score": score,
+                "verdict": verdict_text(about) if about.get("verdict") else None,
                 "came": None if before is None else [name for name in names if name not in then],
                 "went": None if before is None else [name for name in before if name not in now],
                 "error": None,
@@ -136,14 +138,18 @@ def history_rows(records: Sequence[dict[str, Any]], folder: str) -> list[list[st
 
 
 def change_lines(records: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what came and went in the last result of each run, and why what failed did."""
+    """Return what came and went in the last result of each run, its verdict, and why what failed
+    did.
+    """
     lines, last = [], {record["run"]: record for record in records if record["error"] is None}
     for run, record in last.items():
+        of = f" in {run}" if len(last) > 1 else ""
         for word in ("came", "went"):
             if names := record[word]:
                 more = f" and {len(names) - NAMED} others" if len(names) > NAMED else ""
-                of = f" in {run}" if len(last) > 1 else ""
                 lines.append(f"{word} last{of}: {', '.join(names[:NAMED])}{more}")
+        if record["verdict"]:
+            lines.append(f"last{of}: {record['verdict']}")
     failed = [record for record in records if record["error"] is not None]
     lines += [
         f"{(record['made'] or '–')[:16].replace('T', ' ')} failed: {record['error']}"

@@ -28,9 +28,16 @@ def provenance() -> dict[str, Any]:
     return {
         "made": datetime.now().astimezone().isoformat(timespec="seconds"),
         "host": platform.node(),
-        "command": redacted(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])),
+        "command": command(),
         "versions": {name: version(name) for name in LIBRARIES},
     }
+
+
+def command() -> str:
+    """Return the command of this process, without secrets of URLs."""
+    name = Path(sys.argv[0]).name
+    start = ["python", "-m", "bigfs"] if name == "__main__.py" else [name]
+    return redacted(shlex.join([*start, *sys.argv[1:]]))
 
 
 @contextlib.contextmanager

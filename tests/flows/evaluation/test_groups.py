@@ -64,8 +64,8 @@ def donors_of(X):
 def run_of(answer):
     status, out, err = answer
     assert status == 0, err
-    report = out.strip().splitlines()[-1].removeprefix("report: ")
-    return Run.open(report.removesuffix("/report.html"))
+    [report] = [line for line in out.splitlines() if line.startswith("report: ")]
+    return Run.open(report.removeprefix("report: ").removesuffix("/report.html"))
 
 
 RUN = ("--method", "anova", "--features", 8, *SERIAL)
