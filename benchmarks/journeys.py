@@ -1,6 +1,7 @@
 """The jobs of five users: the commands of a section of docs/guide/jobs.md, on files of that kind.
 
-python benchmarks/journeys.py job latents 1200000 --memory-limit 512MB
+python -m benchmarks.journeys job latents 1200000 --memory-limit 512MB
+python -m benchmarks.journeys forecast    # of every job, beside what was measured
 """
 
 from __future__ import annotations
@@ -237,6 +238,54 @@ def run_job(
         for words in steps_of(job, workers, memory_limit):
             seconds, driver, child = watched(words, home)
             print(f"{' '.join(words[:3])}: {seconds:.0f} s, {driver} and {child} MiB", flush=True)
+
+
+# the job that compares methods, as the run of one of them
+LATENTS = (
+    "bigfs run acts.zarr --features 80 --judge logistic --metric auc --test-size 0.2 --out one"
+)
+
+
+@app.command("forecast")
+def forecast(
+    job: Annotated[str, typer.Argument(help="one job, or all")] = "all",
+    share: Annotated[float, typer.Option(help="of the rows that the user has")] = 0.1,
+    before: Annotated[float, typer.Option(help="share of those that were measured before")] = 0.1,
+    memory_limit: str = "1GB",
+) -> None:
+    """Run each job on a part of its rows, and then on more with the forecast that it gets."""
+    for name in JOBS if job == "all" else [job]:
+        with tempfile.TemporaryDirectory() as folder:
+            for size, part in (("before", before * share), ("now", share)):
+                home = Path(folder, size)
+                home.mkdir()
+                JOBS[name].make(home, int(JOBS[name].rows * part))
+                for words in steps_of(name, 2, memory_limit):
+                    if name == "latents" and words[1] == "compare":
+                        words = [*shlex.split(LATENTS), *words[-4:]]
+                    if words[0] == "python" or words[1] == "stage":
+                        watched(words, home)
+                    elif words[1] == "run":
+                        _show_forecast(words, home, size)
+
+
+def _show_forecast(words: list[str], home: Path, size: str) -> None:
+    """Run a command whose result lies beside those of other sizes, and print what it took."""
+    at = words.index("--out") + 1
+    run = home.parent / "runs" / f"{words[at]}-{size}"
+    words = [sys.executable, "-m", *words[:at], str(run), *words[at + 1 :]]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    said = [line for line in done.stderr.splitlines() if line.startswith("forecast: ")]
+    record = json.loads((run / "run.json").read_text())
+    took = {s["stage"]: s["seconds"] for s in record["stages"] if s["stage"] != "report"}
+    parts = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in took.items())
+    passes = record["stats"].get("passes")
+    print(
+        f"{run.name}\n  {said or 'no forecast'}\n  measured: {parts}, {passes} passes", flush=True
+    )
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ def run(
     """
     from bigfs.flows import steps  # scikit-learn, while the workers start
     from bigfs.flows.evaluation import selection
+    from bigfs.flows.forecast import forecast, past_runs
     from bigfs.flows.plan import Plan
     from bigfs.flows.report.provenance import start_up
     from bigfs.storage.format import manifest
@@ -76,6 +77,10 @@ def run(
                 if job.method is None and plan.method != "sparge-lda":
                     inform(selection.default_note(corpus, plan.method))
                 found = find_result(plan, scored)
+                if found is None:
+                    line = forecast(plan, list(past_runs(job.folder)), scored=scored)
+                    if line is not None:
+                        inform(line, about="forecast")
                 if steps.needs_graph(plan):
                     earlier.append(call(steps.graph, plan))
                 result = call(steps.select, plan, earlier, found)

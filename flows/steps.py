@@ -141,6 +141,7 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
                         f"{selector.pvalues_.min():.3g}; raise --set param=, or give a number of "
                         f"features"
                     )
+        record["values"] = train.X.nnz
         assert isinstance(m, int)
         figures |= choosing.choice_of(selector)
         with run.transaction():

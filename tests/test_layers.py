@@ -61,7 +61,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"options"},
         {"job"},
         {"staging", "plan"},
-        {"steps"},
+        {"steps", "forecast"},
         {"run"},
         {"comparison", "main_job"},
         {"prefect_flows"},

@@ -114,8 +114,7 @@ def make_plan(
         else:
             splits = stratified_folds(X, y, folds or FOLDS, samples=samples)
             measured["folds"] = len(splits)
-            work = selection_work(X, method) * len(splits) * selections
-            if folds is not None or work <= MAX_WORK:
+            if _are_all_used(X, method, folds, len(splits) * selections):
                 how = "nested folds"
             else:
                 splits = splits[:1] if samples.times is None else splits[-1:]
@@ -132,6 +131,21 @@ def make_plan(
     if sample is not first.X_train:
         measured["trained_on"] = int(labeled_rows(of_sample).sum())
     return Plan(splits, measured)
+
+
+def splits_of(
+    corpus: Any, X: Any, method: Method, folds: int | None, test_size: float | None
+) -> tuple[int, bool]:
+    """Return in how many splits `make_plan` scores one selection, and whether by test samples."""
+    if test_part(corpus) is not None:
+        return 1, True
+    n = folds or FOLDS
+    return n if test_size is None and _are_all_used(X, method, folds, n) else 1, False
+
+
+def _are_all_used(X: Any, method: Method, folds: int | None, selections: int) -> bool:
+    """Return whether every fold scores, or one of them where all are too much work."""
+    return folds is not None or selection_work(X, method) * selections <= MAX_WORK
 
 
 def judge_of(measured: Mapping[str, Any]) -> Judge:
