@@ -70,7 +70,9 @@ def run(
             earlier = [start_up(loaded)]
             if not reads_store:
                 earlier.append(call(steps.stage, job))
-                inform(str(earlier[-1]["read"]), about="read")
+                for name in ("read", "other"):
+                    if name in earlier[-1]:
+                        inform(earlier[-1][name], about=name)
                 job = job.model_copy(update={"store": earlier[-1]["store"]})
             with held(str(job.store)) as corpus:
                 plan = Plan.of(job, corpus)

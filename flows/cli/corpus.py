@@ -41,7 +41,8 @@ def stage(
         record,
         as_json,
         f"{'reused' if record['reused'] else 'staged'} {record['store']} "
-        f"in {record['seconds']:.1f} s: {record['read']}",
+        f"in {record['seconds']:.1f} s: {record['read']}"
+        + (f"\n{record['other']}" if "other" in record else ""),
     )
 
 

@@ -24,6 +24,7 @@ SAMPLES_PER_VALUE = 10  # at the least, of a column with more than FEW categorie
 WORDS = 3  # in the mean, of a text that is read rather than compared
 MOST_NAMED = 20  # columns that are left out, which are named
 LOOKED = 200  # columns of a table, of whose first records it is told whether it is a text
+TEXT = "text, which text={} takes in place of the table"  # why a column is left out
 LEAST_COUNTED = 4  # samples, of which a column is said to count them
 DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}.*)?$"
 ID = re.compile(r"(.*[_\W])?(id|uid|uuid|guid|index|key)|.*[a-z]ID", re.IGNORECASE)
@@ -124,7 +125,7 @@ class Values:
         if k <= max(min(FEW, self.seen // 2), min(MOST, self.seen // SAMPLES_PER_VALUE)):
             return ""
         if self.is_prose():
-            return f"text, which text={name} takes in place of the table"
+            return TEXT.format(name)
         if k > MOST:  # of which no more are kept
             return f"more than {MOST:,} values, which categories={name} takes"
         return "all different" if k == self.seen else f"{k} values, which categories={name} takes"
