@@ -40,40 +40,65 @@ class Kinds(NamedTuple):
     categories: list[str]
     unused: dict[str, str]  # the columns that are left out, with the reason
     texts: list[str]  # those of them that hold texts to read
+    means: dict[str, float]  # of the numbers, over the samples that are not for the test
 
 
-def kinds_of(batches: Callable[[], Iterable[Batch]], names: list[str], convert: Convert) -> Kinds:
-    """Return what columns are. The batches are read once, and again where some hold no numbers."""
-    numbers, unused = _numbers_of(batches(), names, convert)
-    others = [name for name in names if name not in numbers and name not in unused]
-    columns = {name: Values() for name in others}
-    for batch in batches() if others else ():
-        for name, values in columns.items():
+def kinds_of(
+    batches: Callable[[], Iterable[Batch]], names: list[str], convert: Convert, split: str = ""
+) -> Kinds:
+    """Return what columns are, in one reading of the batches.
+
+    They are read again for the columns of which the first batch has numbers, and a later one has
+    none. The column `split` says which samples are for the test.
+    """
+    columns: dict[str, Values] = {}
+    means, unused = _numbers_of(batches(), names, convert, split, columns)
+    found = {*means, *unused, *columns}
+    late = {name: Values() for name in names if name not in found}
+    for batch in batches() if late else ():
+        for name, values in late.items():
             values.add(decoded(batch.fields[name]))
-    reasons = {name: values.reason(name) for name, values in columns.items()}
+    columns |= late
+    reasons = {name: columns[name].reason(name) for name in names if name in columns}
     unused |= {name: reason for name, reason in reasons.items() if reason}
-    texts = [name for name, values in columns.items() if reasons[name] and values.is_prose()]
+    texts = [name for name, reason in reasons.items() if reason and columns[name].is_prose()]
     categories = [name for name, reason in reasons.items() if not reason]
-    return Kinds(list(numbers), categories, {n: unused[n] for n in names if n in unused}, texts)
+    unused = {name: unused[name] for name in names if name in unused}
+    return Kinds(list(means), categories, unused, texts, means)
 
 
 def _numbers_of(
-    batches: Iterable[Batch], names: list[str], convert: Convert
-) -> tuple[dict[str, None], dict[str, str]]:
-    """Return the columns of numbers, and those of them that are left out, with the reason."""
+    batches: Iterable[Batch],
+    names: list[str],
+    convert: Convert,
+    split: str,
+    columns: dict[str, Values],
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the means of the columns of numbers, and those that are left out, with the reason.
+
+    `columns` get the values of those that have no numbers from the first batch on.
+    """
     names, d, seen = list(names), len(names), 0
+    # in extended precision, so that the size of the batches does not show in a mean
+    sums, trained = np.zeros(d, np.longdouble), np.zeros(d, np.int64)
     is_number, counts, last = np.ones(d, bool), np.zeros(d, np.int64), np.full(d, np.nan)
     steps, rises = np.ones(d, bool), np.ones(d, bool)  # from each sample to the next
     for batch in batches:
         table, others = convert(batch, [names[j] for j in np.flatnonzero(is_number)])
         if others:
             is_number &= ~np.isin(np.array(names, dtype=object), others)
+            columns |= {} if seen else {name: Values() for name in others}
+        for name, values in columns.items():
+            values.add(decoded(batch.fields[name]))
         left = np.flatnonzero(is_number)
         before = np.vstack([last[left], table])[0 if seen else 1 :]
         change = np.diff(before, axis=0)
         steps[left] &= (change == 1).all(axis=0)
         rises[left] &= ((change > 0) & (before[1:] == np.rint(before[1:]))).all(axis=0)
         counts[left] += np.count_nonzero(~np.isnan(table), axis=0)
+        is_train = [value != "test" for value in batch.values(split)] if split else slice(None)
+        sums[left] += np.nansum(table[is_train], axis=0, dtype=np.longdouble)
+        trained[left] += np.count_nonzero(~np.isnan(table[is_train]), axis=0)
         if batch.length:
             last[left], seen = table[-1], seen + batch.length
     unused = {}
@@ -84,7 +109,9 @@ def _numbers_of(
             unused[names[j]] = "counts the samples"
         elif ID.fullmatch(names[j]):
             unused[names[j]] = "all different"
-    return {names[j]: None for j in np.flatnonzero(is_number) if names[j] not in unused}, unused
+    means = (sums / np.maximum(trained, 1)).astype(float)
+    used = [j for j in np.flatnonzero(is_number) if names[j] not in unused]
+    return {names[j]: float(means[j]) for j in used}, unused
 
 
 class Values:

@@ -182,7 +182,7 @@ class NumericTable(MatrixRecords, Table):
         """Return what the columns seem to be, by the first records. Many are numbers, unread."""
         names = self._features(self.column_names())
         if len(names) > kinds.LOOKED:
-            return kinds.Kinds(names, [], {}, [])
+            return kinds.Kinds(names, [], {}, [], {})
         batch = self.head()
         batches = [] if batch is None else [batch]
         found = kinds.kinds_of(lambda: batches, names if batches else [], self._convert)
@@ -201,6 +201,7 @@ class NumericTable(MatrixRecords, Table):
             lambda: itertools.chain.from_iterable(map(self.batches, self.pieces(SURVEY_BYTES))),
             [name for name in self._features(columns) if name not in named],
             self._convert,
+            self.split or "",
         )
         if not (found.numbers or found.categories or named):
             raise SourceError(
@@ -212,6 +213,7 @@ class NumericTable(MatrixRecords, Table):
         self.columns = tuple(name for name in columns if name in features)
         self.categories = tuple(name for name in columns if name in categories)
         self.unused, self.missing = found.unused, self.missing or "mean"
+        self.means = found.means if self.missing == "mean" else None
 
     def _convert(self, batch: Batch, names: list[str]) -> tuple[FloatArray, list[str]]:
         """Return the columns of numbers, and the names of the others."""

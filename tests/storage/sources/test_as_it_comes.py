@@ -12,6 +12,7 @@ from bigfs import storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.integrity import summarize
 from bigfs.storage.sources import find
+from bigfs.storage.sources.tables.numeric import CsvFeatures
 
 N = 60
 USED = ["age", "height", "member", "city", "grade"]
@@ -217,3 +218,32 @@ def test_whole_numbers_of_many_values_are_measured(tmp_path, values, kind):
     frame.head(5).to_csv(tmp_path / "more.csv", index=False)
     storage.append(tmp_path / "more.csv", uri, label="price")
     assert storage.open(uri).manifest.target == kind
+
+
+def test_the_values_of_a_table_as_it_comes_are_read_once_to_decide(frame, tmp_path, monkeypatch):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    read, batches = [], CsvFeatures.batches
+
+    def counted(source, piece):
+        for batch in batches(source, piece):
+            read.append(batch.length)
+            yield batch
+
+    monkeypatch.setattr(CsvFeatures, "batches", counted)
+    uri = storage.stage(f"{tmp_path}/t.csv?label=target", tmp_path / "t.zarr")
+    # the first batch, which is all here, to see which columns count the samples,
+    # all once for kinds and means, and once for the store
+    assert sum(read) == 3 * N
+    means = storage.open(uri).spec["source"]["decided"]["means"]
+    assert means["age"] == frame["age"].mean()
+
+
+def test_a_column_whose_first_rows_alone_are_numbers_holds_categories(tmp_path):
+    rows = 40_000  # several batches
+    text = "x,code,y\n" + "".join(
+        f"{i % 7},{'abc'[i % 3] if i > 20_000 else i % 3},{i % 2}\n" for i in range(rows)
+    )
+    (tmp_path / "t.csv").write_text(text)
+    corpus = storage.open(storage.stage(f"{tmp_path}/t.csv?label=y", tmp_path / "t.zarr"))
+    expected = ["x", *(f"code={value}" for value in "012abc")]
+    assert sorted(corpus.feature_names[:]) == sorted(expected)
