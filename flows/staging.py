@@ -57,8 +57,8 @@ def _other_reading(request: Request) -> str | None:
     if isinstance(source, Table) and isinstance(source, TextSource):
         other = f"{start}columns={AUTO}"
         options = {"label": source.label} if request.settings.label else {}
-        numbers = find(other, format=request.settings.format, **options).look().numbers
-        if numbers:
+        table: Any = find(other, format=request.settings.format, **options)
+        if numbers := table.look().numbers:
             line = retyped(command(), (request.source, other))
             return f"the numbers in {numbers[0]!r} are not read: for a table {line}"
     return None
