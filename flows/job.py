@@ -142,10 +142,10 @@ class Request(BaseModel):
     @property
     def corpus(self) -> dict[str, Any]:
         """The source, without secrets of its URL, and the settings that differ from the default."""
-        return {
-            "source": redacted(place_of(self.source)),
-            "settings": self.settings.model_dump(mode="json", exclude_defaults=True),
-        }
+        settings = self.settings.model_dump(mode="json", exclude_defaults=True)
+        if self.settings.test:
+            settings["test"] = redacted(place_of(self.settings.test))
+        return {"source": redacted(place_of(self.source)), "settings": settings}
 
     @property
     def staging(self) -> Any:

@@ -85,6 +85,15 @@ class Staging(BaseModel):
         description="column with the labels, or several columns of 0 and 1, separated by commas "
         "(default: the column label)",
     )
+    test: str | None = Field(
+        default=None,
+        description="source of the test samples, where they lie apart; it is read as the first is",
+    )
+    split_map: str | None = Field(
+        default=None,
+        description="what other names of splits mean, such as validation=test,extra= (which leaves "
+        "extra out)",
+    )
     min_df: Count = Field(
         default=2,
         description="drop terms that occur in fewer documents: a count, or a share of the "
@@ -139,8 +148,9 @@ class Staging(BaseModel):
     )
 
     def chosen(self) -> dict[str, Any]:
-        """Return the options of `bigfs.storage.stage`. Not every format has labels to name."""
-        return self.model_dump(exclude={"label"} if self.label is None else None)
+        """Return the options of `bigfs.storage.stage`. Not every format has each of them."""
+        unset = {name for name in ("label", "split_map") if getattr(self, name) is None}
+        return self.model_dump(exclude=unset)
 
 
 def known_metrics(names: list[str]) -> list[str]:

@@ -35,7 +35,6 @@ from bigfs.storage.scaling import scaling_of
 from bigfs.storage.sources import checks, find
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
 from bigfs.storage.sources.samples import CATEGORIES, Target
-from bigfs.storage.sources.tables.streams import Stream
 from bigfs.storage.staging import build, tables, transpose
 from bigfs.storage.staging.named import Columns, name_lines, read_hashed
 from bigfs.storage.staging.scale_blocks import rewrite
@@ -147,7 +146,7 @@ def append(
         atomic.building(uri, manifest.is_there, wait) as (target, scratch),
     ):
         corpus = require_staged(open_corpus(uri))
-        if isinstance(source, Stream):
+        if source.reads_once:
             with engine.limit_memory(memory_limit):
                 source = source.spool(build.source_folder(scratch))
         fingerprint = source.fingerprint()

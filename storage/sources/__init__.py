@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,9 +15,10 @@ from bigfs.advice import closest
 from bigfs.plugins import plugins
 from bigfs.storage.downloads import catalog, remote
 from bigfs.storage.errors import SourceError, redacted
+from bigfs.storage.sources import samples
 from bigfs.storage.sources.anndata import AnnData
 from bigfs.storage.sources.arrays import Npy, Npz
-from bigfs.storage.sources.base import MatrixSource, Source, parse_options, shorten
+from bigfs.storage.sources.base import Source, TextSource, parse_options, shorten
 from bigfs.storage.sources.files import (
     CORPORA,
     MATRIX,
@@ -31,10 +33,11 @@ from bigfs.storage.sources.files import (
     source_errors,
     walk,
 )
+from bigfs.storage.sources.joined import join
 from bigfs.storage.sources.matlab import Mat
 from bigfs.storage.sources.matrixmarket import MatrixMarket
 from bigfs.storage.sources.objects import recognize
-from bigfs.storage.sources.rcv1 import Joined, Topics
+from bigfs.storage.sources.rcv1 import Topics
 from bigfs.storage.sources.svmlight.source import Svmlight
 from bigfs.storage.sources.synthetic.source import CORPORA as GENERATED
 from bigfs.storage.sources.synthetic.source import PREFIX, Synthetic
@@ -110,7 +113,11 @@ BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
 }
 
 
-def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
+# what `_locate` finds: a source, or the kind of one, what it is made of, and its options
+Located = Source | tuple[type[Source], Any, dict[str, Any]]
+
+
+def find(source: Any, *, format: str | None = None, test: Any = None, **options: Any) -> Source:
     """Return the source behind a path or an object, whose content is not read yet.
 
     It is a file or a folder, ``synthetic:NAME`` for a generated corpus, the URL of a file or, where
@@ -118,14 +125,75 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
     `bigfs.storage.downloads.catalog.ENTRIES` if no file has that name. Options may follow, as in
     ``faces.mat?sample_shape=32x32&unlabeled=-1``, after a URL as in
     ``https://example.org/posts.csv#text=body``. Without a format, the content tells it.
+
+    A mapping holds the source of each split, and `test` is that of the test samples. What is said
+    or guessed of the training samples holds for the others.
     """
+    if test is not None:
+        source = {"train": source, "test": test}
+    if isinstance(source, Mapping):
+        return _of_splits(source, format, options)
+    return _construct_located(_locate(source, format, options))
+
+
+def _of_splits(sources: Mapping[str, Any], format: str | None, options: dict[str, Any]) -> Source:
+    """Return the sources of several splits as one, that of the training samples first.
+
+    An option may be a mapping too, with a value for each.
+    """
+    words = samples.split_words(options.pop("split_map", None))
+    splits = {name: samples.split_of(name, words, "a mapping of sources") for name in sources}
+    names = sorted(filter(splits.get, sources), key=lambda name: splits[name] != "train")
+    if not names or splits[names[0]] != "train":
+        raise SourceError(
+            f"a mapping of sources has no training samples, only {', '.join(map(str, sources))}: "
+            f"give them as train"
+        )
+    each = {
+        option: value
+        for option, value in options.items()
+        if isinstance(value, Mapping) and set(value) <= set(sources)
+    }
+    parts: list[tuple[Source, str | None]] = []
+    for name in names:
+        data = sources[name]
+        own = {option: value[name] for option, value in each.items() if name in value}
+        if not parts:
+            own |= {option: value for option, value in options.items() if option not in each}
+        if isinstance(data, tuple) and len(data) == 2:  # a matrix and its labels
+            data = [data]
+        located = _locate(data, format if isinstance(data, str | os.PathLike) else None, own)
+        part = _construct_located(located, parts[0][0] if parts else None)
+        parts.append((part, splits[name]))
+    first = parts[0][0]
+    made, others = join(first.path, parts), zip(names[1:], parts[1:], strict=True)
+    made.given = {**first.given, **{name: part.path for name, (part, _) in others}}
+    return made
+
+
+def _construct_located(located: Located, first: Source | None = None) -> Source:
+    """Return the source that was located, with the options of the first of several."""
+    if isinstance(located, Source):
+        return located
+    kind, path, options = located
+    if first is not None:
+        given = {"optional": "label", **first.given}
+        given = {name: value for name, value in given.items() if name not in first.of_samples}
+        kinds = _by_options(kind, given | options), kind
+        known = set().union(*(inspect.signature(kind).parameters for kind in kinds))
+        options = {name: given[name] for name in given if name in known} | options
+    return _of_table(kind, path, options)
+
+
+def _locate(source: Any, format: str | None, options: dict[str, Any]) -> Located:
+    """Return where a source is, whose options may follow its path."""
     if format is not None and format not in FORMATS:
         raise SourceError(f"unknown format {format!r}; the formats are {_names()}")
     if not isinstance(source, str | os.PathLike):
         if format is not None:
             raise SourceError(f"format= is for files, and {type(source).__name__} is none")
         kind, data = recognize(source)
-        return _of_table(kind, data, options)
+        return kind, data, options
     name = str(source)
     if name.startswith(PREFIX):
         return _construct(Synthetic, name, options)
@@ -135,7 +203,7 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
         format = options.pop("format", format)
         remote.require_no_secret(url)
         if by_ranges := _kind_by_ranges(url, format):
-            return _of_table(by_ranges, url, options)
+            return by_ranges, url, options
         if format in (None, AnnData.format) and remote.is_folder(url) and AnnData.is_group(url):
             return _construct(AnnData, url.rstrip("/"), options)
         source = remote.fetch(url)
@@ -147,7 +215,8 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
     if not os.path.exists(source):  # also where a text is no path at all
         name, _, query = name.partition("?")
         if query:
-            return find(name, **{"format": format, **parse_options(query), **options})
+            options = parse_options(query) | options
+            return _locate(name, options.pop("format", format), options)
         if is_pattern(name):
             return _from_pattern(name, format, options)
         if name in catalog.ENTRIES:
@@ -161,7 +230,7 @@ def find(source: Any, *, format: str | None = None, **options: Any) -> Source:
             f"that `bigfs datasets` lists"
         )
     kind = _guess(Path(source), format)
-    return _of_table(kind, str(source), options)
+    return kind, str(source), options
 
 
 def _names() -> str:
@@ -195,7 +264,7 @@ def _of_table(kind: type[Source], path: Any, options: dict[str, Any]) -> Source:
     return _construct(features, path, options | {"columns": AUTO})
 
 
-def _from_pattern(pattern: str, format: str | None, options: dict[str, Any]) -> Source:
+def _from_pattern(pattern: str, format: str | None, options: dict[str, Any]) -> Located:
     """Return many files as one table."""
     if not (files := list_files(pattern, ())):
         raise SourceError(f"no file has a name like {pattern}")
@@ -205,7 +274,7 @@ def _from_pattern(pattern: str, format: str | None, options: dict[str, Any]) -> 
             f"{pattern} names files of the format {kind.format}, and a pattern is for tables and "
             f"JSON Lines: join the files, or stage the first and append the others"
         )
-    return _of_table(kind, pattern, options)
+    return kind, pattern, options
 
 
 def _kind_by_ranges(url: str, format: str | None) -> type[Source] | None:
@@ -246,8 +315,11 @@ def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
     options = {name: _convert(value, known[name], name) for name, value in options.items()}
     made: Source = kind(path, **options)
     made.check()
-    settings = {name: value for name, value in options.items() if name not in kind.of_samples}
-    made.given = {name: value for name, value in settings.items() if isinstance(value, PLAIN)}
+    made.given = {
+        name: value
+        for name, value in options.items()
+        if isinstance(value, str if name in (*kind.of_samples, "names") else PLAIN)
+    }
     return made.absolute()
 
 
@@ -275,13 +347,12 @@ def _from_catalogue(name: str, format: str | None, options: dict[str, Any]) -> S
         for path, file in zip(paths, entry.files, strict=True)
         if file.name != entry.topics
     ]
-    source = parts[0][0]
-    if not isinstance(source, MatrixSource):
-        return source
-    d: Any = entry.shape[1]
+    if isinstance(parts[0][0], TextSource):
+        return parts[0][0]
+    d = entry.shape[1]
     if entry.topics:
-        return Topics(name, parts, str(paths[-1]), n_features=d)  # type: ignore[arg-type]  # parts of one kind
-    return Joined(name, parts, n_features=d, sample_shape=entry.sample_shape)  # type: ignore[arg-type]  # the same
+        return Topics(name, parts, str(paths[-1]), n_features=d)
+    return join(name, parts, n_features=d, sample_shape=entry.sample_shape)
 
 
 def _guess(path: Path, format: str | None) -> type[Source]:

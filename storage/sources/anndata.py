@@ -11,7 +11,7 @@ import contextlib
 import copy
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -70,6 +70,7 @@ class AnnData(MatrixSource):
     # column of obs with the labels, by default "label" if there is one. Several hold 0 or 1 each
     label: str | Sequence[str] | None = None
     split: str | None = None  # column of obs with "train" or "test", by default "split"
+    split_map: str | Mapping[str, str | None] | None = None  # what other words in it mean
     unlabeled: str | None = None  # a label that also means "none"
     target: str | None = None  # "class", "real" or "multilabel"; None lets the labels decide
     label_separator: str | None = None  # that divides the labels of a sample in one text
@@ -115,6 +116,7 @@ class AnnData(MatrixSource):
             *(self.format, identity, self.layer, self.label, self.split),
             *(*self.label_rules, *(("raw",) if self.raw else ())),
             *(() if self.names is None else ("names", self.names)),
+            *(sorted(map(str, self.split_words.items())) if self.split_map else ()),
             *self.obs_columns.items(),
         )
 
@@ -237,7 +239,7 @@ class AnnData(MatrixSource):
             if isinstance(self.label, tuple):
                 sets = {c: self._obs_column(file, "label", c, n, start, stop) for c in self.label}
         read = {
-            role: samples.read(role, values, place, self.label_rules)
+            role: samples.read(role, values, place, self.label_rules, self.split_words)
             for role, values in told.items()
         }
         if isinstance(self.label, tuple):

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from bigfs.engine import format_bytes, require_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.files import decompress, encoding_of, is_compressed, source_errors
-from bigfs.storage.sources.samples import OBS_ROLES, LabelRules
+from bigfs.storage.sources.samples import OBS_ROLES, LabelRules, split_words
 from bigfs.storage.sources.samples import shorten as shorten
 from bigfs.types import AnyArray
 
@@ -61,9 +61,12 @@ class Source(ABC):
     target: str | None = None  # "class", "real", "multilabel", or None to let the labels decide
     unlabeled: str | None = None  # a label that also means "none"
     of_samples: ClassVar[tuple[str, ...]] = ()  # options that hold values of samples, no settings
+    reads_once: bool = False  # whether it is a stream, which `spool` writes to scratch
     label_separator: str | None = None  # that divides the labels of a sample in one text
-    labels_are_typed: ClassVar[bool] = True  # whether texts are told from numbers
-    allows_single: ClassVar[bool] = False  # whether single labels may stand beside lists of them
+    # what other words for splits mean, such as "validation=test,extra=", which leaves extra out
+    split_map: str | Mapping[str, str | None] | None = None
+    labels_are_typed: bool = True  # whether texts are told from numbers
+    allows_single: bool = False  # whether single labels may stand beside lists of them
     n_features: int | None = None  # d, if it is known before reading
     class_names: Sequence[str] | None = None  # of the integer labels 0 … c − 1, if they have some
     feature_names: Sequence[str] | None = None
@@ -95,6 +98,10 @@ class Source(ABC):
         source.path = os.path.abspath(self.path)
         return source
 
+    def spool(self, scratch: Path) -> Self:
+        """Read a stream to its end. Return the source of what is on scratch then."""
+        return self
+
     def prepare(self, scratch: Path) -> Self:
         """Return the source ready for `pieces`. What can't be cut is written to `scratch` first."""
         return self
@@ -124,6 +131,11 @@ class Source(ABC):
     def label_rules(self) -> LabelRules:
         """What the options say of the labels."""
         return LabelRules(self.unlabeled, self.target, self.label_separator)
+
+    @property
+    def split_words(self) -> dict[str, str | None]:
+        """The split that each word means."""
+        return split_words(self.split_map)
 
     @property
     def obs_columns(self) -> dict[str, str]:

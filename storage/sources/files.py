@@ -23,11 +23,11 @@ import stat
 import tarfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from bigfs.storage.downloads.remote import is_unseen
 from bigfs.storage.errors import DAMAGED, SourceError, StoreError
@@ -359,8 +359,16 @@ def is_pattern(path: str) -> bool:
 def list_files(path: str, suffixes: Sequence[str]) -> list[str]:
     """Return the file, or the sorted files of a pattern, or those with a suffix in a folder."""
     if os.path.isdir(path):
-        names = (name for name in walk(path) if suffix_of(name) in suffixes)
-        return [os.path.join(path, name) for name in names if name not in NO_TABLES]
+        names = walk(path)
+        saved = {os.path.dirname(name) for name in names if os.path.basename(name) == "state.json"}
+        return [
+            os.path.join(path, name)
+            for name in names
+            if suffix_of(name) in suffixes
+            and os.path.basename(name) not in NO_TABLES
+            # what a data set of Hugging Face keeps beside its own files
+            and not (os.path.dirname(name) in saved and os.path.basename(name)[:6] == "cache-")
+        ]
     if not is_pattern(path):
         return [path]
     files = []
@@ -378,7 +386,7 @@ def suffix_of(name: str) -> str:
 
 
 # what lies beside data and is none
-NO_TABLES = ("dataset_info.json", "state.json", "dataset_infos.json")
+NO_TABLES = ("dataset_info.json", "state.json", "dataset_infos.json", "dataset_dict.json")
 BESIDE = ("readme", "license", "licence", "notice", "citation", "changelog")
 
 
@@ -424,12 +432,33 @@ def require_no_other_format(folder: str, names: Sequence[str]) -> None:
             f"{folder} is an Iceberg table, whose metadata say which files count: give it as an "
             f"object, bigfs.storage.stage(table.scan().to_arrow()) by pyiceberg"
         )
-    if "dataset_dict.json" in here:
-        parts = sorted({name.split("/")[0] for name in names if "/" in name})
-        raise SourceError(
-            f"{folder} is a DatasetDict of Hugging Face with the parts {', '.join(parts)}: stage "
-            f"one of them, such as {os.path.join(folder, parts[0] if parts else 'train')}"
-        )
+
+
+# the end of the name of a folder of a split, and the beginning of that of a file
+SPLIT = r"(train|test|validation|valid|val|dev)(?:ing)?"
+SPLIT_FOLDER = re.compile(rf"(?:^|[-_. ]){SPLIT}$", re.IGNORECASE)
+SPLIT_FILE = re.compile(rf"{SPLIT}(?=[-_.])", re.IGNORECASE)
+SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.")  # a file of Hugging Face, behind its split
+
+
+def split_word(folder: str, words: Container[str] = ()) -> str | None:
+    """Return the word for a split that the name of a folder is or ends with, None without one."""
+    found = SPLIT_FOLDER.search(folder)
+    return folder if folder in words else found[1].lower() if found else None
+
+
+def half_of(file: str, root: str, words: Container[str] = ()) -> str | None:
+    """Return the word for the split of a file that a folder or its name tells, None without one."""
+    if "split" in partitions_of(file, root):
+        return None
+    *folders, name = urlsplit(file.removeprefix(root)).path.strip("/").split("/")
+    if told := [word for folder in folders if (word := split_word(folder, words))]:
+        return told[-1]
+    if shard := SHARD.match(name):
+        return split_word(shard[1], words) or shard[1]
+    begin = re.split(r"[-_.]", name)[0]
+    found = SPLIT_FILE.match(name)
+    return begin if begin in words else found[1].lower() if found else None
 
 
 def partitions_of(file: str, root: str) -> dict[str, str | None]:

@@ -1,12 +1,10 @@
-"""Corpora of several files, and RCV1's labels, which lie in a file of their own."""
+"""RCV1's labels, which lie in a file of their own."""
 
 from __future__ import annotations
 
-import copy
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,81 +14,21 @@ import numpy as np
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.sources import samples
-from bigfs.storage.sources.base import MatrixSource, Rows
+from bigfs.storage.sources.base import Rows
 from bigfs.storage.sources.files import open_decompressed, source_errors
+from bigfs.storage.sources.joined import JoinedRows
 from bigfs.types import IntArray
 
 
 @dataclass(eq=False)
-class Joined(MatrixSource):
-    """Matrices with the same columns, one below the other, each with its split or None."""
-
-    format = "joined"
-    path: str
-    parts: Sequence[tuple[MatrixSource, str | None]]
-    _: KW_ONLY
-    n_features: int | None = None
-    sample_shape: tuple[int, int] | None = None
-
-    def __post_init__(self) -> None:
-        self.target = self.parts[0][0].target
-
-    def fingerprint(self) -> str:
-        return fingerprint_of(
-            "joined",
-            self.n_features,
-            self.sample_shape,
-            [(part.fingerprint(), split) for part, split in self.parts],
-        )
-
-    def _with_parts(self, change: Callable[[int, MatrixSource], MatrixSource]) -> Self:
-        source = copy.copy(self)
-        source.parts = [(change(k, part), split) for k, (part, split) in enumerate(self.parts)]
-        return source
-
-    def absolute(self) -> Self:  # its own path is a name
-        return self._with_parts(lambda k, part: part.absolute())
-
-    def prepare(self, scratch: Path) -> Self:
-        def prepare(k: int, part: MatrixSource) -> MatrixSource:
-            folder = Path(scratch) / f"part-{k}"  # two parts may write files of one name
-            folder.mkdir(parents=True, exist_ok=True)
-            return part.prepare(folder)
-
-        return self._with_parts(prepare)
-
-    @property
-    def obs_columns(self) -> dict[str, str]:
-        return self.parts[0][0].obs_columns
-
-    def with_memory_limit(self, memory_limit: int) -> Self:
-        source = self._with_parts(lambda k, part: part.with_memory_limit(memory_limit))
-        source.memory_limit = memory_limit
-        return source
-
-    def pieces(self, size: int) -> list[tuple[int, Any]]:
-        return [(k, piece) for k, (part, _) in enumerate(self.parts) for piece in part.pieces(size)]
-
-    def weight(self, piece: tuple[int, Any]) -> int:
-        return self.parts[piece[0]][0].weight(piece[1])
-
-    def read(self, piece: tuple[int, Any]) -> Rows:
-        part, split = self.parts[piece[0]]
-        rows = part.read(piece[1])
-        if split is None:
-            return rows
-        column = samples.read("split", [split] * rows.X.shape[0], rows.place)
-        return rows._replace(samples={**rows.samples, "split": column})
-
-
-@dataclass(eq=False)
-class Topics(Joined):
+class Topics(JoinedRows):
     """Rows labeled by the number of their document, and a file of lines "topic document 1"."""
 
     format = "topics"
     qrels: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.target = "multilabel"
 
     def fingerprint(self) -> str:

@@ -30,6 +30,7 @@ from bigfs.types import AnyArray
 ROLES = ("label", "split", "name", "group", "batch", "sample_weight", "time")
 OBS_ROLES = ROLES[3:]  # those that an option names, and a column of obs holds
 CATEGORIES = ("group", "batch")  # the roles whose values are texts of which some are alike
+SPLITS = ("train", "test")
 TARGETS = ("class", "real", "multilabel")
 MAX_EXACT = 2**53  # whole numbers below it are exact as floats
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -47,6 +48,32 @@ class LabelRules(NamedTuple):
     unlabeled: str | None = None  # a label that also means "none"
     target: str | None = None  # one of `TARGETS`, or None to let the labels decide
     separator: str | None = None  # that divides the labels of a sample in one text
+
+
+def split_words(split_map: str | Mapping[str, str | None] | None) -> dict[str, str | None]:
+    """Return the split that each word means, by an option such as ``validation=test,extra=``.
+
+    Samples of a word without a split are left out.
+    """
+    if isinstance(split_map, str):
+        pairs = [part.partition("=") for part in split_map.split(",") if part.strip()]
+        split_map = {word.strip(): split.strip() for word, _, split in pairs}
+    words = {word: split or None for word, split in (split_map or {}).items()}
+    for word, split in words.items():
+        if split not in (*SPLITS, None):
+            raise SourceError(
+                f"split_map= must say train, test or nothing for each name of a split, such as "
+                f"validation=test,extra=; got {shorten(f'{word}={split}')}"
+            )
+    return {**{split: split for split in SPLITS}, **words}
+
+
+def split_of(word: object, words: Mapping[str, str | None], place: object) -> str | None:
+    """Return the split that a word means by `split_words`, or refuse it."""
+    if isinstance(word, str) and word in words:
+        return words[word]
+    advice = f": say which one it is by split_map={word}=test" if isinstance(word, str) else ""
+    raise SourceError(f"{place}: the split must be train or test; got {shorten(word)}{advice}")
 
 
 def require_target(target: str | None) -> None:
@@ -170,7 +197,13 @@ def _listed(values: Sequence[Any]) -> Any:
 # --- what a column says, by its role --------------------------------------------------------------
 
 
-def read(role: str, values: Any, place: Place, rules: LabelRules | None = None) -> Any:
+def read(
+    role: str,
+    values: Any,
+    place: Place,
+    rules: LabelRules | None = None,
+    words: Mapping[str, str | None] | None = None,
+) -> Any:
     """Return the column of a role, as all of staging knows it.
 
     Labels, groups and batches are codes and categories. A column of label sets holds lists of them.
@@ -186,6 +219,8 @@ def read(role: str, values: Any, place: Place, rules: LabelRules | None = None) 
         Gives the place of a sample, for an error.
     rules : LabelRules, default=None
         The rules of the labels.
+    words : dict, default=None
+        What the words for splits mean, by `split_words`.
     """
     if isinstance(values, np.ndarray):
         values = as_column(values, role)
@@ -200,7 +235,7 @@ def read(role: str, values: Any, place: Place, rules: LabelRules | None = None) 
     if role == "label":
         return _labels(values, place, rules or LabelRules())
     if role == "split":
-        return _splits(values, place)
+        return _splits(values, place, split_words(None) if words is None else words)
     if role == "name":
         return _names(values, place)
     if role in CATEGORIES:
@@ -532,18 +567,19 @@ def label_names(label: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in words if word.strip())
 
 
-def _splits(values: Any, place: Place) -> Any:
+def _splits(values: Any, place: Place, words: Mapping[str, str | None]) -> Any:
     import pyarrow as pa
-    from pyarrow import types
 
-    splits = _coded(values, "split", place)
-    is_text = types.is_large_string(splits.categories.type)
+    splits, meant = _coded(values, "split", place), list[str]()
     for code, value in enumerate(splits.categories.to_pylist()):
-        if value not in ("train", "test") or not is_text:
+        split = split_of(value, words, splits.place(code, place))
+        if split is None:
             raise SourceError(
-                f"{splits.place(code, place)}: the split must be train or test; got "
-                f"{shorten(value)}"
+                f"{splits.place(code, place)}: split_map= leaves {shorten(value)} out, which it "
+                f"does with files and folders: leave rows out by where="
             )
+        meant.append(split)
+    splits = splits._replace(categories=pa.array(meant, pa.large_string()))
     if len(splits.categories) and (splits.codes < 0).any():
         raise missing_split(splits.place(-1, place))
     return splits.column().cast(pa.large_string())

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import stat
 import sys
 import tarfile
 import zipfile
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,11 +36,10 @@ from bigfs.storage.sources.files import (
     no_text,
     require_encoding,
     source_errors,
+    split_word,
     walk,
 )
 
-HALF = re.compile(r"(?:^|[-_. ])(train|test)(?:ing)?$", re.IGNORECASE)
-THIRD = re.compile(r"(?:^|[-_. ])(?:valid|validation|val|dev)$", re.IGNORECASE)
 # suffixes of files that are no documents
 TABLES = {*CORPORA, ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".jsonl", ".ndjson", ".xlsx"}
 BLOCK = 512  # bytes: the unit of a tar's headers and of its end
@@ -81,11 +79,14 @@ class Text(PlainFile, TextSource):
     path: str
     _: KW_ONLY
     encoding: str | None = None  # of the texts; None is UTF-8, or else Latin-1
+    # what other names of splits mean, such as "validation=test,extra=", which leaves extra out
+    split_map: str | Mapping[str, str | None] | None = None
     unlabeled: str | None = None  # the class that means "none"
 
     def __post_init__(self) -> None:
         self.plain = self.path
         require_encoding(self.encoding)
+        samples.split_words(self.split_map)  # or it is refused
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -105,7 +106,8 @@ class Text(PlainFile, TextSource):
         return None  # an archive has none, and each document its own
 
     def fingerprint(self) -> str:
-        settings = self.encoding, self.unlabeled
+        settings: list[Any] = [self.encoding, self.unlabeled]
+        settings += [sorted(map(str, self.split_words.items()))] if self.split_map else []
         if not os.path.isdir(self.path):
             return fingerprint_of("text", identity_of([self.path]), *settings)
         files = (os.path.join(self.path, name) for name in walk(self.path))
@@ -120,13 +122,15 @@ class Text(PlainFile, TextSource):
             )
         if os.path.isfile(self.path):
             require_documents(self.path, names)
-        folders = _folders_of(names, self.path)
+        folders = _folders_of(names, self.path, self.split_words)
         order = sorted(range(len(names)), key=names.__getitem__)
         pieces: list[Piece] = []
         room = 0
         for at, after in zip(order, [*order[1:], -1], strict=True):
             if after >= 0 and names[at] == names[after]:
                 continue  # the sort is stable, so the last one of a name counts
+            if folders.has_halves and self._split_of(_parts(names[at])[folders.skip]) is None:
+                continue
             self.require_record_fits(sizes[at], f"{self.path}: {_as_text(names[at])}")
             cost = max(sizes[at], MIN_COST)
             if not pieces or cost > room:
@@ -142,7 +146,7 @@ class Text(PlainFile, TextSource):
         return sum(piece.sizes)
 
     def read(self, piece: Piece) -> Iterator[Documents]:
-        told = [_class_and_split(_parts(name), piece.folders) for name in piece.names]
+        told = [self._class_and_split(_parts(name), piece.folders) for name in piece.names]
         names = list(map(_as_text, piece.names))
         values: dict[str, list[Any]] = {
             "label": [None if label is None else _as_text(label) for label, _ in told],
@@ -158,6 +162,16 @@ class Text(PlainFile, TextSource):
             for role, column in values.items()
         }
         yield Documents(self._texts(piece), columns, place)
+
+    def _class_and_split(self, parts: list[str], folders: Folders) -> tuple[str | None, str | None]:
+        """Return the class and the split of a document, from its folders."""
+        parts, split = parts[folders.skip :], None
+        if folders.has_halves:
+            split, parts = self._split_of(parts[0]), parts[1:]
+        return parts[0] if len(parts) > 1 else None, split
+
+    def _split_of(self, folder: str) -> str | None:
+        return self.split_words[str(split_word(folder, self.split_words))]
 
     def _texts(self, piece: Piece) -> Iterator[str]:
         with source_errors(f"{self.path} is broken"):
@@ -364,24 +378,20 @@ def _parts(name: str) -> list[str]:
     return [part for part in name.split("/") if part not in ("", ".")]
 
 
-def _folders_of(names: list[str], place: str) -> Folders:
+def _folders_of(names: list[str], place: str, words: Mapping[str, str | None]) -> Folders:
     """Return what the folders of documents mean, or refuse them where nobody can tell."""
-    skip = _shared_folders(names)
+    skip = _shared_folders(names, words)
     inside = [parts[skip:] for parts in map(_parts, names)]
     tops = {parts[0] for parts in inside if len(parts) > 1}
-    halves = {top for top in tops if HALF.search(top)}
-    thirds = {top for top in tops if THIRD.search(top)}
-    if not halves or tops - halves - thirds:
+    told = {top: word for top in sorted(tops) if (word := split_word(top, words))}
+    halves = {top for top, word in told.items() if word in words}
+    if not halves or tops - set(told):
         return Folders(skip, False)
     classes = [{p[1] for p in inside if p[0] == top and len(p) > 2} for top in sorted(halves)]
     if len(classes) > 1 and not set.intersection(*classes) and any(classes):
         return Folders(skip, False)  # two classes that are called so
-    if thirds:
-        raise SourceError(
-            f"{place} holds {sorted(thirds)[0]!a} beside {sorted(halves)[0]!a}, and a store has "
-            f"training and test samples only: rename it to _{sorted(thirds)[0]}, so that it is not "
-            f"seen, or move it out"
-        )
+    for top, word in told.items():
+        samples.split_of(word, words, f"{place}: {_as_text(top)}")
     beside = [
         "/".join(parts) for parts in inside if len(parts) == 1 or (any(classes) and len(parts) == 2)
     ]
@@ -394,7 +404,7 @@ def _folders_of(names: list[str], place: str) -> Folders:
     return Folders(skip, True)
 
 
-def _shared_folders(names: list[str]) -> int:
+def _shared_folders(names: list[str], words: Mapping[str, str | None]) -> int:
     """Return the number of leading folders that all documents share.
 
     A folder that may be their class or their split does not count.
@@ -406,15 +416,6 @@ def _shared_folders(names: list[str]) -> int:
         while parts[: len(shared)] != shared:
             shared.pop()
     skip = 0
-    while skip < len(shared) and depth - skip > 2 and not HALF.search(shared[skip]):
+    while skip < len(shared) and depth - skip > 2 and split_word(shared[skip], words) not in words:
         skip += 1
     return skip
-
-
-def _class_and_split(parts: list[str], folders: Folders) -> tuple[str | None, str | None]:
-    """Return the class and the split of a document, from its folders."""
-    parts = parts[folders.skip :]
-    split = None
-    if folders.has_halves and (match := HALF.search(parts[0])):
-        split, parts = match[1].lower(), parts[1:]
-    return parts[0] if len(parts) > 1 else None, split

@@ -28,7 +28,6 @@ from bigfs.storage.format.verified import StoreRef
 from bigfs.storage.scaling import AUTO, TFIDF
 from bigfs.storage.sources import find
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
-from bigfs.storage.sources.tables.streams import Stream
 from bigfs.storage.staging.build import Plan, build, telling_base, working_memory
 from bigfs.storage.staging.scale_blocks import unit_settings
 from bigfs.storage.staging.text.weighting import Weighting, make_weighting, require_count
@@ -79,7 +78,10 @@ def stage(
           n × c as an indicator), `feature_names`, `sample_names`, `unlabeled`, and one value per
           sample in `group`, `batch`, `sample_weight` and `time`;
         * an iterator over blocks of rows, or over pairs (rows, labels), with the same options;
-        * an AnnData object in memory, backed or lazy, with the options of its file.
+        * an AnnData object in memory, backed or lazy, with the options of its file;
+        * a mapping of "train", "test" or a name that `split_map` knows to any of these, such as a
+          `DatasetDict` of Hugging Face. What is said or guessed of the training samples holds for
+          the others, and an option may be a mapping with a value for each.
 
         Objects are read once, see Notes.
     store : str, path-like or None, default=None
@@ -131,7 +133,7 @@ def stage(
     scratch : str, path-like or None, default=None
         Folder for temporary files on a disk that every worker sees. None works beside the store.
     **options : object
-        Options of the format.
+        Options of the format. Of every format `test` is the source of the test samples.
 
     Returns
     -------
@@ -281,7 +283,7 @@ def staged(
 
 @contextlib.contextmanager
 def spooled(
-    source: Stream, store: Any, scratch: Any, memory_limit: int | str | None
+    source: Source, store: Any, scratch: Any, memory_limit: int | str | None
 ) -> Iterator[Source]:
     """Read a stream to its end, and yield the source of what was read for the block."""
     uri = manifests.normalize_uri(store or Path(".bigfs") / source.path)
@@ -304,7 +306,7 @@ def make_plan(
     target_sum: float | None = None,
     scale: str = AUTO,
     sublinear_tf: bool = True,
-    spooled: Callable[[Stream], Source] | None = None,
+    spooled: Callable[[Source], Source] | None = None,
     **options: Any,
 ) -> Plan:
     """Return the plan for the parameters of `bigfs.storage.stage`. A stream is spooled before."""
@@ -332,7 +334,7 @@ def make_plan(
             source = source.with_hashing(weighting.hashing)
     is_text = isinstance(source, TextSource)
     settings |= unit_settings(weight, scale, sublinear_tf, target_sum, is_text, source.path)
-    if isinstance(source, Stream) and spooled is not None:
+    if source.reads_once and spooled is not None:
         source = spooled(source)
     fingerprint = source.fingerprint()
     key = key_of(source, fingerprint, settings)

@@ -17,10 +17,11 @@ from urllib.parse import quote
 import numpy as np
 
 from bigfs.engine import require_memory
+from bigfs.storage.errors import SourceError
 from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segment
 from bigfs.storage.format.writer import Writer
 from bigfs.storage.sources import checks, samples
-from bigfs.storage.sources.base import Source
+from bigfs.storage.sources.base import Source, shorten_names
 from bigfs.storage.sources.samples import CATEGORIES, Target
 from bigfs.storage.staging.scratch import RowBlock, open_samples
 from bigfs.types import AnyArray
@@ -116,6 +117,40 @@ def note_joined_labels(target: Target, source: Source) -> None:
                 *(separator, quote(separator)),
             )
             return
+
+
+def compare_splits(blocks: Sequence[RowBlock], target: Target, place: str) -> None:
+    """Say what the test samples lack of the labels, or refuse them where none is a known class."""
+    halves = {half: [s for s in blocks if s.rows and s.split == half] for half in samples.SPLITS}
+    labeled = {half: [s for s in some if s.told.labels] for half, some in halves.items()}
+    if not labeled["train"] or not halves["test"]:
+        return
+    if not labeled["test"]:
+        log.warning(
+            "%s: the test samples have no labels: no score counts them, and predict answers them",
+            halves["test"][0].told.first,
+        )
+    if target.kind != "class":
+        return
+    texts: dict[str, set[str]] = {half: set() for half in samples.SPLITS}
+    for half, some in labeled.items():
+        for block in some:
+            texts[half].update(
+                samples.category_texts(_categories(block.path, "label"), target.texts)
+            )
+    new = sorted(texts["test"] - texts["train"])
+    if not new:
+        return
+    first = labeled["test"][0].told.labels
+    where = place if first is None else first.place
+    if len(new) == len(texts["test"]):
+        raise SourceError(
+            f"{where}: no label of a test sample ({shorten_names(new, 3)}) is one of the training "
+            f"samples ({shorten_names(sorted(texts['train']), 3)}): write them alike, or give "
+            f"unlabeled={new[0]} if it means none"
+        )
+    message = "%s: the classes %s are in test samples only, for which no model can answer them"
+    log.warning(message, where, shorten_names(new, 5))
 
 
 def are_measured(target: Target, n: int) -> bool:

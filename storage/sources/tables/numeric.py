@@ -268,7 +268,8 @@ class NumericTable(MatrixRecords, Table):
         counts = np.zeros(len(self.numbers), np.int64)
         for piece in self.pieces(SURVEY_BYTES):
             for batch in self.batches(piece):
-                is_train = np.array([split != "test" for split in batch.values(self.split or "")])
+                splits = map(self.split_words.get, batch.values(self.split or ""))
+                is_train = np.array([split != "test" for split in splits])
                 values = self._numbers(batch, self.numbers)[is_train]
                 sums += np.nansum(values, axis=0, dtype=np.longdouble)
                 counts += np.count_nonzero(~np.isnan(values), axis=0)

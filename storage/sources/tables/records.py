@@ -15,7 +15,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from bigfs.storage.sources.base import (
     shorten_names,
 )
 from bigfs.storage.sources.files import (
+    half_of,
     is_pattern,
     list_files,
     partitions_of,
@@ -43,7 +43,6 @@ from bigfs.storage.sources.tables.columns import as_numbers, decoded, is_plain
 from bigfs.storage.sources.tables.names import Block, join_blocks
 from bigfs.storage.sources.tables.where import Condition
 
-HALF = re.compile(r"(train|test|valid(?:ation)?|dev)(?=[-_.])")  # the file of a half of a table
 PACKED = (
     "bigfs.packed"  # the column of lists, and the names of the fields of which they hold values
 )
@@ -144,6 +143,9 @@ class Records(PlainFile):
     label: str | Sequence[str] | None = None
     split: str | None = None
     name: str | None = None
+    # what other words for splits mean, such as "validation=test,extra=", which leaves extra out
+    split_map: str | Mapping[str, str | None] | None = None
+    optional: str = ""  # the roles whose fields may be missing although somebody names them
     unlabeled: str | None = None  # a label that also means "none", as null and "" do
     target: str | None = None  # "class", "real" or "multilabel"; None lets the labels decide
     label_separator: str | None = None  # that divides the labels of a sample in one text
@@ -178,6 +180,8 @@ class Records(PlainFile):
         given = {role: getattr(self, role) for role in ROLES}
         # the fields that must be there, because somebody named them
         self.named = {role: field for role, field in given.items() if field} | self.obs_columns
+        samples.split_words(self.split_map)  # or it is refused
+        self.has_halves: bool | None = None  # whether files are called train and test
         self.condition = Condition(self.where) if self.where else None
         for role, default in ROLES.items():
             setattr(self, role, default if given[role] is None else given[role])
@@ -191,8 +195,10 @@ class Records(PlainFile):
     @property
     def named_fields(self) -> list[tuple[str, str]]:
         """The fields that must be there, with the options that name them."""
+        labels = [("label", name) for name in self.label_fields]
         where = [("where", name) for name in self.with_condition([])]
-        return [*self.named.items(), *(("label", name) for name in self.label_fields), *where]
+        named = [*self.named.items(), *labels, *where]
+        return [pair for pair in named if pair[0] not in self.optional.split(",")]
 
     def batches(self, piece: Any) -> Iterator[Batch]:
         """Yield the records of a piece that `where` keeps, in order."""
@@ -222,24 +228,35 @@ class Records(PlainFile):
                 folder = re.split(r"[*\[]", self.url)[0].rpartition("/")[0]
                 folder = folder if is_pattern(self.url) else self.url.rstrip("/")
                 self.url_root = None if list(self.listed) == [self.url] else folder
-            return list(self.listed)
+            return self._without_halves(list(self.listed))
         files = list_files(self.path, self.suffixes)
-        return [file for file in files if os.path.getsize(file)] or files  # Spark writes empty ones
+        files = [
+            file for file in files if os.path.getsize(file)
+        ] or files  # Spark writes empty ones
+        return self._without_halves(files)
+
+    def _without_halves(self, files: list[str]) -> list[str]:
+        """Return files without those of splits that are left out, if they are of several splits."""
+        root = None if "split" in self.named else self.root
+        halves = [None if root is None else half_of(file, root, self.split_words) for file in files]
+        words = {half for half in halves if half}
+        self.has_halves = len(words) > 1 and not words.isdisjoint(samples.SPLITS)
+        if not self.has_halves:
+            return files
+        if None in halves:
+            odd, other = files[halves.index(None)], next(itertools.compress(files, halves))
+            raise SourceError(
+                f"{redacted(odd)} is of no split by its name or its folder, as {redacted(other)} "
+                f"is: move it out, or give the others by a pattern, or two files by test="
+            )
+        pairs = zip(files, halves, strict=True)
+        split = {f: samples.split_of(half, self.split_words, redacted(f)) for f, half in pairs}
+        return [file for file in files if split[file]]
 
     def check(self) -> None:
-        """Refuse several files that are called train and test, where nobody names a split."""
-        if "split" in self.named or self.root is None:
-            return
-        names = (file for file in self.files() if "split" not in self.partitions_of(file))
-        names = (os.path.basename(urlsplit(name).path) for name in names)
-        halves = {half[1]: name for name in names if (half := HALF.match(name))}
-        if len(halves) > 1:
-            some = " and ".join(halves[half] for half in sorted(halves, reverse=True)[:2])
-            raise SourceError(
-                f"{self.path} holds {some}, and a table has its splits in a column: move them into "
-                f"folders split=train and split=test, name their column with split=, or give one "
-                f"by its path"
-            )
+        """Refuse files of no split or an unknown one beside others."""
+        if self.root is not None:
+            self.files()
 
     def left_out(self) -> list[str]:
         if self.url or not os.path.isdir(self.path):
@@ -264,7 +281,12 @@ class Records(PlainFile):
 
     def partitions_of(self, file: str) -> dict[str, str | None]:
         """Return the columns of a file that its folders name."""
-        return {} if (root := self.root) is None else partitions_of(file, root)
+        if (root := self.root) is None:
+            return {}
+        if self.has_halves is None:
+            self.files()
+        half = half_of(file, root, self.split_words) if self.has_halves else None
+        return ({} if half is None else {"split": half}) | partitions_of(file, root)
 
     def identity(self) -> Any:
         """Return what changes with the content of the files: a hash, or versions of URLs."""
@@ -282,7 +304,11 @@ class Records(PlainFile):
     def settings(self) -> dict[str, Any]:
         """Return the options, which the fingerprint depends on beside the files."""
         options = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
-        del options["path"]
+        del options["path"], options["optional"]
+        if not self.split_map:
+            del options["split_map"]
+        else:
+            options["split_map"] = sorted(map(str, self.split_words.items()))
         where = str(self.condition) if self.condition else None
         return options | {"label": self.label_fields or self.label, "where": where}
 
@@ -295,7 +321,9 @@ class Records(PlainFile):
         if self.label_fields:
             del fields["label"]
         columns = {
-            role: samples.read(role, batch.fields[field], batch.place, self.label_rules)
+            role: samples.read(
+                role, batch.fields[field], batch.place, self.label_rules, self.split_words
+            )
             for role, field in fields.items()
             if field in batch.fields
         }

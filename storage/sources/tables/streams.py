@@ -36,6 +36,7 @@ class Stream(Table):
     Each is a stream or an array of Arrow, by the PyCapsule interface.
     """
 
+    reads_once = True
     header: list[str] | None = field(default=None, init=False, repr=False)  # names of the columns
     hash: Any = field(default=None, init=False, repr=False)  # a `ContentHash`, while it is read
     content: str | None = field(default=None, init=False, repr=False)  # a hash, after `spool`
@@ -70,7 +71,6 @@ class Stream(Table):
         return None
 
     def spool(self, scratch: Path) -> Self:
-        """Read the stream to its end. Return the source of what is on scratch then."""
         ready = copy.copy(self)
         ready.hash = ContentHash()
         ready.lay_out(scratch)
@@ -117,7 +117,7 @@ def open_reader(table: Any) -> pa.RecordBatchReader:
 
     if hasattr(table, "iloc") and hasattr(table, "columns"):  # pandas would give its index too
         try:
-            table = pa.RecordBatch.from_pandas(table, preserve_index=False)
+            table = pa.Table.from_pandas(table, preserve_index=False)
         except (pa.ArrowException, TypeError) as error:
             why = " ".join(map(str, error.args)).splitlines()[0]
             raise SourceError(

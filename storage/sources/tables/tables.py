@@ -116,10 +116,13 @@ class Table(Records):
             lacks = sorted(set(wanted) - set(names))
             more = [] if lacks else sorted(set(self.columns_to_read(names)) - set(wanted))
             if lacks or more:
+                advice = ", or the training file alone and the other as test=" * bool(
+                    self.has_halves
+                )
                 raise SourceError(
                     f"{redacted(file)} {'lacks' if lacks else 'has also'} the columns "
                     f"{shorten_names(lacks or more)}, other than {redacted(first)}: give files "
-                    f"with the same columns, or name those that all have"
+                    f"with the same columns{advice}, or name those that all have"
                 )
             yield file, wanted
 

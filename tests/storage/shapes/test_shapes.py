@@ -38,6 +38,7 @@ FRAME = pd.DataFrame(
         "split": ["train"] * 4 + ["test"] * 2,
     }
 )
+BARE = FRAME.drop(columns="split")
 TABLE = {"columns": "*"}
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
@@ -270,6 +271,7 @@ MATRIX = "%%MatrixMarket matrix coordinate real general\n2 3 2\n1 1 2\n2 3 1\n"
 TWO = (4, ["cat", "dog"], [0, 0, 1, 1])  # samples, classes, and the class of each sample
 SIX = (6, ["x", "y"], [0, 1, 0, 1, 0, 1])
 HALVED = (6, ["x", "y"], [0, 0, 1, 1, 0, 1], ("train", "test"))  # by label, then by split
+SPLIT_LATER = (6, ["x", "y"], [0, 1, 0, 1, 1, 0], ("train", "test"))  # the last file comes first
 ROWS = "1 1:1 2:2\n2 2:1\n"
 TWO_ROWS = (2, ["1", "2"], [0, 1])
 REAL = (4, [], [18.0, 30.0, 44.0, 89.0])
@@ -443,6 +445,42 @@ READ = {
         (2, ["x", "y"], [0, 1]),
     ),
     "Arrow of one Dataset": (lambda f: datasets(f) / "train", {}, (6, ["0", "1"], [0, 1] * 3)),
+    "a DatasetDict": (datasets, {}, (12, ["0", "1"], [0, 1] * 6, ("train", "test"))),
+    "two halves of a table": (
+        lambda f: files(f, **{"train.csv": csv(BARE[:4]), "test.csv": csv(BARE[4:])}),
+        TABLE,
+        (*SIX, ("train", "test")),
+    ),
+    "a pattern of two halves": (
+        lambda f: (
+            files(f, **{"train-0.parquet": parquet(BARE[:4]), "test-0.parquet": parquet(BARE[4:])})
+            / "*.parquet"
+        ),
+        TABLE,
+        (*SIX, ("train", "test")),
+    ),
+    "halves in folders": (
+        lambda f: files(f, **{"train__a.csv": csv(BARE[:4]), "test__a.csv": csv(BARE[4:])}),
+        TABLE,
+        (*SIX, ("train", "test")),
+    ),
+    "three splits of Hugging Face": (
+        lambda f: files(
+            f,
+            **{
+                "data__train-00000-of-00001.parquet": parquet(BARE[:4]),
+                "data__validation-00000-of-00001.parquet": parquet(BARE[4:5]),
+                "data__test-00000-of-00001.parquet": parquet(BARE[5:]),
+            },
+        ),
+        TABLE | {"split_map": "validation=test"},
+        SPLIT_LATER,
+    ),
+    "halves of documents and a third part": (
+        lambda f: [documents(f / part) for part in ("train", "test", "valid")] and f,
+        {"split_map": "valid="},
+        (8, ["cat", "dog"], [0, 0, 1, 1] * 2, ("train", "test")),
+    ),
     "JSON Lines": (both(jsonl(), "t.jsonl"), {}, SIX),
     "JSON Lines with a mark": (both(jsonl().encode("utf-8-sig"), "t.jsonl"), {}, SIX),
     "JSON Lines in UTF-16": (both(jsonl().encode("utf-16"), "t.jsonl"), {}, SIX),
@@ -796,11 +834,6 @@ NOTED = {
 REFUSED = {
     "a folder of Cell Ranger": (genes, {}, r"folder of Cell Ranger.*scanpy\.read_10x_mtx"),
     "an older folder of Cell Ranger": (lambda f: genes(f, "hg19"), {}, "folder of Cell Ranger"),
-    "a DatasetDict": (
-        datasets,
-        {},
-        "DatasetDict of Hugging Face with the parts test, train: stage one of them, such as",
-    ),
     "a Delta table": (
         lambda f: files(
             f, **{"_delta_log__0.json": "{}", "a.parquet": parquet(), "b.parquet": parquet()}
@@ -881,7 +914,7 @@ REFUSED = {
     "halves and a third part": (
         lambda f: [documents(f / part) for part in ("train", "test", "valid")] and f,
         {},
-        "'valid' beside 'test', .* rename it to _valid",
+        r": valid: the split must be train or test; .* split_map=valid=test",
     ),
     "files beside the halves": (
         lambda f: (
@@ -1112,22 +1145,6 @@ REFUSED = {
         TABLE,
         "Hudi table",
     ),
-    "two halves of a table": (
-        lambda f: files(f, **{"train.csv": csv(), "test.csv": csv()}),
-        TABLE,
-        r"holds train\.csv and test\.csv.*split=train and split=test",
-    ),
-    "halves of Hugging Face": (
-        lambda f: files(
-            f,
-            **{
-                "data__train-00000-of-00001.parquet": parquet(),
-                "data__test-00000-of-00001.parquet": parquet(),
-            },
-        ),
-        TABLE,
-        "split=train and split=test",
-    ),
     "a JSON array without blanks, in gzip": (
         both(gzip.compress(b'[{"text":"a"},{"text":"b"}]'), "t.json.gz"),
         {},
@@ -1228,17 +1245,15 @@ REFUSED = {
         {},
         r"is of version 7\.3: save it by save\(NAME, 'X', 'Y', '-v7'\)",
     ),
-    "a pattern of two halves": (
-        lambda f: (
-            files(f, **{"train-0.parquet": parquet(), "test-0.parquet": parquet()}) / "*.parquet"
-        ),
-        TABLE,
-        "and a table has its splits in a column: .*split=train and split=test",
-    ),
     "training and validation": (
         lambda f: files(f, **{"train.jsonl": jsonl(), "validation.jsonl": jsonl()}),
         {},
-        "and a table has its splits in a column",
+        r"validation\.jsonl: the split must be train or test; .* by split_map=validation=test",
+    ),
+    "two halves and another table": (
+        lambda f: files(f, **{"train.csv": csv(), "test.csv": csv(), "more.csv": csv()}),
+        TABLE,
+        r"more\.csv is of no split by its name or its folder, as .*: move it out",
     ),
     "blanks before quotes": (both('"a", "label"\n"1", "x"\n'), TABLE, "remove the blanks after"),
     "masked blocks of Dask": (

@@ -15,7 +15,7 @@ from bigfs import storage
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import samples
-from bigfs.storage.sources.rcv1 import Joined
+from bigfs.storage.sources.joined import join
 from tests.helpers.sources import documents_of, refused, rows_of
 
 FRAME = pd.DataFrame({"text": ["one two", "two three"], "label": ["a", "b"]})
@@ -72,7 +72,7 @@ def test_absolute_path_of_a_source_that_is_given(tmp_path, monkeypatch):
     WRITERS["rows.svm"](tmp_path / "rows.svm")
     rows = sources.FORMATS["svmlight"]("rows.svm")
     assert rows.absolute().path == str(tmp_path / "rows.svm")
-    joined = Joined("two", [(rows, "train"), (rows, "test")]).absolute()
+    joined = join("two", [(rows, "train"), (rows, "test")]).absolute()
     assert joined.path == "two"
     assert {part.path for part, _ in joined.parts} == {str(tmp_path / "rows.svm")}
     generated = sources.find("synthetic:newswire")

@@ -247,7 +247,7 @@ def test_a_source_of_others_holds_them_to_the_memory(tmp_path, name):
     (tmp_path / "qrels").write_text("x 1 1\n")
     parts = [(sources.find(tmp_path / "a.svm"), "train")]
     source = (
-        sources.Joined("both", parts)
+        sources.join("both", parts)
         if name == "joined"
         else sources.Topics("both", parts, str(tmp_path / "qrels"))
     )
