@@ -81,8 +81,8 @@ def append(
     format : str or None, default=None
         Format of the source. None guesses it from the content.
     split : {"train", "test"} or None, default=None
-        Split of samples without one, if the store has splits. None takes "train". A store without
-        splits takes no samples for the test.
+        Split of samples without one. None takes "train". Where the store has no splits, "test"
+        makes its samples the training samples.
     memory_limit : int, str or None, default=None
         Memory of one process, as in `stage`.
     wait : float, default=-1
@@ -185,21 +185,18 @@ def _grow(
         )
     blocks = _read_blocks(ready, corpus, scratch, memory_limit)
     shutil.rmtree(build.source_folder(scratch))
-    if corpus.splits:
+    if corpus.splits or split == "test" or any(s.split == "test" for s in blocks if s.rows):
         blocks = [s if s.split else s._replace(split=split or "train") for s in blocks]
-    elif split == "test" or any(s.split == "test" for s in blocks if s.rows):
-        raise SourceError(
-            f"{source.path} has samples for the test, and {corpus.uri} has no splits, so its "
-            f"samples are all alike: stage both with a split, or append without one"
-        )
+        halves = (s if s.split else replace(s, split="train") for s in old.segments)
+        old = replace(old, segments=tuple(halves))
+    else:
+        blocks = [s._replace(split=None) for s in blocks]
     names = _bucket_names(corpus, blocks, scratch)
     if (units := scaling_of(corpus)) is not None:
         blocks = rewrite(blocks, units, scratch, source.path)
     segments, blocks = build.order_by_split(blocks, old.segments)
     if not segments:
         raise SourceError(f"{source.path} holds no samples to append")
-    if not corpus.splits:
-        segments = [replace(s, split=None) for s in segments]
     every = (*old.segments, *segments)
     n, d = checks.require_shape(segments[-1].stop, old.shape[1], f"{corpus.uri} with {source.path}")
     samples_target = _merged_target(corpus, source, blocks)

@@ -309,15 +309,18 @@ def test_values_of_samples_are_no_settings(tmp_path):
     assert "Ann" not in (tmp_path / "a.zarr" / "zarr.json").read_text()
 
 
-def test_a_store_without_splits_takes_no_samples_for_the_test(tmp_path):
+def test_samples_for_the_test_make_those_of_a_store_the_training_samples(tmp_path):
     table = pa.table({"x": [1, 2], "label": ["a", "b"]})
     uri = storage.stage(table, tmp_path / "a.zarr", columns="x")
     more = pa.table({"x": [3, 4], "label": ["a", "b"]})
-    with pytest.raises(SourceError, match=r"has samples for the test, and .* has no splits"):
-        storage.append(more, uri, columns="x", split="test")
-    with pytest.raises(SourceError, match=r"has samples for the test, and .* has no splits"):
-        storage.append(more.append_column("split", [["train", "test"]]), uri, columns="x")
     assert storage.open(storage.append(more, uri, columns="x", split="train")).splits == ()
+    test = pa.table({"x": [5], "label": ["b"]})
+    corpus = storage.open(storage.append(test, uri, columns="x", split="test"))
+    assert [corpus.part(half).X.shape[0] for half in ("train", "test")] == [4, 1]
+    both = pa.table({"x": [6, 7], "label": ["a", "b"], "split": ["train", "test"]})
+    corpus = storage.open(storage.append(both, uri, columns="x"))
+    assert [corpus.part(half).X.shape[0] for half in ("train", "test")] == [5, 2]
+    assert storage.check(uri).problems == []
 
 
 def test_a_masked_value_is_refused(tmp_path):
