@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,7 +19,13 @@ from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.format import disk
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import MatrixSource, Rows
-from bigfs.storage.sources.files import decode, decompress, open_decompressed, source_errors
+from bigfs.storage.sources.files import (
+    decode,
+    decompress,
+    open_decompressed,
+    open_text,
+    source_errors,
+)
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     COMPRESSED,
@@ -40,8 +46,12 @@ PARTS = ("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape")
 class SavedMatrix(MatrixSource):
     """A matrix that `prepare` lays out on scratch. Pieces are row ranges of it."""
 
+    of_samples: ClassVar[tuple[str, ...]] = ("labels", "sample_names")
     path: str
     _: KW_ONLY
+    # the names of the columns and of the rows: files with one per line, or lists
+    names: Any = None
+    sample_names: Any = None
     labels: str | None = None  # a .npy, or a text with a label per line, for a file without labels
     unlabeled: str | None = None  # a label that also means "none"
     target: str | None = None  # "class" or "real"; None lets the labels decide
@@ -58,7 +68,8 @@ class SavedMatrix(MatrixSource):
 
     def fingerprint(self) -> str:
         files = [self.path] if self.labels is None else [self.path, self.labels]
-        return fingerprint_of(self.format, identity_of(files), self.settings())
+        lists = identity_of_lists(names=self.names, sample_names=self.sample_names)
+        return fingerprint_of(self.format, identity_of(files), self.settings(), *lists)
 
     @abstractmethod
     def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
@@ -77,8 +88,11 @@ class SavedMatrix(MatrixSource):
             )
         if self.labels is not None:
             y = read_labels(self.labels, n)
-        if y is not None:
-            matrix.save_labels(self._label_column(y, n))
+        told = {} if y is None else {"label": self._label_column(y, n)}
+        if self.sample_names is not None:
+            some = read_list(self.sample_names, "sample_names", n, f"rows of {self.path}")
+            told["name"] = samples.read("name", some, "row {}".format)
+        matrix.save_samples(told)
         image = matrix.image_shape
         if image and self.sample_shape not in (None, image):
             raise SourceError(f"{self.path} holds images of {image}, not {self.sample_shape}")
@@ -88,6 +102,8 @@ class SavedMatrix(MatrixSource):
                 f"{self.sample_shape}"
             )
         ready.matrix, ready.n_features = matrix, d
+        if self.names is not None:
+            ready.feature_names = read_names(self.names, d, f"columns of {self.path}")
         ready.sample_shape = image or self.sample_shape
         return ready
 
@@ -121,6 +137,74 @@ class SavedMatrix(MatrixSource):
         if self.matrix is None:
             raise ValueError(f"{self.path} is read through prepare(scratch)")
         return self.matrix
+
+
+def identity_of_lists(**lists: Any) -> list[Any]:
+    """Return what changes with the content of the lists that are given, which may be files."""
+    for option, given in lists.items():
+        _require_file(given, option)
+    return [
+        [option, identity_of([given]) if isinstance(given, str) else list(map(str, given))]
+        for option, given in lists.items()
+        if given is not None
+    ]
+
+
+def _require_file(given: Any, option: str) -> None:
+    if isinstance(given, str) and not Path(given).is_file():
+        raise SourceError(
+            f"{given} does not exist: {option}= must name a text file with one name per line"
+        )
+
+
+def read_list(given: Any, option: str, count: int | None, of: str) -> list[str]:
+    """Return the names that an option gives: a list, or a file with one per line.
+
+    Of a line with tabs, such as one of genes.tsv, what stands before the first one is the name: no
+    two genes have it. There must be `count` names, those of what `of` says. None takes all.
+    """
+    place = f"{option}="
+    if isinstance(given, str):
+        place = given
+        _require_file(given, option)
+        with source_errors(f"{given} is broken"), open_text(given) as file:
+            names = [decode(line).partition("\t")[0].strip() for line in file]
+        while names and len(names) != count and not names[-1]:
+            names.pop()
+    else:
+        names = [str(name) for name in given]
+    if count is not None and len(names) != count:
+        first = f"there is none for number {len(names) + 1:,}"
+        if len(names) > count:
+            first = f"the first one too many is {samples.shorten(names[count])}"
+        raise SourceError(f"{place} has {len(names):,} names for {count:,} {of}: {first}")
+    return names
+
+
+def read_names(given: Any, count: int | None, of: str) -> list[str]:
+    """Return the names of columns that a list or a file gives, each of which must be its own."""
+    names, lines = read_list(given, "names", count, of), dict[str, int]()
+    place = f"{given}, line" if isinstance(given, str) else "names=, entry"
+    for number, name in enumerate(names, 1):
+        if not name or name in lines:
+            twice = f"{samples.shorten(name)} comes again, after {lines.get(name)}"
+            raise SourceError(
+                f"{place} {number:,}: {twice if name else 'there is no name'}: give each column a "
+                f"name of its own"
+            )
+        lines[name] = number
+    return require_characters(names)
+
+
+def require_characters(names: list[str]) -> list[str]:
+    """Return names of columns, or refuse one that has no bytes in UTF-8."""
+    for name in names:
+        if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+            raise SourceError(
+                f"a name of a column is {samples.shorten(name)}, with half of a surrogate pair, "
+                f"which has no bytes in UTF-8: replace it"
+            )
+    return names
 
 
 def read_labels(path: str, n: int) -> Any:

@@ -56,11 +56,12 @@ class Mat(SavedMatrix):
     def prepare(self, scratch: Path) -> Self:
         ready = super().prepare(scratch)
         names = _names(ready._prepared.folder, "feature_names")
-        if names is not None and len(names) != ready.n_features:
+        if self.names is None and names is not None and len(names) != ready.n_features:
             raise SourceError(
                 f"{self.path} has {len(names)} feature_names for {ready.n_features} columns"
             )
-        ready.feature_names = names
+        if self.names is None:
+            ready.feature_names = names
         return ready
 
     def _by_name(self, y: AnyArray, folder: str) -> Any:

@@ -18,6 +18,7 @@ from bigfs import engine
 from bigfs.matrix.matrix import Matrix
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks, samples
+from bigfs.storage.sources.arrays import read_list, read_names, require_characters
 from bigfs.storage.sources.base import Source
 from bigfs.storage.sources.scratch_matrix import (
     COMPRESSED,
@@ -30,7 +31,6 @@ from bigfs.storage.sources.scratch_matrix import (
     write_csr,
 )
 from bigfs.storage.sources.tables.entries import ListRecords
-from bigfs.storage.sources.tables.records import without_surrogates
 from bigfs.storage.sources.tables.streams import Stream, StreamText
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class Blocks(ListRecords, Stream):
         "y",
         "sample_names",
         "feature_names",
+        "names",
         *samples.OBS_ROLES,
     )
     may_have_names = False  # their columns are numbers, with or without `feature_names`
@@ -124,6 +125,7 @@ class Blocks(ListRecords, Stream):
         y: Any = None,
         sample_names: Iterable[str] | None = None,
         feature_names: Iterable[str] | None = None,
+        names: Any = None,
         unlabeled: str | None = None,
         target: str | None = None,
         label_separator: str | None = None,
@@ -145,6 +147,8 @@ class Blocks(ListRecords, Stream):
         self.path = self.plain = "array" if _is_array(data) else "stream"
         if several:
             self.class_names = list(several)
+        if isinstance(sample_names, str):
+            sample_names = read_list(sample_names, "sample_names", None, "rows")
         given = {"label": y, "id": sample_names, **obs}
         given |= {f"label {name}": values for name, values in several.items()}
         self.told = {
@@ -152,15 +156,12 @@ class Blocks(ListRecords, Stream):
             for role, values in given.items()
             if values is not None
         }
+        if names is not None:
+            feature_names = read_names(names, None, f"columns of the {self.path}")
         if feature_names is None:
             feature_names = getattr(data, "feature_names", None)
-        self.feature_names = None if feature_names is None else [str(v) for v in feature_names]
-        for name in self.feature_names or ():
-            if not name.isascii() and without_surrogates(name) != name:
-                raise SourceError(
-                    f"feature_names holds {samples.shorten(name)}, with half of a surrogate pair, "
-                    f"which has no bytes in UTF-8: replace it"
-                )
+        if feature_names is not None:
+            self.feature_names = require_characters([str(name) for name in feature_names])
 
     def column_names(self) -> list[str]:
         return list(self.told)
@@ -247,6 +248,7 @@ class Cells(Blocks):
         layer: str | None = None,
         label: str | Sequence[str] | None = None,
         split: str | None = None,
+        split_map: str | Mapping[str, str | None] | None = None,
         unlabeled: str | None = None,
         target: str | None = None,
         label_separator: str | None = None,
@@ -293,6 +295,7 @@ class Cells(Blocks):
             label_separator=label_separator,
             **known,
         )
+        self.split_map = split_map
         if halves is not None:
             self.told["split"] = samples.as_column(halves, "obs, split")
         self.label_columns = None if "y" in known else columns

@@ -23,7 +23,7 @@ from bigfs.storage.sources.base import Rows
 from bigfs.types import AnyArray
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
-SAMPLES = "samples.arrow"  # the file of the labels
+SAMPLES = "samples.arrow"  # the file of what is told of the rows
 COMPRESSED = ("data", "indices", "indptr")  # the arrays of csr and csc
 Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 
@@ -31,7 +31,7 @@ Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 class ScratchMatrix(NamedTuple):
     """A matrix of shape (n, d) in a folder: X.npy, or data.npy, indices.npy and indptr.npy.
 
-    X may hold n images. The labels lie beside it.
+    X may hold n images. What is told of the rows lies beside it.
     """
 
     folder: str
@@ -51,9 +51,10 @@ class ScratchMatrix(NamedTuple):
             return None
         return int(X.shape[1]), int(X.shape[2])
 
-    def save_labels(self, labels: Any) -> None:
-        """Save labels as `bigfs.storage.sources.samples.read` gives them."""
-        samples.write(Path(self.folder) / SAMPLES, {"label": labels})
+    def save_samples(self, columns: samples.Columns) -> None:
+        """Save columns as `bigfs.storage.sources.samples.read` gives them."""
+        if columns:
+            samples.write(Path(self.folder) / SAMPLES, columns)
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         """Return row ranges that take about `size` bytes each as csr."""
@@ -73,7 +74,8 @@ class ScratchMatrix(NamedTuple):
             X = read_csr(parts, piece, self.shape[1], self.origin)
         columns = {}
         if (file := Path(self.folder) / SAMPLES).exists():
-            columns["label"] = samples.open_columns(file)["label"].slice(start, stop - start)
+            batch = samples.open_columns(file).slice(start, stop - start)
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
 
         def place(i: int) -> str:
             return f"{self.origin}: row {start + i} (from 0)"

@@ -6,7 +6,8 @@ import io
 import itertools
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.sources import checks, samples
+from bigfs.storage.sources.arrays import identity_of_lists, read_list, read_names
 from bigfs.storage.sources.base import MatrixSource, PlainFile, Rows, line_number, shorten
 from bigfs.storage.sources.files import head
 
@@ -56,6 +58,13 @@ class Svmlight(PlainFile, MatrixSource):
     unlabeled: str | None = None  # the number that means "none", such as 0 or -1
     group: str | None = None  # "qid" keeps the query of each line as its group
     labels: str | None = None  # "none" if the lines have no labels and begin with an entry
+    # the names of the columns and of the samples: files with one per line, or lists
+    names: Any = None
+    sample_names: Any = None
+    of_samples = ("sample_names",)
+    # of each piece, the number of its first sample. The names lie in a file on scratch
+    firsts: dict[int, int] = field(default_factory=dict, init=False, repr=False)
+    names_file: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.labels not in (None, "none"):
@@ -85,7 +94,8 @@ class Svmlight(PlainFile, MatrixSource):
             self.group,
             self.labels,
         )
-        return fingerprint_of("svmlight", identity_of([self.path]), *settings)
+        lists = identity_of_lists(names=self.names, sample_names=self.sample_names)
+        return fingerprint_of("svmlight", identity_of([self.path]), *settings, *lists)
 
     def prepare(self, scratch: Path) -> Self:
         ready = super().prepare(scratch)
@@ -100,7 +110,23 @@ class Svmlight(PlainFile, MatrixSource):
             ready.zero_based = ZERO.search(start) is not None
         if self.group is None and b" qid:" in start:
             log.info("%s: qid: is not kept; group=qid keeps it as the group", self.path)
+        if self.names is not None:
+            of = f"columns of {self.path}"
+            ready.feature_names = read_names(self.names, self.n_features, of)
+            ready.n_features = len(ready.feature_names)
+        ready.names_file = str(Path(scratch) / f"{Path(self.path).name}-{self.fingerprint()}.names")
         return ready
+
+    def pieces(self, size: int) -> list[tuple[int, int]]:
+        pieces = super().pieces(size)
+        if self.sample_names is not None:
+            n = 0
+            for piece in pieces:
+                self.firsts[piece[0]] = n
+                n += sum(1 for _ in _lines_of_samples(self.read_lines(piece)[1]))
+            names = read_list(self.sample_names, "sample_names", n, f"samples of {self.path}")
+            samples.write(self.names_file, {"name": samples.read("name", names, "row {}".format)})
+        return pieces
 
     def read(self, piece: tuple[int, int]) -> Rows:
         from bigfs.storage.sources.svmlight import kernel  # compiled at its first use
@@ -131,9 +157,11 @@ class Svmlight(PlainFile, MatrixSource):
                 raise SourceError(self._error_message(1, start, raw, begin))
         width = int(indices.max()) + 1 if len(indices) else 0
         if self.n_features is not None and width > self.n_features:
+            given = "n_features" if self.names is None else "names"
             raise SourceError(
                 f"{self.path} has an index {width - bool(self.zero_based)}, but "
-                f"n_features={self.n_features}: raise n_features"
+                f"{given}={'' if self.names is None else 'gives '}{self.n_features}: "
+                f"{'raise' if self.names is None else 'complete'} {given}"
             )
         X = sp.csr_array((values, indices, indptr), shape=(len(counts), width))
         if not is_sorted:
@@ -154,6 +182,9 @@ class Svmlight(PlainFile, MatrixSource):
             if len(lacks := np.flatnonzero(queries < 0)):
                 raise SourceError(f"{place(int(lacks[0]))}: no qid:, and group=qid asks for one")
             columns["group"] = samples.read("group", queries, place)
+        if self.sample_names is not None:
+            names = samples.open_columns(self.names_file)["name"]
+            columns["name"] = names.slice(self.firsts[piece[0]], len(counts))
         return Rows(X, columns, None, place)
 
     def _error_message(self, code: int, start: int, raw: bytes, where: int) -> str:
@@ -199,9 +230,13 @@ def _is_line(line: bytes) -> bool:
 
 def _line_of_row(raw: bytes, row: int) -> int:
     """Return the number of the line, from 0, of a row of a piece."""
+    return next(itertools.islice(_lines_of_samples(raw), row, None))
+
+
+def _lines_of_samples(raw: bytes) -> Iterator[int]:
+    """Yield the numbers of the lines, from 0, that hold a sample."""
     lines = enumerate(io.BytesIO(raw))
-    samples = (i for i, line in lines if line.partition(b"#")[0].strip())
-    return next(itertools.islice(samples, row, None))
+    return (i for i, line in lines if line.partition(b"#")[0].strip())
 
 
 def _number_at(raw: bytes, begin: int) -> str:
