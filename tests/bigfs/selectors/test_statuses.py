@@ -5,7 +5,10 @@ import pytest
 from scipy.optimize import brentq
 from sklearn.base import clone
 
+from bigfs import Matrix
 from bigfs.result import Status
+from bigfs.selectors.base.sample_graph import sample_graph
+from bigfs.selectors.penalty_path.sparse_regression import spectral_targets
 from bigfs.selectors.registry import METHODS
 from tests.helpers.fitting import fit_few_steps
 
@@ -72,6 +75,38 @@ def lasso_gap(model, X, Y):
     return dual_gap(T - Z @ model.coef_, T, model.coef_, Z, len(X) * model.alpha_)
 
 
+def similarity_gap(model, X, Y):
+    """SPFS explains indicators of unit length."""
+    return lasso_gap(model, X, Y / np.sqrt(Y.sum(axis=0)))
+
+
+def spectral_gaps(model, X):
+    """The gap of each eigenvector, and that of all together."""
+    graph = sample_graph(Matrix.from_array(X), None, model.n_neighbors, model.metric)
+    T, Z = spectral_targets(graph, model.n_components, X.shape[1]), X - X.mean(axis=0)
+    V, W, lam = T - Z @ model.coef_, model.coef_, len(X) * np.broadcast_to(model.alpha_, T.shape[1])
+    each = [dual_gap(V[:, [k]], T[:, [k]], W[:, [k]], Z, lam[k]) for k in range(T.shape[1])]
+    return max(each), dual_gap(V, T, W, Z, lam[0])
+
+
+def mcfs_gap(model, X, Y):
+    return spectral_gaps(model, X)[0]
+
+
+def mrsf_gap(model, X, Y):
+    return spectral_gaps(model, X)[1]
+
+
+def srlsr_violation(model, X, Y):
+    """SRLSR's certificate is no gap: it is how far the rows of weights are from stationary."""
+    W, p = model.coef_, model.p
+    on = norms(W) > 0
+    V = Y - X @ W - model.intercept_
+    phi = (norms(W)[on] ** p / np.sum(norms(W) ** p)) ** (2 / p - 1)
+    slopes = (X - X.mean(axis=0))[:, on].T @ V - model.gamma * W[on] / phi[:, None]
+    return norms(W)[on] @ norms(slopes) / (model.gamma * np.sum(norms(W) ** p) ** (2 / p))
+
+
 def hinge_residual(X, Y, W):
     """The residual of weights at the best intercepts, and the targets of ±1."""
     signs, F = 2 * Y - 1, X @ W
@@ -118,6 +153,10 @@ GAPS = {
     "l1-svm": l1_svm_gap,
     "dlsr": dlsr_gap,
     "l2-svm": svm_gap,
+    "spfs": similarity_gap,
+    "mcfs": mcfs_gap,
+    "mrsf": mrsf_gap,
+    "srlsr": srlsr_violation,
 }
 
 
