@@ -306,6 +306,7 @@ def iterate(
     reached: Status = Status.CONVERGED,
     ends: Callable[[State], Status | None] = lambda state: None,
     at_limit: Callable[[State], Status] = lambda state: Status.MAX_ITER,
+    why: Callable[[], str] = lambda: "",
 ) -> Result[State]:
     """Step until `measure(state)[stop] <= tol`.
 
@@ -339,6 +340,8 @@ def iterate(
         to None.
     at_limit : callable, default=lambda state: Status.MAX_ITER
         Function from the last state to the status of a run that made `max_iter` steps.
+    why : callable, default=lambda: ""
+        Function that says why a run has not converged, for the warning and for `stats`.
 
     Returns
     -------
@@ -394,5 +397,7 @@ def iterate(
         last = history[-1] if history else {}
         known = (n for n in (stop, "violation") if np.isfinite(last.get(n, np.inf)))
         gap = next((f"{n} {last[n]:.2e}" for n in known), f"{stop} not yet known")
-        warn_early_end(f"{name} {status} ({gap}, tolerance {tol:.0e})")
+        reason = why() if history else ""
+        warn_early_end(f"{name} {status} ({gap}, tolerance {tol:.0e}){reason and f': {reason}'}")
+        return Result(state, status, history, {"why": reason} if reason else {})
     return Result(state, status, history)

@@ -53,6 +53,7 @@ class RowSparseProblem(ABC):
         tol: float,  # of the certificate
         ridge: dict[str, Any],  # options of the `WorkingSet`
         absent: IntArray = NONE,  # features that take no part
+        m: int = 1,  # features to choose
         target: str = "y",  # name of the target of the regression, for errors
     ) -> None:
         engine.require_memory(
@@ -63,6 +64,8 @@ class RowSparseProblem(ABC):
         self.candidates = X.deviations > 0  # a constant column can't get weight
         self.candidates[absent] = False
         self.working_set = WorkingSet(X, targets=targets, **ridge)
+        self.m, self.best, self.unchanged = min(m, X.shape[1]), NONE, 0
+        self.last_theta, self.moved = np.zeros(0), np.zeros(0)
 
     @abstractmethod
     def step(self, state: Any) -> Any:
@@ -91,7 +94,13 @@ class RowSparseProblem(ABC):
         """Return the score of each feature."""
 
     def measure(self, state: Any) -> Record:
-        """Return the record of a state in the history."""
+        """Return the record of a state in the history, and note how it moved."""
+        best = np.sort(np.argpartition(-state.theta, self.m - 1)[: self.m])
+        self.unchanged = self.unchanged + 1 if np.array_equal(best, self.best) else 0
+        if len(self.last_theta):
+            largest = np.maximum(np.maximum(state.theta, self.last_theta), np.finfo(float).tiny)
+            self.moved = np.abs(state.theta - self.last_theta) / largest
+        self.best, self.last_theta = best, state.theta
         return {
             "objective": state.objective,
             "features": float(np.count_nonzero(state.theta)),
@@ -105,6 +114,17 @@ class RowSparseProblem(ABC):
         did not come near enough for the certificate, and more rounds would not help."""
         stalled = self.working_set.status is Status.STALLED and state.residual > self.tol
         return Status.STALLED if stalled else Status.MAX_ITER
+
+    def why(self) -> str:
+        """Return how θ moved in the last round, and for how long the choice is the same."""
+        active = np.count_nonzero(self.last_theta)
+        if not (count := int(np.count_nonzero(self.moved > self.tol))):
+            return ""
+        return (
+            f"θ of {count:,} of {active:,} features still moves by up to "
+            f"{self.moved.max():.0%} per round, and the {self.m:,} best have not changed for "
+            f"{self.unchanged:,} rounds"
+        )
 
     def require_weight(self, weights: FloatArray) -> None:
         """Refuse weights that are all zero."""
@@ -199,6 +219,7 @@ class RowSparseSelector(Selector):
             "tol": self.tol,
             "ridge": own | ridge,
             "absent": self._constraints.absent,
+            "m": self._count(self.n_features_in_),
         }
 
     def _solve(self, problem: RowSparseProblem, start: Any) -> Any:
@@ -212,6 +233,7 @@ class RowSparseSelector(Selector):
             max_iter=self.max_iter,
             name=type(self).__name__,
             at_limit=problem.status_at_limit,
+            why=problem.why,
         )
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)
