@@ -206,6 +206,7 @@ RARE = {
     *("scheduler", "cluster", "tls", "dashboard", "performance_report", "prefect", "overlap"),
     *("judge", "test_size", "highly_variable", "log_json", "debug"),
 }
+OFTEN = {"label", "test"}  # options of staging that the help of other commands shows too
 # the types of options in the help, whose columns are narrow. A flag needs none.
 WORDS: dict[Any, str] = {
     option: word
@@ -343,7 +344,7 @@ def _options(
             option = _option(name, field, default, name in chosen.arguments.split())
             info = option.annotation.__metadata__[0]
             info.rich_help_panel = GROUP_OF.get(name) or GROUP_OF_MODEL.get(model.__name__)
-            info.hidden = is_inner and model is Staging
+            info.hidden = is_inner and model is Staging and name not in OFTEN
             options.append(option)
     return options, groups
 

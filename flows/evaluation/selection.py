@@ -227,7 +227,7 @@ def label_advice(corpus: Any) -> str:
     if _target_of(corpus) is not None:
         return ""
     if columns := source.get("label_columns"):
-        return f"stage it with label= one of {', '.join(columns)}"
+        return f"give --label, one of {', '.join(columns)}"
     is_table = source.get("format", "").partition("-")[0] in TABLES_OF_TEXT
     return "name the column of the labels, SOURCE?label=COLUMN" if is_table else ""
 

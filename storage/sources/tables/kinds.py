@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigfs.storage.sources.base import shorten
+from bigfs.storage.sources.samples import plain_number
 from bigfs.storage.sources.tables.columns import as_texts, decoded, is_text
 from bigfs.storage.sources.tables.records import Batch
 from bigfs.types import FloatArray
@@ -23,6 +24,7 @@ FEW, MOST = 20, 1000  # values of a column of categories: in any table, and in t
 SAMPLES_PER_VALUE = 10  # at the least, of a column with more than FEW categories
 WORDS = 3  # in the mean, of a text that is read rather than compared
 MOST_NAMED = 20  # columns that are left out, which are named
+MOST_LABELS = 5  # columns that are named as possible labels
 LOOKED = 200  # columns of a table, of whose first records it is told whether it is a text
 TEXT = "text, which text={} takes in place of the table"  # why a column is left out
 LEAST_COUNTED = 4  # samples, of which a column is said to count them
@@ -175,6 +177,19 @@ def triplets_of(batch: Batch, found: Kinds, name: str) -> tuple[str, str] | None
         return None
     different = set(batch.values(ids[0]))
     return (ids[0], features[0]) if len(different) < batch.length else None
+
+
+def label_columns(batch: Batch, names: Iterable[str]) -> list[str]:
+    """Return the columns of few values among some records, with their number: labels, maybe."""
+    found = []
+    for name in names:
+        values = decoded(batch.array(name)).drop_null().unique()
+        if 2 <= len(values) <= min(FEW, batch.length // 2):
+            texts = map(str, values.to_pylist())
+            numbers = [number for text in texts if (number := plain_number(text)) is not None]
+            if all(number == int(number) for number in numbers):
+                found.append(f"{shorten(name, 30)} ({len(values)} values)")
+    return found[:MOST_LABELS]
 
 
 def left_out(unused: Mapping[str, str]) -> str:

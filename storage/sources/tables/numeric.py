@@ -237,6 +237,9 @@ class NumericTable(MatrixRecords, Table):
         batch = next(itertools.chain.from_iterable(map(self.batches, self.pieces(1))), None)
         if batch is None or batch.length < kinds.LEAST_COUNTED:
             return
+        if self.label not in columns and not self.label_fields and len(columns) <= kinds.LOOKED:
+            names = kinds.label_columns(batch, (*self.categorical, *self.numbers))
+            self.label_columns = names or None
         name = self.name or ""
         if name in batch.fields and 2 * len({*batch.values(name)}) <= batch.length:
             log.warning(

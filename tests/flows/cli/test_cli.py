@@ -642,4 +642,4 @@ def test_a_corpus_without_labels_is_answered_with_how_to_name_them(bigfs, tmp_pa
     lines = [{"text": f"goal bank word{i % 3}", "topics": ["a"]} for i in range(12)]
     (tmp_path / "m.jsonl").write_text("\n".join(map(json.dumps, lines)))
     answer = bigfs("run", "m.jsonl", "--method", "anova", "--features", 2, "--workers", 0)
-    fails(answer, "has no labels: name the column of the labels, SOURCE?label=COLUMN, or use one")
+    fails(answer, "has no labels: name the column of the labels, SOURCE?label=COLUMN, or use --")

@@ -8,6 +8,7 @@ import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from bigfs.storage.runs.runs import Run
+from tests.helpers.commands import fails
 
 
 def table(n, seed):
@@ -64,6 +65,15 @@ def test_two_files_of_which_one_has_no_labels(bigfs, tmp_path):
     status, out, _ = bigfs("predict", "r", "test.csv", "p.csv", "--json")
     assert status == 0
     assert json.loads(out)["rows"] == 20
+
+
+def test_a_table_without_labels_is_answered_with_the_columns_that_may_hold_them(bigfs):
+    table(60, 0).assign(grade=np.arange(60) % 4).to_csv("t.csv", index=False)
+    answer = bigfs("run", "t.csv", *RUN)
+    fails(
+        answer,
+        "has no labels: give --label, one of 'bought' (2 values), 'grade' (4 values), or use",
+    )
 
 
 @pytest.mark.parametrize("words", [("look", "a9a"), ("append", "a9a", "s.zarr")])

@@ -164,7 +164,7 @@ def test_anndata_without_label_names_the_columns_that_could_be_it(tmp_path, matr
     corpus = storage.open(storage.stage(path, tmp_path / "staged.zarr") if staged else path)
     with pytest.raises(
         ValueError,
-        match=r"anova cannot learn from .*has no labels: stage it with label= one "
+        match=r"anova cannot learn from .*has no labels: give --label, one "
         r"of (batch, cell|cell, batch)",
     ):
         selection.selector_for(corpus, "anova", 2, {})
