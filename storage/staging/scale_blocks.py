@@ -1,6 +1,6 @@
 """Put blocks in the units that the training rows decide.
 
-It takes one or two passes over scratch for the units, and one to rewrite. A block
+It takes up to two passes over scratch for the units, and one to rewrite. A block
 is written anew under another name, because a task may run twice.
 """
 
@@ -88,11 +88,11 @@ def put_in_units(
     if settings.get("weight") == LOGNORM:
         factors = np.full(d, settings.get("target_sum") or _median_total(training, place))
     elif "weight" in settings:
-        factors = np.log((1.0 + n) / (1.0 + _combine(training, d, "counts"))) + 1.0
+        factors = np.log((1.0 + n) / (1.0 + _combine(training, d, "counts")[0])) + 1.0
     elif settings["scale"] == MAX:
-        factors = _combine(training, d, "largest")
+        factors = _combine(training, d, "largest")[0]
     elif settings["scale"] == STANDARD:
-        factors = _deviations(training, d, n, scratch)[0]
+        factors = _deviations(training, n, *_combine(training, d, "counts", "sums"), scratch)
     elif (found := _deviations_of_table(training, d, n, scratch)) is not None:
         settings, factors = {"scale": STANDARD}, found
     else:
@@ -105,16 +105,15 @@ def put_in_units(
 
 
 def _deviations(
-    blocks: Sequence[RowBlock], d: int, n: int, scratch: Path
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the standard deviation of each column, 0 of a constant one, its sum and its count."""
-    sums, counts = _combine(blocks, d, "sums"), _combine(blocks, d, "counts")
+    blocks: Sequence[RowBlock], n: int, counts: FloatArray, sums: FloatArray, scratch: Path
+) -> FloatArray:
+    """Return the standard deviation of each column, 0 of a constant one."""
     means, path = sums / n, str(scratch / "means")
     save(path, means=means)
-    squares = _combine(blocks, d, "squares", path) + (n - counts) * means**2
+    squares = _combine(blocks, len(sums), "deviations", path=path)[0] + (n - counts) * means**2
     deviations = np.sqrt(squares / n)
     deviations[deviations <= 1e-12 * np.abs(means)] = 0  # rounding of a constant column
-    return deviations, sums, counts
+    return deviations
 
 
 def _deviations_of_table(
@@ -124,11 +123,16 @@ def _deviations_of_table(
 
     It is 0 for columns of 0 and 1. None if the source is no table, or in one unit.
     """
-    if not (2 * _combine(blocks, d, "counts") > n).any():
+    (counts,) = _combine(blocks, d, "counts")
+    dense = 2 * counts > n
+    if not dense.any():
         return None  # without a look at the entries
-    deviations, sums, counts = _deviations(blocks, d, n, scratch)
-    save(str(scratch / "zeros"), means=np.zeros(d))
-    stats = Stats(sums, _combine(blocks, d, "squares", str(scratch / "zeros")), counts)
+    sums, squares = _combine(blocks, d, "sums", "squares")
+    # those of numbers other than 0 and 1, which vary where most samples have none
+    sparse = ~dense & (counts > 0) & ~((sums == counts) & (squares == counts))
+    if dense.sum() <= sparse.sum():
+        return None  # no table, whatever the deviations
+    deviations, stats = _deviations(blocks, n, counts, sums, scratch), Stats(sums, squares, counts)
     if not is_table(stats, deviations, n):
         return None
     ratios = scale_ratios(stats, deviations**2, n)
@@ -172,27 +176,34 @@ def _totals(block: RowBlock) -> FloatArray:
 # --- sums of the columns --------------------------------------------------------------------------
 
 
-def _combine(blocks: Sequence[RowBlock], d: int, kind: str, path: str = "") -> FloatArray:
-    """Combine a figure of the columns of all blocks, in the order of the blocks."""
-    combine, total = np.maximum if kind == "largest" else np.add, np.zeros(d)
+def _combine(blocks: Sequence[RowBlock], d: int, *kinds: str, path: str = "") -> FloatArray:
+    """Combine figures of the columns of all blocks, in the order of the blocks."""
+    combine, total = np.maximum if "largest" in kinds else np.add, np.zeros((len(kinds), d))
     for first in range(0, len(blocks), GROUP):
         for columns, values in engine.map_tiles(
-            _figures, blocks[first : first + GROUP], kind, path
+            _figures, blocks[first : first + GROUP], kinds, path
         ):
-            total[columns] = combine(total[columns], values)
+            total[:, columns] = combine(total[:, columns], values)
     return total
 
 
-def _figures(block: RowBlock, kind: str, path: str = "") -> tuple[AnyArray, AnyArray]:
-    """Return the columns that occur in a block, and one figure of the entries of each."""
+def _figures(block: RowBlock, kinds: Sequence[str], path: str) -> tuple[AnyArray, FloatArray]:
+    """Return the columns that occur in a block, and a row of figures of each kind."""
     columns, starts = map_columns(block.path, block.present)
     columns, begins, sizes = np.array(columns), starts[:-1], np.diff(starts)
-    if kind == "counts":
-        return columns, sizes
-    _, entries = read_entries(block.path, block.present, block.nnz, 0, block.nnz)
-    values = entries.astype(np.float64)
-    if kind == "largest":
-        return columns, np.maximum.reduceat(np.abs(values), begins)
-    if kind == "squares":  # of the deviations from the means
-        values = (values - np.repeat(open_array(path, "means")[columns], sizes)) ** 2
-    return columns, np.add.reduceat(values, begins)
+    figures, values = np.empty((len(kinds), len(columns))), np.empty(0)
+    if kinds != ("counts",):
+        values = read_entries(block.path, block.present, block.nnz, 0, block.nnz)[1].astype(float)
+    for figure, kind in zip(figures, kinds, strict=True):
+        if kind == "counts":
+            figure[:] = sizes
+        elif kind == "sums":
+            np.add.reduceat(values, begins, out=figure)
+        elif kind == "largest":
+            np.maximum.reduceat(np.abs(values), begins, out=figure)
+        elif kind == "squares":
+            np.add.reduceat(values**2, begins, out=figure)
+        else:  # of the deviations from the means
+            means = np.repeat(open_array(path, "means")[columns], sizes)
+            np.add.reduceat((values - means) ** 2, begins, out=figure)
+    return columns, figures
