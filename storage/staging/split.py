@@ -24,9 +24,11 @@ def read_parts(piece: Any, path: str, source: MatrixSource) -> Iterator[tuple[Ro
     splits = columns.pop("split", None)
     parts: list[tuple[str, str | None, AnyArray | None]] = [(path, None, None)]
     if splits is not None and splits.null_count < len(splits):
-        codes = splits.to_numpy(zero_copy_only=False)
-        chosen = {split: np.flatnonzero(codes == split) for split in ("train", "test")}
-        parts = [(f"{path}-{half}", half, some) for half, some in chosen.items() if len(some)]
+        codes, names = samples.coded(splits.dictionary_encode())
+        halves = {name: np.flatnonzero(codes == i) for i, name in enumerate(names.to_pylist())}
+        parts = [
+            (f"{path}-{half}", half, halves[half]) for half in ("train", "test") if half in halves
+        ]
     for to, split, index in parts:
         part, place = rows._replace(samples=columns), rows.place
         if index is not None:

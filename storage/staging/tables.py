@@ -254,7 +254,7 @@ def _names_of(blocks: Sequence[RowBlock], start: int) -> Iterator[AnyArray]:
             yield from row_numbers(start, stop)
         for a in range(0, block.rows if block.told.named else 0, STRING_CHUNK):
             names = open_samples(block.path, "name").slice(a, STRING_CHUNK)
-            some = names.to_numpy(zero_copy_only=False)
+            some = np.array(names.to_pylist(), dtype=object)
             if names.null_count:
                 numbers = next(row_numbers(start + a, start + a + len(some)))
                 some = np.where(names.is_null(), numbers.astype(object), some)

@@ -210,13 +210,13 @@ class Svmlight(PlainFile, MatrixSource):
         else:
             labels[list(exact)] = list(exact.values())
         if self.target == "multilabel" or counts.max(initial=0) > 1:
-            ends = pa.array(np.append(0, np.cumsum(counts)), pa.int64())
+            ends = samples.from_numpy(np.append(0, np.cumsum(counts)))
             flat = samples.read("label", values, place)
             values = pa.LargeListArray.from_arrays(ends, flat)
         elif not counts.all():
             at = np.where(counts > 0, np.cumsum(counts) - 1, -1)
             flat = samples.read("label", values, place)
-            values = flat.take(pa.array(at, mask=at < 0))
+            values = flat.take(samples.from_numpy(at, at < 0))
         return samples.read("label", values, place, self.label_rules)
 
 

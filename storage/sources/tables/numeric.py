@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.storage.errors import SourceError
-from bigfs.storage.sources import checks
+from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import shorten, shorten_names
 from bigfs.storage.sources.tables import kinds
 from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
@@ -298,11 +298,11 @@ class NumericTable(MatrixRecords, Table):
             lacking = {}
         row, column = np.nonzero(table)
         rows, columns, entries = [row], [column], [table[row, column]]
-        names = [pa.array(self.numbers, pa.large_string())]
+        names = [samples.from_texts(self.numbers)]
         width = len(self.numbers)
         for name in self.categorical:
             encoded = as_texts(batch.fields[name]).dictionary_encode()
-            codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            codes = samples.to_numpy(encoded.indices, -1)
             row = np.flatnonzero(codes >= 0)
             if self.missing is None and len(row) < batch.length:
                 lacking[name] = int(np.argmin(codes >= 0))
@@ -340,7 +340,7 @@ class NumericTable(MatrixRecords, Table):
         table = np.empty((len(names), batch.length))
         for places, values in batch.columns_of(names):
             try:
-                numbers = self._as_numbers(values).to_numpy(zero_copy_only=False)
+                numbers = samples.to_numpy(self._as_numbers(values), np.nan)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 self._refuse_columns(batch, [names[j] for j in places])
             table[places] = np.asarray(numbers, dtype=np.float64).reshape(len(places), -1)

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import tracemalloc
 from types import SimpleNamespace
 
@@ -378,3 +380,22 @@ def test_large_whole_numbers_are_rounded_from_parquet_as_from_csv(tmp_path):
 def test_classes_of_one_sample_each_are_said(tmp_path, caplog):
     storage.stage(np.eye(30), tmp_path / "a.zarr", y=np.arange(30))
     assert "most of its 30 classes have one sample: give target=real" in caplog.text
+
+
+def test_reading_imports_no_pandas(tmp_path):
+    """It takes 0.2 s and 29 MB per worker, and pyarrow imports it where it converts values."""
+    (tmp_path / "x.svm").write_text("1 1:2 2:3\n0 2:1.5\n" * 4)
+    for i in range(4):
+        path = tmp_path / f"text/{['train', 'test'][i % 2]}/{i // 2}/{i}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("alpha beta")
+    columns = {"a": [1.0, None, 3.0], "b": [1, 2, 3], "label": ["x", None, "y"]}
+    parquet.write_table(pa.table(columns), tmp_path / "x.parquet")
+    code = (
+        "import sys; from bigfs import storage; storage.stage('x.svm'); storage.stage('text'); "
+        "storage.stage('x.parquet', columns='*', missing='mean'); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

@@ -221,3 +221,17 @@ def test_other_sources_keep_their_values(case, units, tmp_path):
     if case != "weight":
         found = corpus.X.rows(np.arange(80)).toarray()
         np.testing.assert_array_equal(found, X.astype(np.float32))
+
+
+@pytest.mark.parametrize(("case", "passes"), [("table", 3), ("words", 1)])
+def test_passes_over_the_entries(case, passes, units, rng, tmp_path, monkeypatch):
+    """A table takes two for its units, and one to rewrite. One dense column makes none."""
+    X, y = units
+    if case == "words":
+        X = np.hstack([X[:, :1], rng.random((80, 6)) * (rng.random((80, 6)) < 0.2)])
+    read, calls = scale_blocks.read_entries, []
+    monkeypatch.setattr(scale_blocks, "read_entries", lambda *a: calls.append(a) or read(*a))
+    whole, new = scale_blocks.read_block, []
+    monkeypatch.setattr(scale_blocks, "read_block", lambda *a: new.append(a) or whole(*a))
+    storage.stage(write(tmp_path / "X.svm", X, y), tmp_path / "X.zarr", n_features=7)
+    assert len(calls) + len(new) == passes
