@@ -19,13 +19,7 @@ from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.format import disk
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import MatrixSource, Rows
-from bigfs.storage.sources.files import (
-    decode,
-    decompress,
-    open_decompressed,
-    open_text,
-    source_errors,
-)
+from bigfs.storage.sources.files import decode, decompress, open_text, source_errors
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     COMPRESSED,
@@ -223,9 +217,9 @@ def read_labels(path: str, n: int) -> Any:
         except (ValueError, EOFError) as error:
             raise SourceError(f"{path} is not an array of labels: {error}") from error
     words: list[str] = []
-    with open_decompressed(path) as file:
+    with open_text(path) as file:
         for line in file:
-            word = decode(line).removeprefix("" if words else "\ufeff").strip()
+            word = decode(line).strip()
             if len(words) < n:
                 words.append(word)
             elif word:

@@ -138,6 +138,7 @@ FOREIGN = {
     b"\x7fELF": "a program: leave it out",
     b"RIFF": "sound or video: leave it out",
     b"ID3": "sound: leave it out",
+    b"l\x1b\x01": "genotypes of PLINK: turn them into a table, as by plink2 --export A",
     b"\x80\x04\x95": "a pickle, which may run any code: save its content in another format",
 }
 # files that hold a corpus each, by their suffix: not the documents of one

@@ -92,7 +92,8 @@ def put_in_units(
     elif settings["scale"] == MAX:
         factors = _combine(training, d, "largest")[0]
     elif settings["scale"] == STANDARD:
-        factors = _deviations(training, n, *_combine(training, d, "counts", "sums"), scratch)
+        counts, sums = _combine(training, d, "counts", "sums")
+        factors = _deviations(training, n, counts, sums, scratch)
     elif (found := _deviations_of_table(training, d, n, scratch)) is not None:
         settings, factors = {"scale": STANDARD}, found
     else:

@@ -681,6 +681,11 @@ READ = {
         {},
         (4, ["1", "2"], [0, 1, 0, 1]),
     ),
+    "labels in UTF-16": (
+        labeled("1\n2\n1\n2\n".encode("utf-16"), npy(np.arange(8.0).reshape(4, 2))),
+        {},
+        (4, ["1", "2"], [0, 1, 0, 1]),
+    ),
     "labels with a blank line": (
         labeled("1\n2\n1\n2\n\n", npy(np.arange(8.0).reshape(4, 2))),
         {},
@@ -1166,6 +1171,7 @@ REFUSED = {
     "an array of complex numbers": (both(npy(np.eye(2) * 1j), "t.npy"), {}, "must be real numbers"),
     "an array with NaN": (both(npy(np.array([[1, np.nan]])), "t.npy"), {}, "column 1 .* is nan"),
     "a pickle": (both(pickle.dumps(np.eye(3), protocol=4), "t.pkl"), {}, "looks like a pickle"),
+    "genotypes of PLINK": (both(b"l\x1b\x01\xdc\x0f\xe7\x0f", "t.bed"), {}, "plink2 --export A"),
     "an indptr that overflowed": (
         both(
             arrays(

@@ -1,5 +1,7 @@
 """Matrices in: what is written comes back, in any pieces; what is broken is one clear line."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.io
@@ -36,6 +38,13 @@ def test_what_has_no_labels_takes_a_file_of_them(tmp_path, matrix):
     (tmp_path / "few.txt").write_text("1\n2\n")
     with pytest.raises(SourceError, match=r"few\.txt has 2 labels for 23 rows"):
         sources.find(tmp_path / "X.npz", labels=str(tmp_path / "few.txt")).prepare(tmp_path)
+    (tmp_path / "many.txt").write_bytes(b"1\n" * 8_000_000)
+    tracemalloc.start()
+    with pytest.raises(SourceError, match=r"many\.txt has more than 23 labels for 23 rows"):
+        sources.find(tmp_path / "X.npz", labels=str(tmp_path / "many.txt")).prepare(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20  # it is not read whole
 
 
 def test_a_stack_of_images_is_flattened_columns_first(tmp_path, rng):
