@@ -619,7 +619,7 @@ def _splits(values: Any, place: Place, words: Mapping[str, str | None]) -> Any:
                 f"does with files and folders: leave rows out by where="
             )
         meant.append(split)
-    splits = splits._replace(categories=pa.array(meant, pa.large_string()))
+    splits = splits._replace(categories=from_texts(meant))
     if len(splits.categories) and (splits.codes < 0).any():
         raise missing_split(splits.place(-1, place))
     return splits.column().cast(pa.large_string())
