@@ -60,21 +60,22 @@ def interrupted(home, command, send, working):
         start_new_session=True,
     ) as process:
         try:
-            until(
-                lambda: working() or process.poll() is not None,
+            parent = psutil.Process(process.pid)
+            tree = until(
+                lambda: (
+                    process.poll() is not None or (working() and parent.children(recursive=True))
+                ),
                 "the method's work",
                 200,
                 every=0.01,
             )
             assert process.poll() is None, process.communicate()
-            tree = psutil.Process(process.pid).children(recursive=True)
             send(process.pid)
             # also the end of its children that hold the pipes
             out, err = process.communicate(timeout=60)
             alive = psutil.wait_procs(tree, timeout=30)[1]
         finally:
             process.kill()
-    assert tree
     assert not alive, [left.cmdline() for left in alive]
     return process.returncode, out, err
 
