@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
 from bigfs import engine
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
@@ -156,27 +155,17 @@ class Columns(ABC):
 
     def _require_memory(self, u: int, n_new: int) -> None:
         """Raise `NotEnoughMemory` if a master over u columns does not fit in this process."""
-        of_product = 4 if self.in_single else 8
-        projected = (of_product + FACTOR_BYTES) * u**2 + 8 * u * (n_new + MASTER_WIDTHS * self.r)
+        of_product, u_before = 4 if self.in_single else 8, u - n_new
+        widened = of_product * (u**2 + u_before**2) + self.keeps_factor * FACTOR_BYTES * u_before**2
+        largest = max((of_product + FACTOR_BYTES) * u**2, widened)
+        projected = largest + 8 * u * (n_new + MASTER_WIDTHS * self.r)
         engine.require_memory(projected, f"solving for {u} gathered columns")
 
     def _widen(self, positions: IntArray, size: int) -> FloatArray:
-        """Return a matrix of size × size that holds G at positions × positions.
-
-        It takes over the memory of G, so that both never exist at once, unless somebody else refers
-        to G.
-        """
-        G, self.G = self.G, np.empty((0, 0))
-        if self.in_single and size >= LARGE_SIZE:
-            G = G.astype(np.float32, copy=False)
-        u = len(G)
-        try:
-            G.resize((size, size))
-        except ValueError:  # somebody else refers to it
-            wide = np.empty((size, size), G.dtype)
-        else:
-            wide = G
-        _spread(G.reshape(-1), u, positions, wide)
+        """Return a matrix of size × size that holds G at positions × positions."""
+        is_single = self.in_single and size >= LARGE_SIZE
+        wide = np.zeros((size, size), np.float32 if is_single else np.float64)
+        wide[positions[:, None], positions] = self.G
         return wide
 
     def gram(self, features: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -192,15 +181,6 @@ class Columns(ABC):
     def positions(self, features: IntArray) -> IntArray:
         """Return the positions of gathered features among the gathered columns."""
         return np.searchsorted(self.features, features)
-
-
-@njit(nogil=True, cache=True)
-def _spread(numbers: FloatArray, u: int, positions: IntArray, wide: FloatArray) -> None:
-    """Write u × u numbers to positions × positions of `wide`, which may have the same memory."""
-    for i in range(u - 1, -1, -1):  # backwards, as none is written over one that has yet to move
-        row = wide[positions[i]]
-        for j in range(u - 1, -1, -1):
-            row[positions[j]] = numbers[i * u + j]
 
 
 class GatheredColumns(Columns):

@@ -290,7 +290,8 @@ def _largest(
         values, rows = values[::-1][:count], dense_vectors.T[::-1][:count]
     else:
         engine.require_memory(
-            8 * n * (basis_size(count) + VECTORS_BESIDE), f"{r} eigenvectors of {n} samples"
+            8 * n * (basis_size(count) + count + VECTORS_BESIDE),
+            f"{r} eigenvectors of {n} samples",
         )
         # a little more than is asked for, as the residuals are known but for rounding
         values, rows = largest_eigenvectors(

@@ -80,8 +80,7 @@ def largest_eigenvectors(
             _make_orthonormal(V, kept, rng)
         H[:] = 0
         H[:kept, :kept] = np.diag(diagonal)
-    V.resize((count, n), refcheck=False)
-    return values, V
+    return values, V[:count].copy()  # the basis goes
 
 
 def basis_size(count: int) -> int:

@@ -278,16 +278,19 @@ def test_a_wider_gram_matrix_keeps_its_numbers(rng, is_held):
             np.testing.assert_array_equal(held, before)
 
 
-def test_a_wider_gram_matrix_takes_the_memory_of_the_smaller_one(rng):
-    tracemalloc.start()
+@pytest.mark.parametrize("in_single", [False, True])
+def test_a_wider_gram_matrix_takes_what_is_asked_for(rng, monkeypatch, in_single):
+    asked = []
+    monkeypatch.setattr(columns, "LARGE_SIZE", 0)
     data = GatheredColumns(Matrix.from_array(rng.normal(size=(20, 700))), np.ones((20, 1)))
+    data.in_single = in_single
+    data.add(np.arange(500))
+    monkeypatch.setattr(engine, "require_memory", lambda size, *_: asked.append(size))
+    tracemalloc.start()
     data.add(np.arange(600))
-    before, _ = tracemalloc.get_traced_memory()
-    tracemalloc.reset_peak()
-    wide = data._widen(np.arange(600), 601)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak - before < 0.1 * wide.nbytes
+    assert peak + data.G.itemsize * 500**2 <= asked[0]
 
 
 def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):

@@ -1,5 +1,6 @@
 """Pictures: what their lines, bars and labels say."""
 
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from sklearn.datasets import load_digits, load_iris
 
 import bigfs
 from bigfs import ANOVA, SelectorCV, SparGE, plot
+from bigfs.advice import install_command
 from bigfs.plot.axes import ACCENT, MUTED, OTHERS, short_count
 from bigfs.plot.curves import LABEL_GAP, spread
 from bigfs.result import ALL
@@ -184,7 +186,9 @@ def test_without_axes_a_figure_is_made():
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"need matplotlib.*pip install 'bigfs\[flows\]'"):
+    with pytest.raises(
+        ImportError, match=f"need matplotlib.*{re.escape(install_command('flows'))}"
+    ):
         plot.gap([{"gap": 0.5}])
 
 
