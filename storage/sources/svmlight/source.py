@@ -109,7 +109,7 @@ class Svmlight(PlainFile, MatrixSource):
         if ready.zero_based is None:
             ready.zero_based = ZERO.search(start) is not None
         if self.group is None and b" qid:" in start:
-            log.info("%s: qid: is not kept; group=qid keeps it as the group", self.path)
+            log.warning("%s: qid: is not kept: group=qid keeps it as the group", self.path)
         if self.names is not None:
             of = f"columns of {self.path}"
             ready.feature_names = read_names(self.names, self.n_features, of)

@@ -764,6 +764,11 @@ DECIMALS = pa.array([["1.5", "2"], ["3"]], pa.list_(pa.string())).cast(
 
 # what is read although it looks like a mistake, and what is said of it
 NOTED = {
+    "queries without a group": (
+        both("1 qid:3 1:1\n2 qid:3 1:2\n", "t.svm"),
+        {},
+        "qid: is not kept: group=qid keeps it",
+    ),
     "a column that counts few samples": (
         both(COUNTED),
         TABLE,
