@@ -35,7 +35,7 @@ from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
 from bigfs.result import Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import labeled_part
-from bigfs.selectors.base.parameters import COUNT, POSITIVE
+from bigfs.selectors.base.parameters import COUNT
 from bigfs.selectors.images.systems import (
     CovarianceSystems,
     ImageLayout,
@@ -45,6 +45,7 @@ from bigfs.selectors.images.systems import (
 )
 from bigfs.types import FloatArray
 
+LARGEST_ALPHA = 1e100  # of which the products with D are numbers
 SMOOTHING = 1e-5  # √ζ over the norm of a typical row of the first P
 
 
@@ -212,7 +213,7 @@ class SMR(Selector):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "sample_shape": ["array-like", None],
         "order": [StrOptions({"C", "F"})],
-        "alpha": POSITIVE,
+        "alpha": [Interval(Real, 0, LARGEST_ALPHA, closed="right")],
         "k": COUNT,
         "p": [Interval(Real, 0, 2, closed="right")],
         "gram": [StrOptions({"auto", "kernel", "covariance", "samples"})],

@@ -117,13 +117,14 @@ class RowSparseProblem(ABC):
 
     def why(self) -> str:
         """Return how θ moved in the last round, and for how long the choice is the same."""
-        active = np.count_nonzero(self.last_theta)
-        if not (count := int(np.count_nonzero(self.moved > self.tol))):
+        moved = self.moved[self.last_theta > 0] if len(self.moved) else self.moved
+        if not (count := int(np.count_nonzero(moved > self.tol))):
             return ""
+        same = f"have not changed for {self.unchanged:,} rounds"
+        same = same if self.unchanged else "changed in the last round"
         return (
-            f"θ of {count:,} of {active:,} features still moves by up to "
-            f"{self.moved.max():.0%} per round, and the {self.m:,} best have not changed for "
-            f"{self.unchanged:,} rounds"
+            f"θ of {count:,} of {len(moved):,} features still moves by up to {moved.max():.0%} per "
+            f"round, and the {self.m:,} best {same}"
         )
 
     def require_weight(self, weights: FloatArray) -> None:

@@ -241,6 +241,8 @@ def test_stops_and_says_how(images):
         ({"sample_shape": (6, 6)}, r"sample_shape must be \(M, N\) with M·N = 30"),
         ({"sample_shape": (30,)}, "sample_shape must be"),
         ({"p": 3.0}, "'p' parameter of SMR"),
+        ({"alpha": 1e300}, "'alpha' parameter of SMR"),  # else NaN in LAPACK
+        ({"alpha": 1e100}, "SMR tells no feature from another, because every score is zero"),
     ],
 )
 def test_bad_parameters_say_what_to_do(images, change, message):
