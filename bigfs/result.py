@@ -42,6 +42,9 @@ class Status(StrEnum):
         The run reached the least penalty of its grid before enough features had a weight.
     STALLED : str
         The run made no further progress in floating point.
+    ROUNDED : str
+        The run stopped at its iteration limit, with products in single precision whose rounding may
+        be as large as the penalty. More iterations would not help.
     MEMORY : str
         The next step would have taken more memory than this process may use.
     NOT_FINITE : str
@@ -69,6 +72,10 @@ class Status(StrEnum):
         "stopped at the least penalty with too few features of a weight: choose fewer features"
     )
     STALLED = "stopped at the limit of floating point: raise tol or rescale the data"
+    ROUNDED = (
+        "stopped where products in single precision are rounded by more than the penalty: "
+        "raise gamma or tol, or choose fewer features"
+    )
     MEMORY = (
         "stopped because the next step does not fit in memory: raise the memory limit, gamma or tol"
     )

@@ -152,6 +152,14 @@ def solve_jointly(
             problems[k].seconds += (time.perf_counter() - began) / len(active)
         return JointState(tuple(states))
 
+    def status_at_limit(joint: JointState) -> Status:
+        left = [
+            problem
+            for problem, state in zip(problems, joint.states, strict=True)
+            if CuttingPlaneState(*state).gap > tol
+        ]
+        return Status.ROUNDED if any(p.is_rounded() for p in left) else Status.MAX_ITER
+
     def measure_jointly(joint: JointState) -> Record:
         records = [measure(CuttingPlaneState(*state)) for state in joint.states]
         if len(records) == 1:
@@ -170,6 +178,7 @@ def solve_jointly(
         max_iter=max_iter,
         name=name,
         no_room=NotEnoughMemory,
+        at_limit=status_at_limit,
     )
     results = []
     for k, fields in enumerate(joint.value.states):

@@ -27,6 +27,7 @@ from bigfs.types import FloatArray, IntArray
 
 CANDIDATES = 4  # times m: how many of the union's features, by weight, elimination starts from
 ALL_GATHERED_SHARE = 0.75  # a master whose sets hold this share takes all gathered features
+FLOAT32_ROUNDING = float(np.finfo(np.float32).eps) / 2  # relative, of each number
 MIN_PASS_NNZ = 100_000  # a pass over fewer entries is not worth saving
 # Seconds (measured), to weigh a cut on the gathered columns against a pass: per u³, per u²(r + 3);
 # for a pass with its gather: in all, and per entry · (r + 4).
@@ -157,6 +158,12 @@ class Relaxation:
         engine.trim_memory()
         self.data.add(state.features)
         return state
+
+    def is_rounded(self) -> bool:
+        """Return whether the rounding of G, held in single precision, may be as large as γ."""
+        G = self.data.G
+        is_single = G.dtype == np.float32
+        return is_single and self.gamma < FLOAT32_ROUNDING * float(np.linalg.norm(G))
 
     def residual(self, state: CuttingPlaneState) -> Residual:
         """Return the residual of the state's weights."""
