@@ -32,7 +32,7 @@ from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.types import FloatArray
 
-STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
+STRIP_ENTRIES = 1 << 21  # non-zeros of the sums over neighbors that are held at once
 
 
 class GraphSelector(Selector):
@@ -247,9 +247,11 @@ def graph_forms(X: Matrix, A: sp.csr_array, *, label: str) -> Forms:
 
 def _forms(block: Any, start: int, stop: int, A: sp.csr_array, degree: FloatArray) -> FloatArray:
     """Return gᵀAg, gᵀDg and gᵀD1 of a tile of columns (3 × width)."""
-    parts, one = [], np.ones(len(degree))
-    for first in range(0, stop - start, STRIP_COLUMNS):
-        F = block[:, first : first + STRIP_COLUMNS]
+    parts, one, n = [], np.ones(len(degree)), len(degree)
+    of_column = n if not sp.issparse(block) else block.nnz / (stop - start) * A.nnz / n
+    width = max(int(STRIP_ENTRIES / max(min(of_column, n), 1)), 1)
+    for first in range(0, stop - start, width):
+        F = block[:, first : first + width]
         F = sp.csc_array(F, dtype=np.float64) if sp.issparse(F) else np.asarray(F, dtype=np.float64)
         products = [(F * (A @ F), one), (F * F, degree), (F, degree)]
         parts.append(np.stack([np.asarray(Z.T @ weights) for Z, weights in products]))

@@ -34,7 +34,7 @@ from bigfs.selectors.base.parameters import COUNT, POSITIVE
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 BYTES_PER_DIFFERENCE = 36  # a float64 and an int32, in three arrays while they are made
-ANCHORS_AT_ONCE = 64  # whose distances to the rows of a tile are in memory
+PAIRS_AT_ONCE = 1 << 20  # of an anchor and a row of a tile, whose distances are in memory
 SETTLES = 0.9  # the change of a round over that of the one before, at most
 LEAST_STEP = 1 / 64  # of a round, once the weights run in a cycle
 INNER_TOL = 1e-8  # of the projected gradient, relative to λ
@@ -86,8 +86,9 @@ def _nearest(
     Z = sp.csr_array(block, dtype=np.float64)
     Zt, own = sp.csr_array(Z.T), np.asarray(Z.multiply(Z).sum(axis=1)).ravel()
     parts = []
-    for first in range(0, len(anchors), ANCHORS_AT_ONCE):
-        batch = slice(first, first + ANCHORS_AT_ONCE)
+    at_once = max(PAIRS_AT_ONCE // (stop - start), 1)
+    for first in range(0, len(anchors), at_once):
+        batch = slice(first, first + at_once)
         distance = -(A[batch] @ Zt).toarray()
         if cosine:
             sizes = np.sqrt(np.outer(squares[batch], own))

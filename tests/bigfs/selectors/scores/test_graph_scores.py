@@ -1,13 +1,17 @@
 """SPEC, LSDF and sSelect against their formulas with dense graphs."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.metrics import normalized_mutual_info_score
 
-from bigfs import LSDF, SPEC, LaplacianScore, Matrix, SSelect
+from bigfs import LSDF, SPEC, LaplacianScore, Matrix, SSelect, engine
 from bigfs.graph import affinity, knn
+from bigfs.selectors.scores import graph as graph_scores
+from bigfs.selectors.scores import llfs
 
 K = 6
 
@@ -141,3 +145,25 @@ class TestOnGraph:
         for graph in (neighbors, affinity(neighbors)):
             with pytest.raises(ValueError, match=r"graph has .*20.*, but X has 70"):
                 clone(selector).set_params(graph=graph).fit(X, y)
+
+
+def test_a_tile_of_a_tall_matrix_takes_no_more_than_a_task(rng):
+    """Its 512 columns were averaged over their neighbors at once. LLFS took 64 anchors at once."""
+    n, d = 20_000, 300
+    F = sp.csc_array(sp.random_array((n, d), density=25 / d, rng=rng))
+    A = sp.csr_array((np.ones(10 * n), rng.integers(0, n, 10 * n), np.arange(n + 1) * 10), (n, n))
+    anchors = np.arange(64)
+    squares = np.asarray(F[anchors].power(2).sum(axis=1)).ravel()
+    operands = F.tocsr()[anchors], squares, anchors, np.arange(n) % 2, 3, False
+    for fn, block, stop, shared in (
+        (graph_scores._forms, F, d, (A, np.ones(n))),
+        (llfs._nearest, F.tocsr(), n, operands),
+    ):
+        tracemalloc.start()
+        fn(block, 0, stop, *shared)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < engine.TILE_TASK
+    whole = graph_scores._forms(F, 0, d, A, np.ones(n))
+    parts = [graph_scores._forms(F[:, [j]], j, j + 1, A, np.ones(n)) for j in range(0, d, 40)]
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole[:, ::40])
