@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from importlib.util import find_spec
 from typing import Any
 
 import orjson
@@ -70,7 +71,9 @@ def progress(*, first: str | None = None, as_json: bool = False) -> Iterator[Non
     from rich.table import Column
 
     console = Console(stderr=True, markup=False, emoji=False)
-    if not (console.is_terminal or console.is_jupyter):
+    # rich draws bars in Jupyter by ipywidgets, which no other part of bigfs needs
+    is_notebook = console.is_jupyter and find_spec("ipywidgets") is not None
+    if not (is_notebook or (console.is_terminal and not console.is_jupyter)):
         with _lines():
             yield
         return

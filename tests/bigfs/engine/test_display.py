@@ -3,8 +3,11 @@
 import json
 import re
 from datetime import datetime
+from functools import partial
+from importlib.util import find_spec
 
 import pytest
+from rich.console import Console
 
 import bigfs
 from bigfs import engine
@@ -25,6 +28,14 @@ def test_a_log_says_when_a_solver_begins_and_ends(capsys, text):
     lines = [re.sub(r"^0:\d\d:\d\d ", "", line) for line in capsys.readouterr().err.splitlines()]
     assert "SparGE: begins" in lines
     assert re.fullmatch(r"SparGE: ends with upper .* gap .*", lines[-1])
+
+
+@pytest.mark.skipif(find_spec("ipywidgets") is not None, reason="then there are bars")
+def test_a_notebook_without_ipywidgets_has_lines(capsys, text, monkeypatch):
+    monkeypatch.setattr("rich.console.Console", partial(Console, force_jupyter=True))
+    with bigfs.progress():  # rich warned that ipywidgets is missing, and drew nothing
+        bigfs.SparGE(n_features_to_select=3).fit(*text)
+    assert "SparGE: begins" in capsys.readouterr().err
 
 
 def test_a_log_has_a_line_every_half_minute_and_not_one_per_task(capsys, clock):
