@@ -234,7 +234,7 @@ def predict(
 ) -> None:
     """Predict samples with the model of a run, and score them where a store has their targets.
 
-    A source of the same kind as that of the run, without ?options, is read as that one was.
+    A source of the same kind as that of the run is read as that one was, but for ?options.
     """
     _require_one_result(out, as_json)
     from bigfs.evaluation.metrics import METRIC_NAMES

@@ -209,19 +209,23 @@ def predict(
 
 
 def _source_like(run: Run, data: str, format: str | None) -> Source:
-    """Return a source. Without options of its own, it is read as that of the run, if it is of the
+    """Return a source, which is read as that of the run but for options of its own, if it is of the
     same kind. The columns of a table that hold labels and the like may be missing.
     """
     about = run.metadata.get("corpus", {})
     name, _, query = about.get("source", "").partition("?")
-    if format is not None or "?" in data or not Path(name).suffix == Path(data).suffix != "":
+    file, _, own = (data, "", "") if "://" in data or Path(data).exists() else data.partition("?")
+    is_other = not Path(name).suffix == Path(file).suffix != ""
+    if format is not None or is_other or ("://" in data and "?" in data):
         return find(data, format=format)
+    data, given = file, parse_options(own)
     options = parse_options(query) | about.get("settings", {})
     reading = {option: value for option, value in options.items() if option in READING}
     if "columns" in reading:  # of which the model tells the chosen ones
         reading = {k: v for k, v in reading.items() if k != "categories"} | {"columns": AUTO}
+    reading |= given
     source = find(data, **reading)
-    roles = {option: value for option, value in options.items() if option in ROLES}
+    roles = {o: value for o, value in options.items() if o in ROLES and o not in given}
     if isinstance(source, Table) and roles:
         there = set(source.column_names())
         found = {o: name for o, name in roles.items() if there.issuperset(label_names(name))}

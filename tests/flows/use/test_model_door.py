@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+import bigfs
 from bigfs import storage
 from bigfs.flows.use.export import export
 from bigfs.flows.use.predict import predict
@@ -79,6 +80,20 @@ def test_named_columns_are_as_those_that_were_guessed(table, wanted, tmp_path):
     frame[CHOSEN].to_csv(tmp_path / "few.csv", index=False)
     predict(run, str(tmp_path / "few.csv"), tmp_path / "p.csv")
     assert read(tmp_path / "p.csv") == wanted
+
+
+def test_an_option_of_new_samples_stands_beside_those_of_the_run(table, tmp_path):
+    frame, out = table[0], str(tmp_path / "r")
+    frame.to_csv(tmp_path / "t.csv", index=False, sep="|")
+    bigfs.run(
+        *(f"{tmp_path}/t.csv?delimiter=%7C&label=kind", "anova", 4),
+        **{"store": tmp_path / "named.zarr", "out": out, "settings": {"scale": "standard"}},
+        **{"scoring": {"test_size": 0.5}, "engine": {"workers": 0}},
+    )
+    names = [f"row {i}" for i in range(len(frame))]
+    frame[CHOSEN].assign(who=names).to_csv(tmp_path / "few.csv", index=False, sep="|")
+    assert predict(out, f"{tmp_path}/few.csv?name=who", tmp_path / "p.csv").rows == N
+    assert pd.read_csv(tmp_path / "p.csv")["sample"].tolist() == names
 
 
 def test_frames_dicts_and_arrays_are_taken(table, wanted):
