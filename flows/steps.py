@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bigfs import engine, storage
+from bigfs import storage
 from bigfs.evaluation.curves import Point
 from bigfs.evaluation.quality import class_profile, class_t
 from bigfs.evaluation.splits import labeled_rows
@@ -32,7 +32,7 @@ from bigfs.flows.staging import stage as stage
 from bigfs.flows.use import predict
 from bigfs.matrix.class_sums import class_sizes
 from bigfs.matrix.statistics import UNEQUAL_SCALES
-from bigfs.result import NotConverged, observed
+from bigfs.result import NotConverged
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.runs.runs import Run, RunError
 from bigfs.types import FloatArray, IntArray
@@ -91,8 +91,9 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
         return held
     corpus, method, m = plan.corpus, plan.method, plan.features
     parameters = job.question["parameters"]
-    selector = selection.selector_for(corpus, method, m, parameters)
     train = selection.training_part(corpus)
+    samples = train.X, train.y, selection.samples_of(train)
+    selector = selection.selector_for(corpus, method, m, parameters)
     found = (
         selection.scale_hint(corpus, train),
         selection.weight_hint(corpus, selector, method),
@@ -120,19 +121,17 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
                     parameters,
                     lambda *fold: run.checkpoint("number", *fold),
                     job.metric,
-                    selection.samples_of(train),
+                    samples[2],
                 )
                 m, figures["size_choice"] = choice.n_features, choice._asdict()
-                selector = selection.selector_for(corpus, method, m, parameters)
+            chooser = choosing.Chooser(corpus, method, m, parameters, *samples)
+            selector = chooser.selector
             made = next((step["graph"] for step in earlier if "graph" in step), None)
             if made is not None:
                 selector.set_params(graph=storage.open_graph(made).neighbors())
             if (given := selection.given_graph(job.parameters)) is not None:
                 selector.set_params(graph=train.obsp(given))
-            X, y = selection.usable(selector, method, train.X, train.y)
-            options = selection.fit_options(selector, X, train.y, selection.samples_of(train))
-            with observed(checkpoint=checkpoint), engine.leave_unsaid("scales"):
-                selector.fit(X, y, **options)
+            chooser.best(checkpoint)
             if m in selection.SIGNIFICANCE:
                 m = figures["n_features"] = len(selector.selected_)
                 if not m:

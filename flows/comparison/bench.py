@@ -27,7 +27,7 @@ from bigfs.flows.comparison.outcomes import Outcome, read_outcome, write_outcome
 from bigfs.flows.comparison.request import LIST, Comparison
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
-from bigfs.flows.evaluation.choosing import Chosen, Keep, Sets, choose
+from bigfs.flows.evaluation.choosing import Chooser, Chosen, Keep, Sets
 from bigfs.flows.evaluation.curves import SHARES
 from bigfs.flows.job import default_method
 from bigfs.flows.reuse import content_key, digest
@@ -137,7 +137,9 @@ class Bench:
             self.file(method).parent.mkdir(exist_ok=True)
             write_outcome(self.file(method), outcome, self.key(method))
         except BaseException:
-            if not any(folder.glob("*.npz")):  # there is nothing to go on from
+            if not any(
+                file.suffix == ".npz" for file in folder.iterdir()
+            ):  # there is nothing to go on from
                 _discard(folder)
             raise
         _discard(folder)
@@ -258,15 +260,14 @@ class Bench:
             return lambda _: Chosen({m: index[:m] for m in self.sizes}, [], 0, 0)
         if name in self.foreign:
             return lambda _: self.foreign[name].choose(copy(X), y, self.sizes)
-        prepared = self._prepare(name, part, X, y)
-        options = selection.fit_options(prepared[0], prepared[2], y, samples)
-        return lambda keep: choose(*prepared, self.sizes, keep, options)
+        chooser = self._prepare(name, part, X, y, samples)
+        return lambda keep: chooser.sets(self.sizes, keep)
 
     def _keep(self, folder: Path, part: str, fit: int) -> Checkpoint:
         return Checkpoint(folder, digest([part, fit])[:12])
 
-    def _prepare(self, name: str, part: str, X: Matrix, y: Any) -> tuple[Any, str, Matrix, Any]:
-        """Return the selector of a method, for the most features, and the samples that it sees.
+    def _prepare(self, name: str, part: str, X: Matrix, y: Any, samples: Samples) -> Chooser:
+        """Return the chooser of a method, for the most features.
 
         A method on the kNN graph gets that of the part, which all of them share. It is a graph of
         all features. With forbidden ones the method makes its own.
@@ -281,14 +282,16 @@ class Bench:
         if missing := sorted(set(self.constraints) - set(parameters)):
             raise ValueError(f"it takes no features to {' or to '.join(missing)}")
         parameters = decided_by(method, parameters, self.metrics[0])
-        selector = selection.selector_for(self.corpus, method, self.sizes[-1], parameters)
-        X, y = selection.usable(selector, method, copy(X), y)  # a copy counts its own passes
+        request = self.corpus, method, self.sizes[-1], parameters
+        # a copy counts its own passes
+        chooser = Chooser(*request, copy(X), y, samples)
+        selector = chooser.selector
         if selection.get_method(method).graph and selector.forbid is None:
             of_graph = part, selector.n_neighbors, selector.metric
             if of_graph not in self._neighbors:
-                self._neighbors[of_graph] = self._make_graph(X, *of_graph)
+                self._neighbors[of_graph] = self._make_graph(chooser.X, *of_graph)
             selector.set_params(graph=self._neighbors[of_graph])
-        return selector, method, X, y
+        return chooser
 
     def _make_graph(self, X: Matrix, part: str, k: int, metric: Any) -> Neighbors:
         """Make the graph of a part of the training samples, or read that of all of them."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bigfs import engine
 from bigfs.evaluation.choosing import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.metrics import require_metrics
-from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, Split, stratified_folds, target_kind
+from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, stratified_folds, target_kind
 from bigfs.flows.evaluation import selection
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
@@ -29,21 +29,59 @@ Sets = dict[int, IntArray]  # the chosen features by their number, best first
 Keep = Callable[..., Checkpoint]  # the checkpoint of a part of the work, by its names
 
 
-def choose_best(
-    corpus: Any,
-    method: str,
-    features: selection.Features,
-    parameters: dict[str, Any],
-    split: Split,
-    checkpoint: Checkpoint,
-) -> IntArray:
-    """Return the features that a method chooses from the training rows of a split, best first."""
-    selector = selection.selector_for(corpus, method, features, parameters)
-    X, y = selection.usable(selector, method, split.X_train, split.y_train)
-    options = selection.fit_options(selector, X, split.y_train, split.samples)
-    with observed(checkpoint=checkpoint), engine.leave_unsaid("scales"):
-        selector.fit(X, y, **options)
-    return selection.ranking(selector, method, features)
+class Chosen(NamedTuple):
+    """The sets of a method, with how its runs ended."""
+
+    sets: Sets
+    statuses: list[str]  # of the runs that ended before their tolerance
+    fits: int
+    passes: int
+    # what another process has measured, and what was tried
+    used: Mapping[str, Any] = MappingProxyType({})
+
+
+class Chooser:
+    """The selector of a method for a corpus, with some samples as it can learn from them."""
+
+    def __init__(
+        self,
+        corpus: Any,
+        method: str,
+        features: selection.Features,
+        parameters: dict[str, Any],
+        X: Matrix,
+        y: Any,
+        samples: Samples,
+    ) -> None:
+        self.method, self.features = method, features
+        self.selector = selection.selector_for(corpus, method, features, parameters)
+        self.X, self.y = selection.usable(self.selector, method, X, y)
+        self.options = selection.fit_options(self.selector, self.X, y, samples)
+
+    def best(self, checkpoint: Checkpoint) -> IntArray:
+        """Return the features that the method chooses, best first."""
+        with observed(checkpoint=checkpoint), engine.leave_unsaid("scales"):
+            self.selector.fit(self.X, self.y, **self.options)
+        return selection.ranking(self.selector, self.method, self.features)
+
+    def sets(self, sizes: Sequence[int], keep: Keep) -> Chosen:
+        """Choose each number of features, in as few fits as the method allows."""
+        before, has_path = self.X.passes, hasattr(self.selector, "fit_path")
+        said = engine.leave_unsaid("scales")
+        with warnings.catch_warnings(), observed(checkpoint=keep(0)), said:
+            # the status of each run says so
+            warnings.simplefilter("ignore", NotConverged)
+            fitted = fit_sizes(self.selector, self.X, self.y, sizes, **self.options)
+        runs = list({id(run): run for run in fitted.values()}.values())
+        passes = [int(run.result_.stats.get("passes", 0)) for run in runs]
+        return Chosen(
+            {m: selection.ranking(run, self.method, m) for m, run in fitted.items()},
+            [str(run.result_.status) for run in runs if not run.result_.converged],
+            1 if has_path else len(runs),
+            # a method may read a part of X that counts by itself, and each run of a path counts all
+            max(self.X.passes - before, max(passes) if has_path else sum(passes)),
+            choice_of(runs[-1]),
+        )
 
 
 def choose_number(
@@ -64,9 +102,9 @@ def choose_number(
     return choose_size(
         stratified_folds(X, y, FOLDS, samples=samples),
         sizes,
-        lambda number, split: choose_best(
-            corpus, method, sizes[-1], parameters, split, keep(number)
-        ),
+        lambda number, split: Chooser(
+            *(corpus, method, sizes[-1], parameters), *split[:2], split.samples
+        ).best(keep(number)),
         metric,
         keep(),
     )
@@ -78,45 +116,3 @@ def choice_of(selector: Any) -> dict[str, Any]:
         return {}
     tried = [trial._asdict() for trial in trials(selector)]
     return {"choice": {"metric": selector.scoring_, "why": selector.reason_, "tried": tried}}
-
-
-class Chosen(NamedTuple):
-    """The sets of a method, with how its runs ended."""
-
-    sets: Sets
-    statuses: list[str]  # of the runs that ended before their tolerance
-    fits: int
-    passes: int
-    # what another process has measured, and what was tried
-    used: Mapping[str, Any] = MappingProxyType({})
-
-
-def choose(
-    selector: Any,
-    method: str,
-    X: Matrix,
-    y: Any,
-    sizes: Sequence[int],
-    keep: Keep,
-    options: Mapping[str, Any] = MappingProxyType({}),
-) -> Chosen:
-    """Choose each number of features by a method, in as few fits as it allows.
-
-    `options` are those of `fit`.
-    """
-    before, has_path = X.passes, hasattr(selector, "fit_path")
-    said = engine.leave_unsaid("scales")
-    with warnings.catch_warnings(), observed(checkpoint=keep(0)), said:
-        # the status of each run says so
-        warnings.simplefilter("ignore", NotConverged)
-        fitted = fit_sizes(selector, X, y, sizes, **options)
-    runs = list({id(run): run for run in fitted.values()}.values())
-    passes = [int(run.result_.stats.get("passes", 0)) for run in runs]
-    return Chosen(
-        {m: selection.ranking(run, method, m) for m, run in fitted.items()},
-        [str(run.result_.status) for run in runs if not run.result_.converged],
-        1 if has_path else len(runs),
-        # a method may read a part of X that counts by itself, and each run of a path counts all
-        max(X.passes - before, max(passes) if has_path else sum(passes)),
-        choice_of(runs[-1]),
-    )

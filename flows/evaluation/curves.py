@@ -13,7 +13,7 @@ from bigfs.evaluation.scoring import FittedModel
 from bigfs.evaluation.splits import Split
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
-from bigfs.flows.evaluation.choosing import Keep, choose_best, choose_number
+from bigfs.flows.evaluation.choosing import Chooser, Keep, choose_number
 from bigfs.flows.reuse import content_key
 from bigfs.storage.runs.models import Model
 from bigfs.storage.runs.runs import Run
@@ -67,14 +67,15 @@ class Choices(NamedTuple):
 
     def best(self, number: int, split: Split, name: str, features: selection.Features) -> IntArray:
         """Return the best features of a method. The parameters asked for are the own one's."""
-        request = self.run.metadata["parameters"]
-        parameters = request["parameters"]
-        if name != request["method"]:
+        asked = self.run.metadata["parameters"]
+        parameters = asked["parameters"]
+        if name != asked["method"]:
             parameters = selection.constraints_for(name, parameters)
         if isinstance(features, int):  # the level is that of a mode
             parameters = {key: value for key, value in parameters.items() if key != "param"}
-        checkpoint = self.keep(number, name, features)
-        return choose_best(self.corpus, name, features, parameters, split, checkpoint)
+        request = self.corpus, name, features, parameters
+        chooser = Chooser(*request, *split[:2], split.samples)
+        return chooser.best(self.keep(number, name, features))
 
 
 def points(

@@ -126,12 +126,12 @@ def test_a_killed_run_is_resumed_on_the_same_content_only(
     else:
         CHANGES[change]("s.zarr")
     done, chosen = [], []
-    select, choose = steps._write_selection, curves.choose_best
+    select, choose = steps._write_selection, curves.Choices.best
     monkeypatch.setattr(
         steps, "_write_selection", lambda run, *more: (done.append(run), select(run, *more))
     )
     monkeypatch.setattr(
-        curves, "choose_best", lambda *given: chosen.append(given) or choose(*given)
+        curves.Choices, "best", lambda *given: chosen.append(given) or choose(*given)
     )
     again = run("s.zarr", "r", method)
     chosen_again = len(chosen)

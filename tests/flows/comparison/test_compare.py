@@ -141,16 +141,17 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
 
 
 def test_a_late_method_and_one_without_memory_or_workers_are_rows(corpus, home, monkeypatch):
-    def choose(selector, method, *given, choose=bench.choose):
+    def choose(chooser, *given, choose=bench.Chooser.sets):
+        method = chooser.method
         if method == "chi2":
             time.sleep(60)
         if method == "variance":
             raise MemoryError("it needs 5 GB\nand 1 GB is allowed")
         if method == "l2-svm":
             raise ClusterLost("the step scores killed every worker that ran it")
-        return choose(selector, method, *given)
+        return choose(chooser, *given)
 
-    monkeypatch.setattr(bench, "choose", choose)
+    monkeypatch.setattr(bench.Chooser, "sets", choose)
     rows = run(corpus, ["chi2", "variance", "l2-svm", "anova"], timeout=4)["rows"]
     assert [row["method"] for row in rows] == ["anova", "chi2", "variance", "l2-svm"]
     assert rows[1]["error"].startswith("it took longer than 4 s")
@@ -159,14 +160,15 @@ def test_a_late_method_and_one_without_memory_or_workers_are_rows(corpus, home, 
 
 
 def test_an_error_of_the_network_is_not_told_as_lateness(corpus, home, monkeypatch):
-    def choose(selector, method, *given, choose=bench.choose):
+    def choose(chooser, *given, choose=bench.Chooser.sets):
+        method = chooser.method
         if method == "chi2":
             raise TimeoutError("the read operation timed out")
-        return choose(selector, method, *given)
+        return choose(chooser, *given)
 
     waits = []
     monkeypatch.setattr(runs.time, "sleep", waits.append)
-    monkeypatch.setattr(bench, "choose", choose)
+    monkeypatch.setattr(bench.Chooser, "sets", choose)
     rows = run(corpus, ["chi2", "anova"])["rows"]
     assert rows[1]["error"] == "the read operation timed out"
     assert len(waits) == runs.RETRIES  # it may pass
