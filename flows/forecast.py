@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from collections.abc import Iterator, Sequence
 from math import log
@@ -83,19 +84,26 @@ def forecast(plan: Plan, past: Sequence[Past], *, scored: bool = True) -> str | 
 
 def past_runs(folder: str) -> Iterator[Past]:
     """Yield what a run and those beside it took on this machine."""
-    files = [file for file in Path(folder).parent.glob("*/run.json") if file.is_file()]
-    for file in sorted(files, key=lambda file: -file.stat().st_mtime)[:LOOKED]:
+    places, made = list[Path](), dict[Path, float]()
+    with contextlib.suppress(OSError):  # the first run of a folder
+        places = list(Path(folder).parent.iterdir())
+    for place in places:
+        with contextlib.suppress(OSError):  # no run, not ours to read, or deleted meanwhile
+            made[place] = (place / "run.json").stat().st_mtime
+    for place in sorted(made, key=lambda place: -made[place])[:LOOKED]:
         try:
-            about = Run.open(file.parent).metadata
-        except RunError:
+            about = Run.open(place).metadata
+        except (RunError, OSError):
             continue
-        steps: dict[str, Any] = {s["stage"]: s for s in about["stages"] if not s.get("reused")}
+        steps: dict[str, Any] = {
+            s["stage"]: s for s in about.get("stages", []) if not s.get("reused")
+        }
         values = steps.get("select", {}).get("values")
-        if values and about.get("host") == platform.node() and not about["resumed"]:
+        if values and about.get("host") == platform.node() and not about.get("resumed"):
             names = [name for name in ("graph", "select", "evaluate") if name in steps]
             measured = about.get("measured", {})
             yield Past(
-                str(file.parent),
+                str(place),
                 about["parameters"]["method"],
                 values,
                 int(about.get("stats", {}).get("passes", 0)),

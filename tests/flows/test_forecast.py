@@ -56,6 +56,14 @@ def test_a_method_that_never_ran_here_is_told_by_a_pass_and_the_cap(plan):
 def test_only_runs_of_this_machine_are_taken(bigfs, tmp_path, monkeypatch):
     write_corpus(tmp_path / "corpus.svm", seed=0)
     bigfs(*("run", "corpus.svm", "-m", "anova", "-n", 8, "--test-size", 0.3, "--workers", 0))
+    for name, text in (
+        ("list", "[]"),
+        ("empty", "{}"),
+        ("no", "json"),
+        ("stages", '{"version": 1}'),
+    ):
+        (tmp_path / "runs" / name).mkdir()  # of other programs
+        (tmp_path / "runs" / name / "run.json").write_text(text)
     [found] = past_runs("runs/new")
     assert (found.method, found.splits, found.has_test) == ("anova", 1, False)
     assert set(found.seconds) == {"select", "evaluate"}
