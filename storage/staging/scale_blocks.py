@@ -128,11 +128,12 @@ def _deviations_of_table(
     dense = 2 * counts > n
     if not dense.any():
         return None  # without a look at the entries
-    sums, squares = _combine(blocks, d, "sums", "squares")
-    # those of numbers other than 0 and 1, which vary where most samples have none
-    sparse = ~dense & (counts > 0) & ~((sums == counts) & (squares == counts))
-    if dense.sum() <= sparse.sum():
-        return None  # no table, whatever the deviations
+    for some in (blocks[:1], blocks) if len(blocks) > 1 else (blocks,):
+        seen, sums, squares = _combine(some, d, "counts", "sums", "squares")
+        # those of numbers other than 0 and 1, which vary where most samples have none
+        sparse = ~dense & (seen > 0) & ~((sums == seen) & (squares == seen))
+        if dense.sum() <= sparse.sum():
+            return None  # no table, whatever the deviations, and one block may tell
     deviations, stats = _deviations(blocks, n, counts, sums, scratch), Stats(sums, squares, counts)
     if not is_table(stats, deviations, n):
         return None

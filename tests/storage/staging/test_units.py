@@ -223,9 +223,13 @@ def test_other_sources_keep_their_values(case, units, tmp_path):
         np.testing.assert_array_equal(found, X.astype(np.float32))
 
 
-@pytest.mark.parametrize(("case", "passes"), [("table", 3), ("words", 1)])
-def test_passes_over_the_entries(case, passes, units, rng, tmp_path, monkeypatch):
-    """A table takes two for its units, and one to rewrite. One dense column makes none."""
+@pytest.mark.parametrize(
+    ("case", "piece", "reads"), [("table", 1 << 25, 3), ("words", 1 << 25, 1), ("words", 900, 1)]
+)
+def test_reads_of_the_entries_of_blocks(case, piece, reads, units, rng, tmp_path, monkeypatch):
+    """A table takes two passes for its units, and one to rewrite. One dense column makes none,
+    which one block shows."""
+    monkeypatch.setattr(build, "MATRIX_PIECE", piece)
     X, y = units
     if case == "words":
         X = np.hstack([X[:, :1], rng.random((80, 6)) * (rng.random((80, 6)) < 0.2)])
@@ -234,4 +238,4 @@ def test_passes_over_the_entries(case, passes, units, rng, tmp_path, monkeypatch
     whole, new = scale_blocks.read_block, []
     monkeypatch.setattr(scale_blocks, "read_block", lambda *a: new.append(a) or whole(*a))
     storage.stage(write(tmp_path / "X.svm", X, y), tmp_path / "X.zarr", n_features=7)
-    assert len(calls) + len(new) == passes
+    assert len(calls) + len(new) == reads
