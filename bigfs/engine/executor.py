@@ -39,7 +39,7 @@ from bigfs.engine.lazy_blocks import (
     having_inputs,
     lazy_inputs,
 )
-from bigfs.engine.shared import Shared, attach, detach, unshared
+from bigfs.engine.shared import Reference, Shared, replace_held, unshared
 from bigfs.engine.watchdog import watch
 from bigfs.engine.workers import one_blas_thread, own_memory, release_memory
 
@@ -108,7 +108,8 @@ class Task:
         return list(parts) if self.fold is None else self.fold(parts, len(tile.tiles))
 
     def _call(self, tile: Any, values: dict[int, Any], operands: Sequence[Any]) -> Any:
-        tile = attach(tile, values) if values else tile
+        if values:
+            tile = replace_held(tile, Reference, lambda refers: Shared(values[refers.number]))
         try:
             with one_blas_thread():
                 return self.fn(*map(aligned, (tile, *operands)))
@@ -432,14 +433,24 @@ class Pass:
         self.has_inputs = bool(self.common or lazy_inputs(tiles, each))
         self.waits = self.has_inputs or any(is_handle(values[0]) for values in each if len(values))
         self.slots = [worker for worker, n in executor.threads().items() for _ in range(n)]
-        self.size = self._run_size(len(tiles))
+        # consecutive tiles of a task: those of a subtree of a sum, and 1 unless each thread has
+        # many. A task takes a millisecond of the scheduler, whatever it does
+        self.size = 1
+        if not self.waits:
+            while TASKS_PER_THREAD * max(len(self.slots), 1) * self.size * TREE_ARITY <= len(tiles):
+                self.size *= TREE_ARITY
         self.homes: list[str | None] = [None] * len(tiles)
         if self.slots and not self.waits and not all(isinstance(t, np.ndarray) for t in tiles):
             places = [place(tile, (i + 0.5) / len(tiles)) for i, tile in enumerate(tiles)]
             firsts = [i - i % self.size for i in range(len(tiles))]  # of their runs
             self.homes = [self.slots[int(places[i] * len(self.slots))] for i in firsts]
         sent = dict[int, Shared]()
-        self.tiles = [detach(tile, sent) for tile in tiles]
+
+        def refer(shared: Shared) -> Reference:
+            sent[id(shared)] = shared
+            return Reference(id(shared))
+
+        self.tiles = [replace_held(tile, Shared, refer) for tile in tiles]
         self.task = Task(fn, sent=list(sent))
         self.shared = [self._operand(value) for value in (*shared, *sent.values())]
 
@@ -492,16 +503,6 @@ class Pass:
         return sorted(range(len(turns)), key=turns.__getitem__)
 
     # --- runs of several tiles ----------------------------------------------------------------
-
-    def _run_size(self, n: int) -> int:
-        """Return how many of n consecutive tiles one task takes: those of a subtree of a sum, and 1
-        unless each thread has many. A task takes a millisecond of the scheduler, whatever it
-        does."""
-        size = 1
-        if not self.waits:
-            while TASKS_PER_THREAD * max(len(self.slots), 1) * size * TREE_ARITY <= n:
-                size *= TREE_ARITY
-        return size
 
     def at_one_home(self, numbers: range) -> list[range]:
         """Cut numbers of tiles into the longest runs whose tiles have the same worker."""

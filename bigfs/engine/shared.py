@@ -45,33 +45,18 @@ class Reference:
     number: int
 
 
-def detach(tile: Any, sent: dict[int, Shared]) -> Any:
-    """Return a tile without its shared values, which become operands in `sent` by their numbers."""
-
-    def refer(shared: Shared) -> Reference:
-        sent[id(shared)] = shared
-        return Reference(id(shared))
-
-    return _replace(tile, Shared, refer)
-
-
-def attach(tile: Any, values: dict[int, Any]) -> Any:
-    """Return a tile with its shared values."""
-    return _replace(tile, Reference, lambda reference: Shared(values[reference.number]))
-
-
-def _replace(tile: Any, kind: type, by: Callable[[Any], Any]) -> Any:
-    """Return a tile, or tiles, where a function replaces what is of some kind."""
+def replace_held(tile: Any, kind: type, by: Callable[[Any], Any]) -> Any:
+    """Return a tile, or tiles, where a function replaces what they hold of some kind."""
     if isinstance(tile, kind):
         return by(tile)
     if type(tile) in (list, tuple):
-        new = [_replace(one, kind, by) for one in tile]
+        new = [replace_held(one, kind, by) for one in tile]
         is_new = any(a is not b for a, b in zip(new, tile, strict=True))
         return type(tile)(new) if is_new else tile
     # a tile of part of another one has `tile`, and a block of several `parts`
     if not is_dataclass(tile) or not (hasattr(tile, "tile") or hasattr(tile, "parts")):
         return tile
     held = {part.name: getattr(tile, part.name) for part in fields(tile)}
-    changed = {name: _replace(value, kind, by) for name, value in held.items()}
+    changed = {name: replace_held(value, kind, by) for name, value in held.items()}
     changed = {name: value for name, value in changed.items() if value is not held[name]}
     return replace(tile, **changed) if changed else tile  # type: ignore[type-var]

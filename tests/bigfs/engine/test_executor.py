@@ -24,7 +24,7 @@ import bigfs
 from bigfs import LaplacianScore, Matrix, ReliefF, SparGE, engine, storage
 from bigfs.engine import clusters, executor
 from bigfs.engine.executor import OnCluster
-from bigfs.engine.shared import detach
+from bigfs.engine.shared import Shared, replace_held
 from bigfs.graph import class_neighbors, row_blocks
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import RowBlock, Step, block_size, compare_pairs
@@ -225,18 +225,19 @@ def test_a_pass_goes_through_few_functions_and_asks_once_who_runs(store):
             calls.append(code.co_qualname)
 
     X, _ = store
+    V = np.ones((X.shape[0], 200))  # it travels once, as the residual of SparGE does
     with threads(set_as_default=False) as own, engine.cluster(own):
-        X.map(shape, 0)
+        X.map(shape, 1, V)
         sys.setprofile(note)
         try:
-            X.map(shape, 0)
+            X.map(shape, 1, V)
         finally:
             sys.setprofile(None)
     assert len(set(calls)) <= 25, sorted(set(calls))
     assert calls.count("client") == 1
 
 
-def shape(block, start, stop):
+def shape(block, start, stop, *_):
     return block.shape
 
 
@@ -349,8 +350,9 @@ def test_blocks_of_rows_travel_without_what_they_share(rng):
     d = 200_000
     X = Matrix.from_dask(da.zeros((40, d), chunks=(10, d)))
     (block,) = row_blocks.row_blocks(X.take_columns(np.arange(1, d)), 40)
-    sent = {}
-    assert len(pickle.dumps(detach((block, block), sent))) < 10_000
+    sent = set()
+    small = replace_held((block, block), Shared, lambda shared: sent.add(id(shared)))
+    assert len(pickle.dumps(small)) < 10_000
     assert len(sent) == 1
 
 

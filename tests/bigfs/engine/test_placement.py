@@ -15,7 +15,7 @@ from distributed import get_worker
 
 from bigfs import Matrix, engine
 from bigfs.engine.executor import TASKS_PER_THREAD, WINDOW, Pass
-from bigfs.engine.shared import attach, detach
+from bigfs.engine.shared import Reference, Shared, replace_held
 from bigfs.matrix.view import ColumnSet, ColumnViewTile, RowSet
 from tests.helpers.processes import until
 from tests.helpers.threads import threads
@@ -217,11 +217,19 @@ def test_the_rows_of_a_fold_travel_once_and_not_with_every_tile(rng):
     index = engine.Shared(ColumnSet.of(np.arange(0, 100_000, 10), 100_000))
     tiles += [ColumnViewTile(t.start, t.stop, t, index) for t in tiles]
     sent = {}
-    travelling = [detach(tile, sent) for tile in tiles]
+
+    def refer(shared):
+        sent[id(shared)] = shared
+        return Reference(id(shared))
+
+    travelling = [replace_held(tile, Shared, refer) for tile in tiles]
     assert len(sent) == 2
     assert all(len(cloudpickle.dumps(tile)) < 1000 for tile in travelling)
-    values = {number: shared.value for number, shared in sent.items()}
-    arrived = [attach(tile, values) for tile in travelling]
+
+    def attach(reference):
+        return Shared(sent[reference.number].value)
+
+    arrived = [replace_held(tile, Reference, attach) for tile in travelling]
     for tile, again in zip(tiles, arrived, strict=True):
         while hasattr(tile, "tile"):
             for name in ("view",):
