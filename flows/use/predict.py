@@ -110,7 +110,7 @@ def _model_of(corpus: Any, columns: IntArray, linear: linear_model.LinearModel) 
         units=scaling_of(corpus),
         naming=_name_units(corpus),
         table=_table_units(corpus, names),
-    ).of_its_own()
+    ).without_other_columns()
 
 
 @contextlib.contextmanager
@@ -302,7 +302,7 @@ def _predict_source(
     values whose names the corpus of the model lacks.
     """
     owns_columns = model.naming is not None and not model.needs_all
-    model = model.chosen() if owns_columns else model
+    model = model.of_chosen_columns() if owns_columns else model
     data, columns = source.path, _columns_of(model, run)
     is_text = isinstance(source, TextSource)
     if isinstance(source, MatrixSource):

@@ -192,9 +192,8 @@ class Model:
         weighs = self.units is not None and self.units.weighs_rows
         return self.text is not None or weighs or is_hashed
 
-    def of_its_own(self) -> Model:
-        """Return the model with the names and the units of its columns alone, if it needs no
-        others."""
+    def without_other_columns(self) -> Model:
+        """Return the model without the names and the units of other columns, if it needs none."""
         if self.needs_all:
             return self
         naming, units = self.naming, self.units
@@ -204,7 +203,7 @@ class Model:
             units = units.of_columns(self.columns)
         return replace(self, naming=naming, units=units)
 
-    def chosen(self) -> Model:
+    def of_chosen_columns(self) -> Model:
         """Return the model of rows that have the chosen columns only, in their order."""
         m = len(self.columns)
         return replace(self, columns=np.arange(m), n_features=m)
@@ -250,7 +249,7 @@ class Model:
             X = frame.to_numpy()
         X = X if hasattr(X, "shape") else np.asarray(X)
         if X.shape[1] == len(self.columns) and not self.needs_all:
-            return self.chosen()._predict_rows(X)
+            return self.of_chosen_columns()._predict_rows(X)
         self._require_width(X)
         return self._predict_rows(X)
 
@@ -391,7 +390,7 @@ def read_model(file: Path) -> Model:
                 *(linear, columns, names, int(header["n_features"])),
                 *(list(header["class_names"]), text, units, naming),
                 table=table,
-            ).of_its_own()
+            ).without_other_columns()
     raise RunError(f"{file} was written by a newer bigfs: upgrade bigfs")
 
 
