@@ -69,8 +69,9 @@ def append(
     the columns of a matrix have names. Columns are found by their names then, in any order. One
     that the source lacks is zero, but refused where both have fixed columns, such as tables. Of
     hashed columns those that were empty get their names. An unknown class gets the next code. A
-    source that was appended before is not appended again. A folder must hold new samples only: one
-    that has grown since is another source, and its old samples would be added once more.
+    source that the store was staged from, or that was appended before, is not appended again. A
+    folder must hold new samples only: one that has grown since is another source, and its old
+    samples would be added once more.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def append(
     NotEnoughMemory
         `memory_limit` is less than the libraries take.
     SourceError
-        The source is missing or broken, is the one that the store was staged from, has more columns
-        than the store where they have no names, lacks a column, or has another kind of target.
+        The source is missing or broken, has more columns than the store where they have no names,
+        lacks a column, or has another kind of target.
     StoreError
         The store is not there, or not on a local disk.
     Damaged
@@ -151,13 +152,8 @@ def append(
                 source = source.spool(build.source_folder(scratch))
         fingerprint = source.fingerprint()
         known = corpus.manifest.source
-        if known["fingerprint"] == fingerprint:
-            raise SourceError(
-                f"{source.path} is what {uri} was staged from, so its samples are there: give a "
-                f"source that holds new samples only"
-            )
         require_whole(corpus.store)
-        if fingerprint not in known.get("appended", []):
+        if fingerprint not in (known["fingerprint"], *known.get("appended", [])):
             _grow(corpus, source, fingerprint, split, target, scratch, memory_limit)
             until_published.enter_context(versions.keep(uri, corpus.manifest.content))
     return uri

@@ -184,13 +184,13 @@ def test_a_night_appends_selects_and_deletes_what_is_old(prefect, tmp_path, work
     from bigfs.flows.prefect_flows import nightly, predict
 
     given = {"features": FEATURES, "method": "anova", "engine": SERIAL}
-    for night, new in enumerate(("monday", "tuesday", "tuesday")):
+    for night, new in enumerate(("monday", "monday", "tuesday", "tuesday")):
         write_corpus(tmp_path / f"{new}.jsonl", seed=len(new))
-        if night == 1:  # what the first night leaves is old
+        if night == 2:  # what the first night leaves is old
             (made,) = results_of("runs/r")
             os.utime(made / "run.json", (0, 0))
         assert nightly(f"{new}.jsonl", "corpus.zarr", "runs/r", **given) == "runs/r"
-        assert storage.open("corpus.zarr").X.shape[0] == (400 if night else 200)
+        assert storage.open("corpus.zarr").X.shape[0] == (400 if night > 1 else 200)
     assert worked == ["stage", *ALL[1:], *ALL[1:]]
     (latest,) = results_of("runs/r")  # that of the first night is deleted
     assert Run.open(latest).metadata["content"] == storage.open("corpus.zarr").spec["content"]
