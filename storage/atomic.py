@@ -561,8 +561,6 @@ def is_free(folder: Place) -> bool:
 def is_available(folder: Place) -> bool:
     """Return whether a name is free or has a folder of ours, which another process may be making
     or deleting: an empty one is marked before anything else is in it, and unmarked last."""
-    if "://" in str(folder):
-        return is_free(folder) or is_marked(folder) or is_free(folder)
     names = _held_by(folder)  # one look: it may go and come again between two
     if MARKER not in names:
         return names <= {LOCK}

@@ -37,45 +37,6 @@ class Corpus(SampleRoles):
     segments : sequence of Segment
         The segments to read, in row order.
 
-    Attributes
-    ----------
-    uri : str
-        Path or URL of the store.
-    X : Matrix
-        The samples, n × d, with both layouts and known statistics.
-    y : ndarray of shape (n,) or csr_array of shape (n, n_classes)
-        Class codes (int32, −1 where unlabeled), real targets (float64), or label sets (a csr array
-        of ones).
-    class_names : list of str
-        Names of the classes by their codes. Empty without classes.
-    feature_names : FeatureNames
-        Sequence of the d feature names, read as they are asked for. The column numbers if the
-        source has no names.
-    sample_names : SampleNames
-        Sequence of the n sample names, read as they are asked for. The row numbers if the source
-        has no names.
-    split : ndarray of str of shape (n,) or None
-        "train" or "test" per sample. None if the source has no split.
-    roles : dict of {str: str}
-        The column of the source that gives each "group", "batch", "sample_weight" or "time".
-    groups, batches : ndarray of int32 of shape (n,) or None
-        Codes of the group and of the batch per sample, whose names `categories` gives. None if no
-        column gives them.
-    sample_weight : ndarray of float64 of shape (n,) or None
-        Weight per sample. None if no column gives it.
-    times : ndarray of float64 or datetime64 of shape (n,) or None
-        Time per sample, as numbers or as dates in UTC. None if no column gives it.
-    splits : tuple of str
-        The splits that the corpus has.
-    has_test_half : bool
-        Whether the corpus has both training and test samples.
-    spec : dict
-        Description of the store as plain data.
-    manifest : Manifest
-        Metadata of the store.
-    segments : tuple of Segment
-        The segments that are read, in row order.
-
     See Also
     --------
     open : Open a store as a corpus.
@@ -231,7 +192,10 @@ class Corpus(SampleRoles):
 
     @cached_property
     def y(self) -> Any:
-        """Class codes, real targets or label sets, one per sample."""
+        """Class codes, real targets or label sets, one per sample.
+
+        Codes are int32, and −1 where a sample is unlabeled. Sets are a csr array of ones.
+        """
         kind = self.manifest.target
         if kind == "class":
             codes = self._rows("obs/label/codes").astype(np.int32, copy=False)
@@ -260,7 +224,7 @@ class Corpus(SampleRoles):
 
     @cached_property
     def split(self) -> AnyArray | None:
-        """The name of the split per sample. None if the source has no split."""
+        """The split per sample, "train" or "test". None if the source has no split."""
         if not self.splits:
             return None
         return np.repeat(
@@ -300,13 +264,13 @@ class Corpus(SampleRoles):
 
     @cached_property
     def sample_names(self) -> SampleNames:
-        """Sequence of the n sample names, read as they are asked for."""
+        """The n sample names, read as they are asked for. Without names, the row numbers."""
         ranges = [(s.start, s.stop) for s in self.segments]
         return SampleNames(self.store, "obs/_index", ranges, self.manifest.named[0])
 
     @cached_property
     def feature_names(self) -> FeatureNames:
-        """Sequence of the d feature names, read as they are asked for."""
+        """The d feature names, read as they are asked for. Without names, the column numbers."""
         return FeatureNames(self.store, self.manifest.shape[1], self.manifest.named[1])
 
     def _rows(self, path: str) -> AnyArray:

@@ -29,12 +29,12 @@ class SampleRoles:
 
     @cached_property
     def groups(self) -> AnyArray | None:
-        """The codes of the groups of the samples. None if no column gives them."""
+        """The codes of the groups, which `categories` names. None if no column gives them."""
         return self._codes("group")
 
     @cached_property
     def batches(self) -> AnyArray | None:
-        """The codes of the batches of the samples. None if no column gives them."""
+        """The codes of the batches, which `categories` names. None if no column gives them."""
         return self._codes("batch")
 
     @cached_property
