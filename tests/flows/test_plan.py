@@ -82,9 +82,9 @@ def kill_after(monkeypatch, place, times):
 
     def save(self, name, *state, real=Checkpoint.save):
         real(self, name, *state)
-        is_fold = name.startswith("evaluate fold")
-        is_fold &= (self.folder.parent / "selected.csv").exists()
-        saves.append(is_fold == (place == "evaluate"))
+        is_selected = (self.folder.parent / "selected.csv").exists()
+        is_fold = is_selected and name.startswith("evaluate fold")
+        saves.append(is_fold if place == "evaluate" else not is_selected)
         if sum(saves) == times:
             raise Killed
 
@@ -162,7 +162,7 @@ def test_fresh_discards_the_checkpoints_of_a_killed_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stage("s.zarr", seed=1, informative=0)
     with monkeypatch.context() as patched, pytest.raises(Killed):  # noqa: PT012
-        kill_after(patched, "select", 2)
+        kill_after(patched, "select", 1)
         run("s.zarr", "r", "rlsr")
     assert any(tmp_path.glob(".r/*/checkpoints/*.npz"))
     assert run("s.zarr", "r", "rlsr", fresh=True).metadata["resumed"] == {}
