@@ -6,6 +6,7 @@ import contextlib
 import json
 from types import SimpleNamespace
 
+import dask.array as da
 import h5py
 import numpy as np
 import pandas as pd
@@ -150,6 +151,11 @@ def saved(folder, X, save, suffix):
     return folder / f"t{suffix}", {"labels": str(folder / "y.txt")}
 
 
+def matlab(folder):
+    scipy.io.savemat(folder / "t.mat", {"X": matrix(), "Y": np.arange(N)[:, None] % 3})
+    return folder / "t.mat", {}
+
+
 Y = np.arange(N) % 3
 BARE = {  # without names of columns, labeled by numbers
     "svmlight": svmlight,
@@ -158,7 +164,9 @@ BARE = {  # without names of columns, labeled by numbers
     "csc": lambda folder: saved(folder, sp.csc_array(matrix()), sp.save_npz, ".npz"),
     "coo": lambda folder: saved(folder, sp.coo_array(matrix()), sp.save_npz, ".npz"),
     "mtx": lambda folder: saved(folder, sp.coo_array(matrix()), scipy.io.mmwrite, ".mtx"),
+    "mat": matlab,
     "an array": lambda folder: (matrix(), {"y": Y}),
+    "an array of Dask": lambda folder: (da.from_array(matrix(), chunks=(17, D)), {"y": Y}),
     "a csc matrix": lambda folder: (sp.csc_array(matrix()), {"y": Y}),
     "blocks": lambda folder: (((matrix()[i : i + 7], Y[i : i + 7]) for i in range(0, N, 7)), {}),
 }
