@@ -183,9 +183,7 @@ def _planted(run: Run, facts: dict[str, Any]) -> dict[str, int] | None:
 
 
 def _has_bounds(about: dict[str, Any]) -> bool:
-    """Return whether the bounds of the objective make a curve, which takes two cuts."""
-    history = about.get("history") or []
-    return len(history) > 1 and {"upper", "lower"} <= set(history[0])
+    return bool(about.get("history")) and {"upper", "lower"} <= set(about["history"][0])
 
 
 # --- pictures -------------------------------------------------------------------------------------
