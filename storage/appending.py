@@ -118,7 +118,7 @@ def append(
     >>> import numpy as np
     >>> from bigfs import storage
     >>> folder = tempfile.TemporaryDirectory()
-    >>> X, labels = np.eye(3), {"y": ["a", "b", "b"], "feature_names": ["rain", "snow", "sun"]}
+    >>> X, labels = np.eye(3), {"y": ["a", "b", "b"], "names": ["rain", "snow", "sun"]}
     >>> uri = storage.stage(X, f"{folder.name}/rows.zarr", **labels)
     >>> _ = storage.append(2 * X, uri, **labels)
     >>> storage.open(uri).X.shape[0]

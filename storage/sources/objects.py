@@ -112,11 +112,10 @@ class Blocks(ListRecords, Stream):
     of_samples: ClassVar[tuple[str, ...]] = (
         "y",
         "sample_names",
-        "feature_names",
         "names",
         *samples.OBS_ROLES,
     )
-    may_have_names = False  # their columns are numbers, with or without `feature_names`
+    may_have_names = False  # their columns are numbers, with or without `names`
 
     def __init__(
         self,
@@ -124,7 +123,6 @@ class Blocks(ListRecords, Stream):
         *,
         y: Any = None,
         sample_names: Iterable[str] | None = None,
-        feature_names: Iterable[str] | None = None,
         names: Any = None,
         unlabeled: str | None = None,
         target: str | None = None,
@@ -157,11 +155,9 @@ class Blocks(ListRecords, Stream):
             if values is not None
         }
         if names is not None:
-            feature_names = read_names(names, None, f"columns of the {self.path}")
-        if feature_names is None:
-            feature_names = getattr(data, "feature_names", None)
-        if feature_names is not None:
-            self.feature_names = require_characters([str(name) for name in feature_names])
+            self.feature_names = read_names(names, None, f"columns of the {self.path}")
+        elif getattr(data, "feature_names", None) is not None:
+            self.feature_names = require_characters([str(name) for name in data.feature_names])
 
     def column_names(self) -> list[str]:
         return list(self.told)
@@ -289,7 +285,7 @@ class Cells(Blocks):
         super().__init__(
             data.X if layer is None else data.layers[layer],
             sample_names=data.obs_names,
-            feature_names=data.var_names,
+            names=data.var_names,
             unlabeled=unlabeled,
             target=target,
             label_separator=label_separator,

@@ -75,7 +75,7 @@ def stage(
           lazy frame of polars, a data frame of Dask, or an iterator over tables. Its options are
           those of a file of Parquet;
         * a matrix (n × d) of NumPy, SciPy, Dask, Zarr or HDF5. Its options are `y` (n labels, or
-          n × c as an indicator), `feature_names`, `sample_names`, `unlabeled`, and one value per
+          n × c as an indicator), `names`, `sample_names`, `unlabeled`, and one value per
           sample in `group`, `batch`, `sample_weight` and `time`;
         * an iterator over blocks of rows, or over pairs (rows, labels), with the same options;
         * an AnnData object in memory, backed or lazy, with the options of its file;

@@ -309,7 +309,7 @@ def test_a_store_with_a_damaged_file_is_not_reused(store, tmp_path, array, how):
 
 
 def test_json_lines_without_a_label_fit_a_store_without_labels(tmp_path):
-    uri = storage.stage(np.eye(3), tmp_path / "b.zarr", feature_names=["a", "b", "c"])
+    uri = storage.stage(np.eye(3), tmp_path / "b.zarr", names=["a", "b", "c"])
     rows = tmp_path / "b.jsonl"
     rows.write_text('{"features": {"a": 2}}\n{"features": {"c": 3}}\n')
     storage.append(rows, uri)

@@ -122,7 +122,7 @@ def open_reader(table: Any) -> pa.RecordBatchReader:
             why = " ".join(map(str, error.args)).splitlines()[0]
             raise SourceError(
                 f"the frame of pandas cannot be read ({shorten(why, 200)}): give each column one "
-                f"type, and sparse ones as a matrix, by frame.sparse.to_coo() and feature_names="
+                f"type, and sparse ones as a matrix, by frame.sparse.to_coo() and names="
             ) from error
     try:
         if hasattr(table, "__arrow_c_stream__"):

@@ -825,7 +825,7 @@ NOTED = {
     "days in an array": (both(npy(DAYS), "t.npy"), {}, "the column 0 loses digits: 20240101"),
     "days in an object": (
         lambda f: DAYS,
-        {"feature_names": ["day", "n"]},
+        {"names": ["day", "n"]},
         "the column 'day' loses digits: 20240101",
     ),
     "several labels in one text": (
@@ -1294,7 +1294,7 @@ REFUSED = {
     ),
     "half of a surrogate in a name": (
         lambda f: np.eye(2),
-        {"feature_names": ["a\ud800", "b"]},
+        {"names": ["a\ud800", "b"]},
         "half of a surrogate pair",
     ),
     "an option twice": (

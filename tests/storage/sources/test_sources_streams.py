@@ -108,9 +108,7 @@ def test_a_matrix_is_one_store_whatever_holds_it(tmp_path, X, y, kind):
 
 def test_labels_and_names_come_with_a_matrix(tmp_path, X, y):
     texts = np.array(["spam", "ham", ""])[y]
-    uri = storage.stage(
-        X, tmp_path / "a.zarr", y=texts, feature_names=NAMES, sample_names=range(5, N + 5)
-    )
+    uri = storage.stage(X, tmp_path / "a.zarr", y=texts, names=NAMES, sample_names=range(5, N + 5))
     corpus = storage.open(uri)
     assert list(corpus.class_names) == ["ham", "spam"]
     np.testing.assert_array_equal(corpus.y, np.array([1, 0, -1])[y])
@@ -461,7 +459,7 @@ def test_a_kill_at_any_batch_leaves_nothing_that_the_next_stage_does_not_sweep(t
             {"y": np.array([1, "a", 2], dtype=object)},
             "array, label: the values must be all numbers",
         ),
-        (np.eye(3), {"feature_names": ["a"]}, "has 3 columns, and 1 names"),
+        (np.eye(3), {"names": ["a"]}, "has 3 columns, and 1 names"),
         (np.eye(3), {"min_df": 3}, "is a matrix, and min_df is for text"),
         (np.eye(3) * 1j, {}, "complex128, but values must be real"),
         ([np.eye(3), np.full((3, 3), np.nan)], {}, r"stream: row 3, column 0 \(from 0\) is nan"),

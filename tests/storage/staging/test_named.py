@@ -121,20 +121,20 @@ def test_columns_of_tables_are_found_by_their_names(tmp_path):
 
 def test_rows_by_names_and_fixed_columns_join_one_another(tmp_path):
     X = np.array([[1.0, 0, 2], [0, 3, 0]], dtype=np.float32)
-    fixed = storage.stage(X, tmp_path / "fixed.zarr", y=[0, 1], feature_names=["b", "c", "a"])
-    storage.append(X[:, [2, 0, 1]] + 1, fixed, y=[0, 1], feature_names=["a", "b", "c"])
+    fixed = storage.stage(X, tmp_path / "fixed.zarr", y=[0, 1], names=["b", "c", "a"])
+    storage.append(X[:, [2, 0, 1]] + 1, fixed, y=[0, 1], names=["a", "b", "c"])
     (tmp_path / "x.jsonl").write_text('{"features": {"a": 5, "new": 1}, "label": 1}\n')
     storage.append(tmp_path / "x.jsonl", fixed)
     rows = dense_tiles(storage.open(fixed).X.row_tiles, 0)
     assert rows.tolist() == [*X.tolist(), *(X + 1).tolist(), [0, 0, 5]]
     (tmp_path / "y.jsonl").write_text('{"features": {"b": 1, "a": 2, "c": 3}, "label": 0}\n')
     named = storage.stage(tmp_path / "y.jsonl", tmp_path / "named.zarr")
-    storage.append(np.array([[7.0, 9]]), named, y=[1], feature_names=["c", "d"])
+    storage.append(np.array([[7.0, 9]]), named, y=[1], names=["c", "d"])
     assert dense_tiles(storage.open(named).X.row_tiles, 0).tolist() == [[2, 1, 3], [0, 0, 7]]
-    with pytest.raises(SourceError, match="array has columns of the same name"):
-        storage.append(X, fixed, y=[0, 1], feature_names=["a", "b", "b"])
+    with pytest.raises(SourceError, match=r"names=, entry 3: .b. comes again"):
+        storage.append(X, fixed, y=[0, 1], names=["a", "b", "b"])
     numbers = storage.stage(X, tmp_path / "numbers.zarr", y=[0, 1])
     with pytest.raises(SourceError, match=r"has names of columns, and .*numbers\.zarr has numbers"):
         storage.append(tmp_path / "x.jsonl", numbers)
-    storage.append(X, numbers, y=[1, 1], feature_names=["b", "c", "a"])  # by their places
+    storage.append(X, numbers, y=[1, 1], names=["b", "c", "a"])  # by their places
     assert dense_tiles(storage.open(numbers).X.row_tiles, 0).tolist() == [*X.tolist()] * 2
