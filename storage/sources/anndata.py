@@ -26,8 +26,8 @@ from bigfs.engine import require_memory
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of, original_of
+from bigfs.storage.format import manifest
 from bigfs.storage.format.checked import CheckedStore
-from bigfs.storage.format.manifest import store_at
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, Rows
 from bigfs.storage.sources.files import BROKEN, is_ours
@@ -93,7 +93,7 @@ class AnnData(MatrixSource):
     def is_group(cls, uri: str) -> bool:
         """Return whether a folder, which may lie behind a URL, is a group that anndata wrote."""
         try:
-            group = zarr.open_group(CheckedStore(store_at(uri, read_only=True)), mode="r")
+            group = zarr.open_group(CheckedStore(manifest.store_at(uri, read_only=True)), mode="r")
             return "encoding-type" in group.attrs
         except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError):
             return False
@@ -129,6 +129,8 @@ class AnnData(MatrixSource):
         ready = copy.copy(self)
         if not remote.is_remote(self.path):
             require_end(self.path)
+        if manifest.exists(self.path):  # a store of bigfs, which may be damaged
+            manifest.read_root(self.path)
         with self._file() as file:
             _, _, (n, d) = self._matrix(file)
             if not n or not d:
@@ -309,7 +311,7 @@ class AnnData(MatrixSource):
         """Open the root group. Errors of a broken file become one line with its name."""
         try:
             if remote.is_remote(self.path) or Path(self.path).is_dir():
-                store = CheckedStore(store_at(self.path, read_only=True))
+                store = CheckedStore(manifest.store_at(self.path, read_only=True))
                 yield zarr.open_group(store, mode="r")
             else:
                 with open_hdf5(self.path) as file:

@@ -221,6 +221,8 @@ def test_a_store_without_its_word_is_damaged_and_nobody_elses(store):
     path.write_bytes(path.read_bytes().replace(b'"bigfs"', b'"bigfr"'))
     with pytest.raises(storage.Damaged, match="the manifest in zarr"):
         storage.open(store)
+    with pytest.raises(storage.Damaged, match="the manifest in zarr"):
+        storage.stage(store, f"{store}-again.zarr")
 
 
 def test_an_unfinished_store_does_not_open(store):
