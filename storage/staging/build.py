@@ -179,7 +179,7 @@ def build(
         target = tables.decide_target(blocks, source, decided.setdefault("target", "real"))
     tables.note_single_classes(blocks, target, source.path)
     tables.note_joined_labels(target, source)
-    tables.compare_splits(blocks, target, source.path)
+    tables.compare_splits(blocks, target, source)
     names = tables.names_of(blocks)
     with engine.limit_memory(memory_limit):
         obs = tables.obs_of(blocks, source.obs_columns, source.path)

@@ -22,6 +22,7 @@ from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK,
 from bigfs.storage.format.writer import Writer
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import Source, shorten_names
+from bigfs.storage.sources.joined import Joined
 from bigfs.storage.sources.samples import CATEGORIES, Target
 from bigfs.storage.staging.scratch import RowBlock, open_samples
 from bigfs.types import AnyArray
@@ -119,8 +120,12 @@ def note_joined_labels(target: Target, source: Source) -> None:
             return
 
 
-def compare_splits(blocks: Sequence[RowBlock], target: Target, place: str) -> None:
-    """Say what the test samples lack of the labels, or refuse them where none is a known class."""
+def compare_splits(blocks: Sequence[RowBlock], target: Target, source: Source) -> None:
+    """Say what the test samples lack of the labels.
+
+    Those of a source of their own are refused where none is a known class: two sources may write
+    the classes in two ways.
+    """
     halves = {half: [s for s in blocks if s.rows and s.split == half] for half in samples.SPLITS}
     labeled = {half: [s for s in some if s.told.labels] for half, some in halves.items()}
     if not labeled["train"] or not halves["test"]:
@@ -142,8 +147,8 @@ def compare_splits(blocks: Sequence[RowBlock], target: Target, place: str) -> No
     if not new:
         return
     first = labeled["test"][0].told.labels
-    where = place if first is None else first.place
-    if len(new) == len(texts["test"]):
+    where = source.path if first is None else first.place
+    if isinstance(source, Joined) and len(new) == len(texts["test"]):
         raise SourceError(
             f"{where}: no label of a test sample ({shorten_names(new, 3)}) is one of the training "
             f"samples ({shorten_names(sorted(texts['train']), 3)}): write them alike, or give "
