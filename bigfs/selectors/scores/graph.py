@@ -32,7 +32,8 @@ from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.types import FloatArray
 
-STRIP_ENTRIES = 1 << 21  # non-zeros of the sums over neighbors that are held at once
+# columns whose sums over neighbors are held at once, and their non-zeros, at the most
+STRIP_COLUMNS, STRIP_ENTRIES = 512, 1 << 21
 
 
 class GraphSelector(Selector):
@@ -249,7 +250,7 @@ def _forms(block: Any, start: int, stop: int, A: sp.csr_array, degree: FloatArra
     """Return gᵀAg, gᵀDg and gᵀD1 of a tile of columns (3 × width)."""
     parts, one, n = [], np.ones(len(degree)), len(degree)
     of_column = n if not sp.issparse(block) else block.nnz / (stop - start) * A.nnz / n
-    width = max(int(STRIP_ENTRIES / max(min(of_column, n), 1)), 1)
+    width = min(max(int(STRIP_ENTRIES / max(min(of_column, n), 1)), 1), STRIP_COLUMNS)
     for first in range(0, stop - start, width):
         F = block[:, first : first + width]
         F = sp.csc_array(F, dtype=np.float64) if sp.issparse(F) else np.asarray(F, dtype=np.float64)

@@ -1,6 +1,7 @@
 """Atoms from batches against SPAMS in one call, and settings that must not change them."""
 
 import builtins
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.decomposition import sparse_encode
 
 from bigfs import engine
+from bigfs.advice import install_command
 from bigfs.coding import dictionary
 from bigfs.coding.dictionary import NoSpams, default_atoms, learn_atoms
 from bigfs.matrix import Matrix
@@ -226,7 +228,7 @@ def test_without_spams_the_extra_is_named(signals, monkeypatch):
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", hide)
-    with pytest.raises(NoSpams, match=r"pip install 'bigfs\[jgsc\]'"):
+    with pytest.raises(NoSpams, match=re.escape(install_command("jgsc"))):
         learn_atoms(Matrix.from_array(signals), 4)
 
 
