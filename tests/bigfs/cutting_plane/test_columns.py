@@ -287,11 +287,13 @@ def test_a_wider_gram_matrix_takes_what_is_asked_for(rng, monkeypatch, in_single
     data.in_single = in_single
     data.add(np.arange(500))
     monkeypatch.setattr(engine, "require_memory", lambda size, *_: asked.append(size))
+    data._require_memory(600, 100)
     tracemalloc.start()
-    data.add(np.arange(600))
+    wide = data._widen(np.arange(500), 600)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak + data.G.itemsize * 500**2 <= asked[0]
+    assert wide.nbytes <= peak < 1.1 * wide.nbytes
+    assert peak + data.G.nbytes <= asked[0]
 
 
 def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
