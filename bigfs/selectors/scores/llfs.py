@@ -34,7 +34,7 @@ from bigfs.selectors.base.parameters import COUNT, POSITIVE
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 BYTES_PER_DIFFERENCE = 36  # a float64 and an int32, in three arrays while they are made
-PAIRS_AT_ONCE = 1 << 20  # of an anchor and a row of a tile, whose distances are in memory
+PAIRS_AT_ONCE = 1 << 18  # of an anchor and a row of a tile, whose distances are in memory
 SETTLES = 0.9  # the change of a round over that of the one before, at most
 LEAST_STEP = 1 / 64  # of a round, once the weights run in a cycle
 INNER_TOL = 1e-8  # of the projected gradient, relative to λ
