@@ -66,20 +66,19 @@ def forecast(plan: Plan, past: Sequence[Past], *, scored: bool = True) -> str | 
             f"{one.name} took {_time(sum(one.seconds.values()))} and "
             f"{engine.format_bytes(one.memory)} on {one.values:,} values, and here are {values:,}"
         )
-    cost = f"{selector._cost.passes} passes over {values:,} values, memory {selector._cost.memory}"
+    passes, memory = selector._cost.passes, selector._cost.memory
+    cost = f"passes over {values:,} values: {passes}; memory: {memory}"
     cap = selector.get_params().get("max_iter")
     if timed := [one for one in past if one.passes]:
         work = sum(one.passes * one.values for one in timed)
         a_pass = values * sum(one.seconds["select"] for one in timed) / work
         if a_pass * (cap or 1) < LONG:
             return None
-        most = f" and at most {cap} rounds" if cap else ""
-        return (
-            f"{cost}; a pass takes about {_time(a_pass)}{most}, as no run here is by {plan.method}"
-        )
+        most = f", and there are at most {cap} rounds" if cap else ""
+        return f"{cost}; a pass takes about {_time(a_pass)}{most}: no run here is by {plan.method}"
     if evaluation.selection_work(train.X, entry) < evaluation.MAX_WORK / 2:
         return None
-    return f"{cost}; no run here has measured the time"
+    return f"{cost}; no run here has measured the time of a pass"
 
 
 def past_runs(folder: str) -> Iterator[Past]:

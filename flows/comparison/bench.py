@@ -137,9 +137,7 @@ class Bench:
             self.file(method).parent.mkdir(exist_ok=True)
             write_outcome(self.file(method), outcome, self.key(method))
         except BaseException:
-            if not any(
-                file.suffix == ".npz" for file in folder.iterdir()
-            ):  # there is nothing to go on from
+            if not atomic.paths_in(folder, "*.npz"):  # there is nothing to go on from
                 _discard(folder)
             raise
         _discard(folder)

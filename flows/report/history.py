@@ -13,9 +13,10 @@ from bigfs.flows.report.summary import gaps, metrics_of, verdict_text
 from bigfs.storage.errors import RunError
 from bigfs.storage.runs.runs import Run, failures_of, names_below, results_of
 
+CHANGES = ("came", "went")  # of features, against the result before
 NOTHING = dict.fromkeys(  # of what failed
-    ["folder", "method", "n_features", "status", "gap", "metric", "score", "came", "went"]
-) | {"verdict": None}
+    ["folder", "method", "n_features", "status", "gap", "metric", "score", "verdict", *CHANGES]
+)
 NAMED = 8  # features that came or went, in the lines for a terminal
 
 
@@ -144,7 +145,7 @@ def change_lines(records: Sequence[dict[str, Any]]) -> list[str]:
     lines, last = [], {record["run"]: record for record in records if record["error"] is None}
     for run, record in last.items():
         of = f" in {run}" if len(last) > 1 else ""
-        for word in ("came", "went"):
+        for word in CHANGES:
             if names := record[word]:
                 more = f" and {len(names) - NAMED} others" if len(names) > NAMED else ""
                 lines.append(f"{word} last{of}: {', '.join(names[:NAMED])}{more}")

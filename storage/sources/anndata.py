@@ -129,7 +129,7 @@ class AnnData(MatrixSource):
         ready = copy.copy(self)
         if not remote.is_remote(self.path):
             require_end(self.path)
-        if manifest.exists(self.path):  # a store of bigfs, which may be damaged
+        if manifest.is_there(self.path):  # a store of bigfs, which may be damaged
             manifest.read_root(self.path)
         with self._file() as file:
             _, _, (n, d) = self._matrix(file)

@@ -49,7 +49,7 @@ def test_a_method_that_never_ran_here_is_told_by_a_pass_and_the_cap(plan):
     line = forecast(plan("rlsr"), [other])
     assert "passes over" in line
     assert "a pass takes about" in line
-    assert line.endswith("at most 200 rounds, as no run here is by rlsr")
+    assert line.endswith("at most 200 rounds: no run here is by rlsr")
     assert forecast(plan(), []) is None  # it is short, as far as the values tell
 
 
