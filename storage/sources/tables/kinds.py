@@ -17,7 +17,7 @@ from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.samples import plain_number
 from bigfs.storage.sources.tables.columns import as_texts, decoded, is_text
 from bigfs.storage.sources.tables.records import Batch
-from bigfs.types import FloatArray
+from bigfs.types import BoolArray, FloatArray
 
 AUTO = "auto"  # the option columns= of a table as it comes
 FEW, MOST = 20, 1000  # values of a column of categories: in any table, and in the largest
@@ -33,6 +33,7 @@ ID = re.compile(r"(.*[_\W])?(id|uid|uuid|guid|index|key)|.*[a-z]ID", re.IGNORECA
 
 # converts columns of a batch to numbers, and returns the names of those that hold none
 Convert = Callable[[Batch, list[str]], tuple[FloatArray, list[str]]]
+Train = Callable[[Batch], BoolArray]  # the records of a batch that are not for the test
 
 
 class Kinds(NamedTuple):
@@ -46,15 +47,15 @@ class Kinds(NamedTuple):
 
 
 def kinds_of(
-    batches: Callable[[], Iterable[Batch]], names: list[str], convert: Convert, split: str = ""
+    batches: Callable[[], Iterable[Batch]], names: list[str], convert: Convert, train: Train
 ) -> Kinds:
     """Return what columns are, in one reading of the batches.
 
     They are read again for the columns of which the first batch has numbers, and a later one has
-    none. The column `split` says which samples are for the test.
+    none.
     """
     columns: dict[str, Values] = {}
-    means, unused = _numbers_of(batches(), names, convert, split, columns)
+    means, unused = _numbers_of(batches(), names, convert, train, columns)
     found = {*means, *unused, *columns}
     late = {name: Values() for name in names if name not in found}
     for batch in batches() if late else ():
@@ -73,7 +74,7 @@ def _numbers_of(
     batches: Iterable[Batch],
     names: list[str],
     convert: Convert,
-    split: str,
+    train: Train,
     columns: dict[str, Values],
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return the means of the columns of numbers, and those that are left out, with the reason.
@@ -98,7 +99,7 @@ def _numbers_of(
         steps[left] &= (change == 1).all(axis=0)
         rises[left] &= ((change > 0) & (before[1:] == np.rint(before[1:]))).all(axis=0)
         counts[left] += np.count_nonzero(~np.isnan(table), axis=0)
-        is_train = [value != "test" for value in batch.values(split)] if split else slice(None)
+        is_train = train(batch)
         sums[left] += np.nansum(table[is_train], axis=0, dtype=np.longdouble)
         trained[left] += np.count_nonzero(~np.isnan(table[is_train]), axis=0)
         if batch.length:

@@ -30,7 +30,7 @@ from bigfs.storage.sources.tables.columns import as_numbers, as_texts
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords
 from bigfs.storage.sources.tables.tables import CsvFile, Table
-from bigfs.types import FloatArray
+from bigfs.types import BoolArray, FloatArray
 
 log = logging.getLogger("bigfs.storage")
 
@@ -185,7 +185,9 @@ class NumericTable(MatrixRecords, Table):
             return kinds.Kinds(names, [], {}, [], {})
         batch = self.head()
         batches = [] if batch is None else [batch]
-        found = kinds.kinds_of(lambda: batches, names if batches else [], self._convert)
+        found = kinds.kinds_of(
+            lambda: batches, names if batches else [], self._convert, self._is_train
+        )
         if batch is not None and (of := kinds.triplets_of(batch, found, self.name or "")):
             raise SourceError(
                 f"{self.path} seems to hold one value per record, of the sample {of[0]!r} and the "
@@ -201,7 +203,7 @@ class NumericTable(MatrixRecords, Table):
             lambda: itertools.chain.from_iterable(map(self.batches, self.pieces(SURVEY_BYTES))),
             [name for name in self._features(columns) if name not in named],
             self._convert,
-            self.split or "",
+            self._is_train,
         )
         if not (found.numbers or found.categories or named):
             raise SourceError(
@@ -264,6 +266,11 @@ class NumericTable(MatrixRecords, Table):
             [*kept, *(f"!{name}" for name in names if name not in self.columns)]
         )
 
+    def _is_train(self, batch: Batch) -> BoolArray:
+        """Return which records of a batch are not for the test."""
+        splits = map(self.split_words.get, batch.values(self.split or ""))
+        return np.array([split != "test" for split in splits], dtype=bool)
+
     def _find_means(self) -> dict[str, float]:
         """Return the mean of each column of numbers over the samples that are not for the test."""
         # in extended precision, so that the size of the batches does not show in a mean
@@ -271,9 +278,7 @@ class NumericTable(MatrixRecords, Table):
         counts = np.zeros(len(self.numbers), np.int64)
         for piece in self.pieces(SURVEY_BYTES):
             for batch in self.batches(piece):
-                splits = map(self.split_words.get, batch.values(self.split or ""))
-                is_train = np.array([split != "test" for split in splits])
-                values = self._numbers(batch, self.numbers)[is_train]
+                values = self._numbers(batch, self.numbers)[self._is_train(batch)]
                 sums += np.nansum(values, axis=0, dtype=np.longdouble)
                 counts += np.count_nonzero(~np.isnan(values), axis=0)
         means = (sums / np.maximum(counts, 1)).astype(float)

@@ -95,6 +95,15 @@ def test_two_tables_are_read_as_one_with_a_split_column(kind, tmp_path):
     assert storage.info(two)["splits"] == {"train": 60, "test": 24}
 
 
+@pytest.mark.parametrize("columns", ["auto", "*"])
+def test_samples_that_split_map_takes_for_the_test_count_in_no_mean(tmp_path, columns):
+    rows = [("a", 1.0, "train"), ("b", None, "train"), ("a", 3.0, "train"), ("b", 99.0, "later")]
+    pd.DataFrame(rows, columns=["label", "x", "split"]).to_csv(tmp_path / "a.csv", index=False)
+    options = {"columns": columns, "missing": "mean", "split_map": "later=test"}
+    corpus = storage.open(storage.stage(tmp_path / "a.csv", tmp_path / "a.zarr", **options))
+    assert corpus.part("train").X.rows(range(3)).toarray().ravel().tolist() == [1, 2, 3]
+
+
 def test_two_files_of_texts_are_read_as_one(tmp_path):
     frames = [texts(TRAIN), texts(TEST)]
     train, test = (
