@@ -5,10 +5,10 @@ python -m benchmarks.choosing_page      # docs/measured/choosing.md from the fin
 
 A split has 70 % of the samples, or the set's own training part, to choose and train on. The others
 only test. A method chooses once, as many features as the largest size, and a linear SVM with C = 1
-judges the first m of its order. Only ℓ1 chooses anew for every m, because its penalty follows from
+scores the first m of its order. Only ℓ1 chooses anew for every m, because its penalty follows from
 m.
 
-SparGECV chooses by the metric that judges it, so it runs once per metric. `auto` takes the default
+SparGECV chooses by the metric that scores it, so it runs once per metric. `auto` takes the default
 for classes. The others have nothing to choose by: C is 1 in ℓ2 and SVM-RFE, as in scikit-learn, and
 in ℓ1 it is the smallest that gives m features a weight.
 """
@@ -192,7 +192,7 @@ def fit(method: str, metric: str, X: Any, y: np.ndarray, m: int) -> np.ndarray:
     return selected
 
 
-def judge(where: Split, features: np.ndarray) -> dict[str, float]:
+def score(where: Split, features: np.ndarray) -> dict[str, float]:
     """Return the scores of a linear SVM on these features."""
     index = np.sort(features)
     model = linear_model.fit(where.X[:, index], where.y)
@@ -214,7 +214,7 @@ def measure(method: str, metric: str, where: tuple[Path, str, int]) -> Values:
             chosen = run.value[:m]
             if method in ANEW and m < sizes[-1]:
                 chosen = fit(method, metric, samples.X, samples.y, m)
-            scores.append(judge(samples, chosen))
+            scores.append(score(samples, chosen))
     curves = {metric: [score[metric] for score in scores] for metric in METRICS}
     return {**curves, "seconds": run.processor}
 

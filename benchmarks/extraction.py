@@ -105,6 +105,6 @@ def _row_gram(block: Block, start: int, stop: int, N: int) -> FloatArray:
 
 
 def score(extraction: Extraction, split: Split) -> dict[str, float]:
-    """Return the scores of the model that a selection is judged by, on an embedding."""
+    """Return the scores of the model that a selection is scored by, on an embedding."""
     model = linear_model.fit(extraction.embed(split.X_train), split.y_train)
     return score_predictions(model, model.predict(extraction.embed(split.X_test)), split.y_test)

@@ -242,7 +242,7 @@ def run_job(
 
 # the job that compares methods, as the run of one of them
 LATENTS = (
-    "bigfs run acts.zarr --features 80 --judge logistic --metric auc --test-size 0.2 --out one"
+    "bigfs run acts.zarr --features 80 --classifier logistic --metric auc --test-size 0.2 --out one"
 )
 
 

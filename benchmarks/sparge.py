@@ -5,7 +5,7 @@ python benchmarks/sparge.py speed                 # 500 features at three corpor
 python benchmarks/sparge.py webspam 5%            # passes, bytes and memory of 16.6 million columns
 python benchmarks/sparge.py quality DATA          # accuracy against the best that a user has today
 
-DATA holds 20news-bydate.tar.xz. Every set of terms is judged by the same LinearSVC, and each peer
+DATA holds 20news-bydate.tar.xz. Every set of terms is scored by the same LinearSVC, and each peer
 is compared with SparGE document by document (McNemar's exact test). γ is chosen on the training
 half alone, by stratified folds.
 """

@@ -3,9 +3,9 @@
 python -m benchmarks.units tables           # 40 drawn tables, whose columns have four units
 python -m benchmarks.units sets FOLDER      # real sets: where the rule holds, accuracy with it
 
-A set has five times three folds, and at most 600 samples. The judge is a linear SVM on standardized
-columns, so that the choice alone differs. An error is that of the mean difference, by the
-variance of Nadeau and Bengio.
+A set has five times three folds, and at most 600 samples. The scorer is a linear SVM on
+standardized columns, so that the choice alone differs. An error is that of the mean difference, by
+the variance of Nadeau and Bengio.
 """
 
 from __future__ import annotations

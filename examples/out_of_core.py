@@ -48,7 +48,7 @@ print(f"largest difference of a score, relative: {difference:.1e}")
 # %%
 # How often was the corpus read?
 # ------------------------------
-# A method out of core is judged by its passes over the data. The scores of one feature at a time
+# A method out of core is measured by its passes over the data. The scores of one feature at a time
 # need none here, because the store
 # holds the sums per class.
 

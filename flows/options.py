@@ -207,9 +207,9 @@ class Scoring(BaseModel):
         "5 folds, or a held-out fifth where folds are too much work; for corpora without test "
         "samples)",
     )
-    judge: Literal["svm", "logistic"] = Field(
+    classifier: Literal["svm", "logistic"] = Field(
         default="svm",
-        description="model that judges classes and labels: a linear SVM, or a logistic "
+        description="model that scores classes and labels: a linear SVM, or a logistic "
         "regression, which also measures auc and neg_log_loss by default",
     )
     test_size: float | None = Field(

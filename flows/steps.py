@@ -251,7 +251,7 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
             choices.get("folds"),
             choices.get("metrics", ()),
             test_size=choices.get("test_size"),
-            judge=choices.get("judge", "svm"),
+            classifier=choices.get("classifier", "svm"),
             selections=choosing.FOLDS + 2 if is_auto else 1,
         )
         if is_auto and plan.splits:
@@ -269,7 +269,7 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
         points: list[Point] = []
         if plan.splits:
             with predict.fitting_model(
-                corpus, train, run.selected, logistic=choices.get("judge") == "logistic"
+                corpus, train, run.selected, logistic=choices.get("classifier") == "logistic"
             ) as fitted:
                 points = curves.points(run, corpus, train, plan, names, choices, fitted)
             model = fitted()

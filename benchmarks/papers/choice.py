@@ -2,7 +2,7 @@
 
 A repetition splits the samples in two thirds, to choose and train on, and one third, to test on (20
 Newsgroups: by date). Two folds of the two thirds are the inner folds. Every choice of features is
-judged by `LinearSVC()` on the first 10, 20 and 50 features of its order. Text is tf-idf. Dense data
+scored by `LinearSVC()` on the first 10, 20 and 50 features of its order. Text is tf-idf. Dense data
 is standardized by the training samples.
 
 Peers choose their C, and SparGE what a rule leaves open, by the mean accuracy of the inner folds.

@@ -220,7 +220,7 @@ def parameter_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
 # --- the large corpora, by their own split --------------------------------------------------------
 
 
-def judged(columns: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+def scored(columns: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> np.ndarray:
     """Return which samples of the test 5-NN tells well."""
     model = KNeighborsClassifier(NEIGHBORS, algorithm="brute", metric="cosine")
     model.fit(columns[train], y[train])
@@ -243,8 +243,8 @@ def large_correct(folder: Path, name: str, method: str) -> np.ndarray:
             whole = method == "Original"
             count = Z.shape[1] if whole else max(1, percent * Z.shape[1] // 100)
             found.append(Z[:, np.sort(order[:count])])
-        inside = [judged(Z, y, inner, held).mean() for Z in found] if len(found) > 1 else [0]
-        rows.append(judged(found[int(np.argmax(inside))], y, train, np.flatnonzero(test)))
+        inside = [scored(Z, y, inner, held).mean() for Z in found] if len(found) > 1 else [0]
+        rows.append(scored(found[int(np.argmax(inside))], y, train, np.flatnonzero(test)))
         if method == "Original":
             return np.array(rows * len(PERCENT))
     return np.array(rows)
@@ -272,7 +272,7 @@ def large_parameter_cells(folder: Path, data: str, repetition: int) -> Iterator[
         model = fitted(folder, data, 0, method, pair)
         half = model.codes_[:, model.selected_[: model.codes_.shape[1] // 2]]
         objective = [record["objective"] for record in model.result_.history]
-        correct = judged(half, y, np.flatnonzero(~test), np.flatnonzero(test))
+        correct = scored(half, y, np.flatnonzero(~test), np.flatnonzero(test))
         return {"objective": objective, "accuracy": correct.mean()}
 
     for method, pair in itertools.product(("JGSC", "RJGSC"), grid(data)):

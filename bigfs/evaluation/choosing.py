@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigfs.evaluation.curves import Rankings, measure
-from bigfs.evaluation.metrics import Judge
+from bigfs.evaluation.metrics import Scorer
 from bigfs.evaluation.splits import Split
 from bigfs.result import Checkpoint
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
@@ -75,12 +75,12 @@ def score_orders(
         chosen = {k: order_of(k, number, split) for k in left}
         return {str(k): {m: order[:m] for m in sizes} for k, order in chosen.items()}
 
-    judge = Judge("logistic" if metric == "neg_log_loss" else "svm", metric == "auc")
+    scorer = Scorer("logistic" if metric == "neg_log_loss" else "svm", metric == "auc")
     found = None
     while found is None:
         try:
             found = measure(
-                folds, rank, with_all=False, judge=judge, checkpoint=checkpoint, label=label
+                folds, rank, with_all=False, scorer=scorer, checkpoint=checkpoint, label=label
             )
         except CandidateError:
             continue

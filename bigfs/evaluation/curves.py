@@ -18,13 +18,13 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.evaluation import large_model, metrics
-from bigfs.evaluation.metrics import Judge
+from bigfs.evaluation.metrics import Scorer
 from bigfs.evaluation.scoring import (
     SVM,
     FittedModel,
-    Judgment,
-    judge_sets,
-    judging_all,
+    SetScore,
+    score_sets,
+    scoring_all,
     with_training_sample,
 )
 from bigfs.evaluation.splits import Split, target_kind, training_sample
@@ -80,7 +80,7 @@ def measure(
     rank: Callable[[int, Split], Rankings],
     *,
     with_all: bool | str = True,
-    judge: Judge = SVM,
+    scorer: Scorer = SVM,
     checkpoint: Checkpoint | None = None,
     known: Callable[[int], KnownTallies | None] = lambda number: None,
     fitted: FittedModel | None = None,
@@ -99,7 +99,7 @@ def measure(
     with_all : bool or {"svm", "ridge", "sgd"}, default=True
         Also score all features. A word says how their model is trained where they do not fit in
         memory, see `bigfs.evaluation.large_model`.
-    judge : Judge, default=Judge()
+    scorer : Scorer, default=Scorer()
         The model, and whether it also measures the AUC, for classes.
     checkpoint : Checkpoint, optional
         Keeps the tally of each finished split. A split that is there already is not measured again.
@@ -127,7 +127,7 @@ def measure(
                 split,
                 partial(rank, number, split),
                 with_all=with_all,
-                judge=judge,
+                scorer=scorer,
                 known=known(number),
                 fitted=fitted,
             )
@@ -138,9 +138,9 @@ def measure(
             engine.show_progress(label, number, len(splits))
     kind = target_kind(splits[0].y_test)
     return Evaluation(
-        pool(folds, kind, judge),
+        pool(folds, kind, scorer),
         sum(fold.not_converged for fold in folds),
-        [pool([fold], kind, judge) for fold in folds],
+        [pool([fold], kind, scorer) for fold in folds],
         [np.concatenate(parts) for parts in zip(*(fold.losses for fold in folds), strict=True)],
     )
 
@@ -150,7 +150,7 @@ def tally_split(
     rank: Callable[[], Rankings],
     *,
     with_all: bool | str = True,
-    judge: Judge = SVM,
+    scorer: Scorer = SVM,
     known: KnownTallies | None = None,
     fitted: FittedModel | None = None,
 ) -> FoldTally:
@@ -158,30 +158,30 @@ def tally_split(
     trained on `training_sample` of the training rows."""
     split, d = with_training_sample(split), split.X_train.shape[1]
     earlier = {} if known is None else known.load()
-    judged = {name: Judgment(tally, np.empty(0)) for name, tally in earlier.items()}
+    scored = {name: SetScore(tally, np.empty(0)) for name, tally in earlier.items()}
     name_of_all = (
-        _name_of(split, np.arange(d), judge) if with_all is True else f"{ALL} by {with_all}"
+        _name_of(split, np.arange(d), scorer) if with_all is True else f"{ALL} by {with_all}"
     )
-    is_new = with_all is not False and name_of_all not in judged
-    with judging_all(split, with_all, judge) if is_new else nullcontext() as judge_all:
+    is_new = with_all is not False and name_of_all not in scored
+    with scoring_all(split, with_all, scorer) if is_new else nullcontext() as score_all:
         rankings, not_converged = _rank(rank)
         sets = {(name, m): np.sort(i) for name, best in rankings.items() for m, i in best.items()}
-        names = {point: _name_of(split, index, judge) for point, index in sets.items()}
+        names = {point: _name_of(split, index, scorer) for point, index in sets.items()}
         new = {
             names[point]: index
             for point, index in sets.items()
-            if names[point] not in {*judged, name_of_all}
+            if names[point] not in {*scored, name_of_all}
         }
-        added = judge_sets(split, new, judge=judge, fitted=fitted)
-        if judge_all is not None:
-            added[name_of_all] = judge_all()
+        added = score_sets(split, new, scorer=scorer, fitted=fitted)
+        if score_all is not None:
+            added[name_of_all] = score_all()
     if known is not None and added:
-        known.save({name: judgment.tally for name, judgment in added.items()})
-    judged |= added
+        known.save({name: set_score.tally for name, set_score in added.items()})
+    scored |= added
     if with_all:
         names[ALL, d] = name_of_all
     methods, sizes = zip(*names, strict=True)
-    tallies, losses = zip(*(judged[name] for name in names.values()), strict=True)
+    tallies, losses = zip(*(scored[name] for name in names.values()), strict=True)
     return FoldTally(methods, sizes, tallies, losses, not_converged)
 
 
@@ -191,19 +191,19 @@ def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
         return rank(), len(messages)
 
 
-def _name_of(split: Split, index: IntArray, judge: Judge) -> str:
+def _name_of(split: Split, index: IntArray, scorer: Scorer) -> str:
     """Return the name of a set of features: a hash of them, and how their model is trained."""
-    way = large_model.choose_way(split.X_train, split.y_train, index, logistic=judge.is_logistic)
+    way = large_model.choose_way(split.X_train, split.y_train, index, logistic=scorer.is_logistic)
     return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
 
 
-def pool(folds: Sequence[FoldTally], kind: str, judge: Judge = SVM) -> list[Point]:
+def pool(folds: Sequence[FoldTally], kind: str, scorer: Scorer = SVM) -> list[Point]:
     """Return the curves' points from the sums of the splits' tallies."""
     points = []
     for i, (name, m) in enumerate(zip(folds[0].methods, folds[0].counts, strict=True)):
         total = np.sum([fold.tallies[i] for fold in folds], axis=0)
         total, further = total.ravel(), {}
-        for metric, measured in (("neg_log_loss", judge.is_logistic), ("auc", judge.with_auc)):
+        for metric, measured in (("neg_log_loss", scorer.is_logistic), ("auc", scorer.with_auc)):
             if measured and kind == "class":
                 total, sums = np.split(total, [-2])
                 further[metric] = metrics.mean_of(sums)
@@ -212,13 +212,13 @@ def pool(folds: Sequence[FoldTally], kind: str, judge: Judge = SVM) -> list[Poin
     return points
 
 
-def way_of_all(X: Matrix, y: Any, judge: Judge = SVM) -> bool | str:
+def way_of_all(X: Matrix, y: Any, scorer: Scorer = SVM) -> bool | str:
     """Return how all features can be scored, as `with_all` of `measure`.
 
     A logistic regression is fitted in memory only.
     """
     X, y = training_sample(X, y)
-    way = large_model.choose_way(X, y, logistic=judge.is_logistic)
+    way = large_model.choose_way(X, y, logistic=scorer.is_logistic)
     return way == large_model.IN_MEMORY or way or False
 
 

@@ -61,7 +61,7 @@ def choose_way(
                 f"a logistic regression on {len(index)} features of {X.shape[0]} samples is fitted "
                 f"in memory. It needs {engine.format_bytes(needed)} in one process and "
                 f"{engine.format_bytes(int(room))} is allowed: raise --memory-limit, choose fewer "
-                f"features, or judge by svm"
+                f"features, or score by svm"
             )
         return None
     exact: str | None = RIDGE if target_kind(y) == "real" else SVM
@@ -94,7 +94,7 @@ def require_trainable(n: int, m: int, y: Any, *, logistic: bool = False) -> None
     needed = linear_model.least_memory(n, m, r, logistic=logistic)
     if not logistic:
         needed = min(needed, _bytes_of_machines(n, m, 1))
-    what = f"judging {m} features by a model of {n} training samples"
+    what = f"scoring {m} features by a model of {n} training samples"
     engine.require_memory(needed, what, int(engine.task_memory()))
 
 

@@ -1,4 +1,4 @@
-"""The linear models that judge a selection: fitted on gathered columns, kept as plain arrays.
+"""The linear models that score a selection: fitted on gathered columns, kept as plain arrays.
 
     classes       linear SVM, or logistic regression where it is asked for
     label sets    one of them per label

@@ -52,8 +52,8 @@ TARGETS: dict[str | None, str] = {
 }
 
 
-class Judge(NamedTuple):
-    """The model that judges features, and whether it measures the AUC."""
+class Scorer(NamedTuple):
+    """The model that scores features, and whether it measures the AUC."""
 
     model: str = "svm"  # of classes and label sets, or "logistic"
     with_auc: bool = False
@@ -63,18 +63,22 @@ class Judge(NamedTuple):
         return self.model == "logistic"
 
 
-def require_metrics(kind: str, metrics: Sequence[str], judge: str | None = None) -> tuple[str, ...]:
+def require_metrics(
+    kind: str, metrics: Sequence[str], classifier: str | None = None
+) -> tuple[str, ...]:
     """Return the metrics of a kind of target: the given ones, or the default without any."""
     if unknown := [name for name in metrics if name not in METRICS[kind]]:
         raise ValueError(
             f"{unknown[0]} is no metric of {TARGETS[kind]}; these are {', '.join(METRICS[kind])}"
         )
-    if judge == "logistic" and kind == "real":
-        raise ValueError("the judge logistic predicts classes or labels, and the targets are real")
-    if "neg_log_loss" in metrics and judge == "svm":
-        raise ValueError("neg_log_loss is of probabilities: give --judge logistic too")
+    if classifier == "logistic" and kind == "real":
+        raise ValueError(
+            "the classifier logistic predicts classes or labels, and the targets are real"
+        )
+    if "neg_log_loss" in metrics and classifier == "svm":
+        raise ValueError("neg_log_loss is of probabilities: give --classifier logistic too")
     default = DEFAULT_METRICS[kind]
-    if judge == "logistic" and kind == "class":
+    if classifier == "logistic" and kind == "class":
         default = LOGISTIC_METRICS
     return tuple(dict.fromkeys(metrics)) or default
 

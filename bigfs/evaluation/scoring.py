@@ -1,6 +1,6 @@
 """How well a linear model on some features predicts the test rows of a split.
 
-The models are those of `linear_model`. One task fits a model and judges it. Columns that do not fit
+The models are those of `linear_model`. One task fits a model and scores it. Columns that do not fit
 in one task are trained on by `large_model`.
 """
 
@@ -16,22 +16,22 @@ import numpy as np
 from bigfs import engine
 from bigfs.evaluation import large_model, linear_model, metrics
 from bigfs.evaluation.linear_model import LinearModel
-from bigfs.evaluation.metrics import Judge
+from bigfs.evaluation.metrics import Scorer
 from bigfs.evaluation.splits import Split, labeled_rows, target_kind, training_sample
 from bigfs.matrix.gathering import hold_columns
 from bigfs.types import AnyArray, FloatArray, IntArray
 
-SVM = Judge()
+SVM = Scorer()
 
 
-class Judgment(NamedTuple):
+class SetScore(NamedTuple):
     """What a model on one set of features answers on the test rows of one split."""
 
     tally: FloatArray  # adds up over splits; two sums of each further metric follow the counts
     losses: AnyArray  # of each test row with a target, as in `metrics.losses_of`
 
 
-Waiting = Callable[[], Judgment]
+Waiting = Callable[[], SetScore]
 
 
 class FittedModel(NamedTuple):
@@ -47,52 +47,52 @@ def with_training_sample(split: Split) -> Split:
     return split._replace(X_train=X, y_train=y)
 
 
-def judge_sets(
+def score_sets(
     split: Split,
     sets: Mapping[str, IntArray],
     *,
-    judge: Judge = SVM,
+    scorer: Scorer = SVM,
     fitted: FittedModel | None = None,
-) -> dict[str, Judgment]:
-    """Judge a linear model on each set of features, by the names of the sets, one task per set."""
-    judged = {
-        name: judge_streamed(split, way, index, judge=judge)
+) -> dict[str, SetScore]:
+    """Score a linear model on each set of features, by the names of the sets, one task per set."""
+    scored = {
+        name: score_streamed(split, way, index, scorer=scorer)
         for name, index in sets.items()
         if (
             way := large_model.choose_way(
-                split.X_train, split.y_train, index, logistic=judge.is_logistic
+                split.X_train, split.y_train, index, logistic=scorer.is_logistic
             )
         )
         not in (None, large_model.IN_MEMORY)
     }
-    tasks = sorted((name for name in sets if name not in judged), key=lambda name: -len(sets[name]))
+    tasks = sorted((name for name in sets if name not in scored), key=lambda name: -len(sets[name]))
     given = None
     if fitted is not None:
         given = next((n for n in tasks if np.array_equal(sets[n], fitted.features)), None)
     tasks = [name for name in tasks if name != given]
-    with _judging(split, [sets[name] for name in tasks], judge, "evaluate") as results:
+    with _scoring(split, [sets[name] for name in tasks], scorer, "evaluate") as results:
         if fitted is not None and given is not None:
             held, sets_held = _holding(split, [fitted.features])
-            (judged[given],) = engine.map_tiles(
-                _judge, sets_held, held, judge, fitted.get(), local=split.X_train.local
+            (scored[given],) = engine.map_tiles(
+                _score_set, sets_held, held, scorer, fitted.get(), local=split.X_train.local
             )
-        judged |= zip(tasks, results(), strict=True)
-    return judged
+        scored |= zip(tasks, results(), strict=True)
+    return scored
 
 
 @contextlib.contextmanager
-def _judging(
-    split: Split, sets: Sequence[IntArray], judge: Judge, label: str
-) -> Iterator[Callable[[], list[Judgment]]]:
-    """Judge models, one task per set, beside the block. Yields a function that waits for them."""
+def _scoring(
+    split: Split, sets: Sequence[IntArray], scorer: Scorer, label: str
+) -> Iterator[Callable[[], list[SetScore]]]:
+    """Score models, one task per set, beside the block. Yields a function that waits for them."""
     if not sets:
         yield list
         return
-    _require_decisions(split, judge)
+    _require_decisions(split, scorer)
     local, (split, sets) = split.X_train.local, _holding(split, sets)
-    shared = engine.Shared(split), judge  # its targets have a row per sample
-    with engine.started_tiles(_judge, sets, *shared, local=local, label=label) as judged:
-        yield judged
+    shared = engine.Shared(split), scorer  # its targets have a row per sample
+    with engine.started_tiles(_score_set, sets, *shared, local=local, label=label) as scored:
+        yield scored
 
 
 def _holding(split: Split, sets: Sequence[IntArray]) -> tuple[Split, list[IntArray]]:
@@ -107,71 +107,71 @@ def _holding(split: Split, sets: Sequence[IntArray]) -> tuple[Split, list[IntArr
 
 
 @contextlib.contextmanager
-def judging_all(split: Split, way: bool | str, judge: Judge) -> Iterator[Waiting]:
-    """Judge a linear model on all features beside what the block does, where it fits in memory."""
+def scoring_all(split: Split, way: bool | str, scorer: Scorer) -> Iterator[Waiting]:
+    """Score a linear model on all features beside what the block does, where it fits in memory."""
     if isinstance(way, str):
-        yield partial(judge_streamed, split, way, judge=judge)
+        yield partial(score_streamed, split, way, scorer=scorer)
         return
     every = np.arange(split.X_train.shape[1])
-    with _judging(split, [every], judge, "evaluate all") as judged:
-        yield lambda: judged()[0]
+    with _scoring(split, [every], scorer, "evaluate all") as scored:
+        yield lambda: scored()[0]
 
 
-def judge_streamed(
-    split: Split, way: str, index: IntArray | None = None, *, judge: Judge = SVM
-) -> Judgment:
-    """Judge a linear model on all features, or on some of them, that do not fit in memory."""
-    _require_decisions(split, judge)
+def score_streamed(
+    split: Split, way: str, index: IntArray | None = None, *, scorer: Scorer = SVM
+) -> SetScore:
+    """Score a linear model on all features, or on some of them, that do not fit in memory."""
+    _require_decisions(split, scorer)
     model = large_model.fit(split.X_train, split.y_train, way, index)
     X = split.X_test if index is None else split.X_test.take_columns(index)
     is_labeled = labeled_rows(split.y_test)
-    answer = large_model.decide if _needs_decisions(split, judge) else large_model.predict
-    return _judgment(model, answer(X, model)[is_labeled], split, split.y_test[is_labeled], judge)
+    answer = large_model.decide if _needs_decisions(split, scorer) else large_model.predict
+    return _score_of(model, answer(X, model)[is_labeled], split, split.y_test[is_labeled], scorer)
 
 
-def _judge(
-    index: IntArray, split: Split, judge: Judge, model: LinearModel | None = None
-) -> Judgment:
+def _score_set(
+    index: IntArray, split: Split, scorer: Scorer, model: LinearModel | None = None
+) -> SetScore:
     """Fit a model on these columns of the training rows, if none is given, and predict the test
     rows."""
     if model is None:
         Z = split.X_train.columns(index).tocsr()
-        model = linear_model.fit(Z, split.y_train, logistic=judge.is_logistic)
+        model = linear_model.fit(Z, split.y_train, logistic=scorer.is_logistic)
     is_labeled = labeled_rows(split.y_test)
     Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]
-    if _needs_decisions(split, judge):
-        return _judgment(model, model.decision(Z), split, y, judge)
-    return _judgment(model, linear_model.by_rows(model.predict, Z), split, y, judge)
+    if _needs_decisions(split, scorer):
+        return _score_of(model, model.decision(Z), split, y, scorer)
+    return _score_of(model, linear_model.by_rows(model.predict, Z), split, y, scorer)
 
 
-def _needs_decisions(split: Split, judge: Judge) -> bool:
-    """Return whether a judge compares decision values, and not just predictions."""
-    return target_kind(split.y_train) == "class" and (judge.with_auc or judge.is_logistic)
+def _needs_decisions(split: Split, scorer: Scorer) -> bool:
+    """Return whether a scorer compares decision values, and not just predictions."""
+    return target_kind(split.y_train) == "class" and (scorer.with_auc or scorer.is_logistic)
 
 
-def _require_decisions(split: Split, judge: Judge) -> None:
+def _require_decisions(split: Split, scorer: Scorer) -> None:
     """Refuse more decision values of the test rows than fit in a process, twice."""
-    if _needs_decisions(split, judge):
+    if _needs_decisions(split, scorer):
         n, r = split.X_test.shape[0], linear_model.n_machines(split.y_train)
-        what = f"judging {n} test samples of {max(r, 2)} classes by all their decision values"
+        what = f"scoring {n} test samples of {max(r, 2)} classes by all their decision values"
         engine.require_memory(2 * 8 * n * max(r, 2), what, int(engine.task_memory()))
 
 
-def _judgment(model: LinearModel, answers: Any, split: Split, y: Any, judge: Judge) -> Judgment:
-    """Return the judgment of a model by its predictions of the test rows with a target, or by its
+def _score_of(model: LinearModel, answers: Any, split: Split, y: Any, scorer: Scorer) -> SetScore:
+    """Return the score of a model by its predictions of the test rows with a target, or by its
     decision values where they are needed."""
     decision, n_classes = answers, 0
-    predicted = model.answer(decision) if _needs_decisions(split, judge) else answers
+    predicted = model.answer(decision) if _needs_decisions(split, scorer) else answers
     if model.kind == "class":
         in_split = 1 + int(max(split.y_train.max(), split.y_test.max()))
         n_classes = max(split.n_classes, in_split)
     tally = _count(model, predicted, y, n_classes)
-    if model.kind == "class" and judge.with_auc:
+    if model.kind == "class" and scorer.with_auc:
         areas = metrics.sum_auc(decision, y, model.classes, model.is_logistic)
         tally = np.concatenate([tally.ravel(), areas])
-    if model.kind == "class" and judge.is_logistic:
+    if model.kind == "class" and scorer.is_logistic:
         tally = np.concatenate([tally.ravel(), metrics.sum_log_loss(decision, y, model.classes)])
-    return Judgment(tally, metrics.losses_of(predicted, y, model.kind))
+    return SetScore(tally, metrics.losses_of(predicted, y, model.kind))
 
 
 def score_predictions(model: LinearModel, predicted: Any, y: Any) -> dict[str, float]:

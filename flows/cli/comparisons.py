@@ -1,4 +1,4 @@
-"""The commands that judge choices: compare and audit."""
+"""The commands that score choices: compare and audit."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ NO_VARIABLE = {"yes", "fresh", "help_all"}  # no variable may delete, or end eac
 # options that only --help-all shows, beside those of staging in other commands
 RARE = {
     *("scheduler", "cluster", "tls", "dashboard", "performance_report", "prefect", "overlap"),
-    *("judge", "test_size", "highly_variable", "log_json", "debug"),
+    *("classifier", "test_size", "highly_variable", "log_json", "debug"),
 }
 OFTEN = {"label", "test"}  # options of staging that the help of other commands shows too
 # the types of options in the help, whose columns are narrow. A flag needs none.

@@ -76,8 +76,8 @@ def examine(request: Audit) -> dict[str, Any]:
     metrics = plan.measured.get("metrics", [])
     scores: dict[tuple[str, int], dict[str, float]] = {}
     if plan.splits:
-        judge = evaluation.judge_of(plan.measured)
-        for p in measure(plan.splits, rank, with_all=False, judge=judge).points:
+        scorer = evaluation.scorer_of(plan.measured)
+        for p in measure(plan.splits, rank, with_all=False, scorer=scorer).points:
             scores[p.method, p.n_features] = {name: p.scores[name] for name in metrics}
 
     def row(name: str, m: int, **figures: Any) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def csv_rows(about: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
 
 def audit_page(about: Mapping[str, Any]) -> str:
     """Return the page of an audit."""
-    notes = [f"Judged by the objective of {about['method']}. {about['evaluation']}"]
+    notes = [f"Scored by the objective of {about['method']}. {about['evaluation']}"]
     sections = [Section("The lists", [*notes, *explanation(about)], list(table_rows(about)))]
     note = "The exchanges of one feature that lower its objective most, each of other features."
     head = ["leaves", "enters", "objective lower by"]

@@ -159,7 +159,7 @@ class Bench:
             self.splits,
             lambda number, split: {name: sets[number - 1]},
             with_all=False,
-            judge=evaluation.judge_of(self.measured),
+            scorer=evaluation.scorer_of(self.measured),
             label=f"folds of {name}",
         )
         redundancy = {} if name == ALL else self._redundancies(chosen.sets)
@@ -328,8 +328,8 @@ class Bench:
 
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""
-        judge = evaluation.judge_of(self.measured)
-        return way_of_all(self.train.X, self.train.y, judge) is True
+        scorer = evaluation.scorer_of(self.measured)
+        return way_of_all(self.train.X, self.train.y, scorer) is True
 
 
 def _method_of(name: str) -> str:

@@ -183,7 +183,7 @@ class Audit(Request):
     method: Annotated[
         str | None,
         AfterValidator(_require_sparge),
-        Field(description="SparGE's embedding that judges (default: by the kind of the target)"),
+        Field(description="SparGE's embedding that scores (default: by the kind of the target)"),
     ] = None
     parameters: Annotated[
         dict[str, Any], Field(description="parameters of the method, such as gamma")

@@ -94,8 +94,8 @@ def points(
     m = len(run.selected)
     counts = sorted({m, *(choices.get("sizes") or (max(1, round(share * m)) for share in SHARES))})
     counts = [k for k in counts if k <= m]
-    judge = evaluation.judge_of(plan.measured)
-    with_all = way_of_all(train.X, train.y, judge)
+    scorer = evaluation.scorer_of(plan.measured)
+    with_all = way_of_all(train.X, train.y, scorer)
     if with_all is not True:
         plan.measured["all_features"] = with_all or "left out"
     content = corpus.spec["content"]
@@ -105,7 +105,7 @@ def points(
         content,
         {key: value for key, value in plan.measured.items() if key in evaluation.OF_SPLITS},
         (choices.get("folds"), choices.get("test_size")),
-        judge.with_auc,
+        scorer.with_auc,
     ]
     fitted = None
     if plan.measured["how"] == "test half":  # the run has selected on the same training samples
@@ -114,7 +114,7 @@ def points(
         plan.splits,
         Choices(run, corpus, names, counts, keep, is_chosen=fitted is not None).rank,
         with_all=with_all,
-        judge=judge,
+        scorer=scorer,
         checkpoint=keep(),
         known=lambda number: tallies_of(corpus.uri, content_key(*of_splits, number)),
         fitted=fitted,

@@ -14,7 +14,7 @@ import numpy as np
 
 from bigfs.evaluation import large_model
 from bigfs.evaluation.curves import is_non_negative
-from bigfs.evaluation.metrics import METRIC_NAMES, Judge, require_metrics
+from bigfs.evaluation.metrics import METRIC_NAMES, Scorer, require_metrics
 from bigfs.evaluation.splits import (
     Samples,
     Split,
@@ -64,7 +64,7 @@ AGAIN = {
 }
 SIMPLE = {"class": ("anova", "chi2"), "multilabel": ("anova",), "real": ("f-regression",)}
 # figures of a plan that say which samples train and test its models
-OF_SPLITS = ("how", "train", "test", "share", "folds", "untested", "trained_on", "judge")
+OF_SPLITS = ("how", "train", "test", "share", "folds", "untested", "trained_on", "classifier")
 
 
 class Plan(NamedTuple):
@@ -83,18 +83,18 @@ def make_plan(
     *,
     test_size: float | None = None,
     selections: int = 1,
-    judge: str = "svm",
+    classifier: str = "svm",
 ) -> Plan:
     """Decide which samples a run is scored on."""
     X, y, kind = train.X, train.y, target_kind(train.y)
     samples = samples_of(train)
     labeled, testable = labeled_rows(y), testable_rows(y, samples.groups)
     measured: dict[str, Any] = {
-        "metrics": list(require_metrics(kind, metrics, judge)),
-        "model": MODELS[judge][kind],
+        "metrics": list(require_metrics(kind, metrics, classifier)),
+        "model": MODELS[classifier][kind],
     }
-    if judge != "svm":
-        measured["judge"] = judge
+    if classifier != "svm":
+        measured["classifier"] = classifier
     if not varies(y, np.flatnonzero(labeled)):
         return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
     test = test_part(corpus)
@@ -148,9 +148,9 @@ def _are_all_used(X: Any, method: Method, folds: int | None, selections: int) ->
     return folds is not None or selection_work(X, method) * selections <= MAX_WORK
 
 
-def judge_of(measured: Mapping[str, Any]) -> Judge:
-    """Return the judge of a plan."""
-    return Judge(measured.get("judge", "svm"), "auc" in measured["metrics"])
+def scorer_of(measured: Mapping[str, Any]) -> Scorer:
+    """Return the scorer of a plan."""
+    return Scorer(measured.get("classifier", "svm"), "auc" in measured["metrics"])
 
 
 def test_part(corpus: Any) -> Any:
@@ -171,10 +171,10 @@ def require_choices(
     baselines: Sequence[str] | None = None,
     folds: int | None = None,
     test_size: float | None = None,
-    judge: str = "svm",
+    classifier: str = "svm",
 ) -> None:
     """Refuse choices of the scoring that do not suit a corpus, before any work."""
-    require_metrics(corpus.spec["target"] or "class", metrics, judge)
+    require_metrics(corpus.spec["target"] or "class", metrics, classifier)
     if (folds, test_size) != (None, None) and test_part(corpus) is not None:
         raise ValueError(
             f"{corpus.uri} has test samples, and they score the run: leave out --cv and --test-size"
@@ -192,7 +192,7 @@ def require_choices(
         test_size = test_size or 1 / (folds or FOLDS)
     n = int(labeled_rows(train.y).sum() * (1 - (test_size or 0)))
     m = 1 if isinstance(features, str) else features
-    large_model.require_trainable(n, m, train.y, logistic=judge == "logistic")
+    large_model.require_trainable(n, m, train.y, logistic=classifier == "logistic")
 
 
 def _require_folds(corpus: Any, y: Any, samples: Samples, folds: int) -> None:

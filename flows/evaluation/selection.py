@@ -256,7 +256,7 @@ def shape_hint(selector: Any) -> str | None:
 def scale_hint(corpus: Any, train: Any) -> str | None:
     """Return advice for a store of numbers of which some columns vary far more than the others.
 
-    Distances, penalties and the model that judges follow such columns, whatever they say. Text and
+    Distances, penalties and the model that scores follow such columns, whatever they say. Text and
     pixels have one unit.
     """
     if not isinstance(corpus, Corpus) or scaling_of(corpus) is not None:

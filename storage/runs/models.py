@@ -342,7 +342,7 @@ class Model:
             "n_features": self.n_features,
             "names": self.names,
             "class_names": self.class_names,
-            "judge": "logistic" if self.linear.is_logistic else "svm",
+            "classifier": "logistic" if self.linear.is_logistic else "svm",
             "text": None if self.text is None else self.text.settings,
             "units": None if self.units is None else self.units.settings,
             "naming": None if self.naming is None else self.naming.settings,
@@ -373,7 +373,7 @@ def read_model(file: Path) -> Model:
         newer = isinstance(header["version"], int) and header["version"] > VERSION
         if not newer:
             linear = LinearModel(header["kind"], *(arrays[name] for name in LINEAR))
-            linear = linear._replace(is_logistic=header["judge"] == "logistic")
+            linear = linear._replace(is_logistic=header["classifier"] == "logistic")
             text, naming, units = header["text"], header["naming"], header["units"]
             terms = arrays["terms"].tobytes() if "terms" in arrays else None
             if text is not None:

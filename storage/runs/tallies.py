@@ -1,4 +1,4 @@
-"""Tallies of evaluations beside their store: a set of features is judged once, whichever run asks.
+"""Tallies of evaluations beside their store: a set of features is scored once, whichever run asks.
 
     news20.tallies/<key>-<number>.npz     names of sets of features, and the tallies of their models
 
@@ -22,7 +22,7 @@ from bigfs.types import FloatArray
 
 
 class Tallies:
-    """Tallies of the sets of features that were judged on one split."""
+    """Tallies of the sets of features that were scored on one split."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key

@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["colon", "PCMAC"])
-def test_anova_is_judged_as_scikit_learn_would(folder, name):
+def test_anova_is_scored_as_scikit_learn_would(folder, name):
     """Features and models see the training part alone, and sizes stop below half of all."""
     choosing.run(folder, name, "anova")
     found = Results(folder / "choosing.tsv").cells[Key(name, "anova", "", 1)]

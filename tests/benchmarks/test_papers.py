@@ -205,8 +205,8 @@ def test_curves_that_all_pass_a_check(tmp_path):
 
 
 @pytest.mark.parametrize(("data", "kind"), [("PCMAC", "text"), ("colon", "dense")])
-def test_the_inner_folds_choose_and_the_test_judges(folder, data, kind):
-    """A split counts when every method is there. Of each family the best inner one is judged."""
+def test_the_inner_folds_choose_and_the_test_scores(folder, data, kind):
+    """A split counts when every method is there. The best inner one of each family is scored."""
     store = Results(folder / "sparge-choice.tsv")
     for repetition in range(2):
         for i, (family, parameters, _) in enumerate(choice.methods(data)):

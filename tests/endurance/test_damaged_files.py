@@ -286,7 +286,7 @@ def limit_memory():
     resource.setrlimit(resource.RLIMIT_AS, (size + (3 << 30), size + (3 << 30)))
 
 
-def judge(kind, number, folder):
+def verdict_of(kind, number, folder):
     """Return what is wrong with how a file is read, or nothing, and whether it was read."""
     path = folder / f"case{number}.{kind}"
     path.write_bytes(draw(kind, number))
@@ -311,7 +311,7 @@ def test_a_damaged_file_is_read_as_the_reference_reads_it_or_refused(kind, tmp_p
     failures, read = [], 0
     with ProcessPoolExecutor(1, get_context("spawn"), limit_memory) as pool:
         for number in range(FILES):
-            said, good = pool.submit(judge, kind, number, tmp_path).result(SECONDS)
+            said, good = pool.submit(verdict_of, kind, number, tmp_path).result(SECONDS)
             failures += [said] * bool(said)
             read += good
     assert not failures, "\n".join(failures)

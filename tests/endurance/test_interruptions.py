@@ -172,7 +172,7 @@ CASES = {
 }
 
 
-def judge(case, old, new):
+def verdict_of(case, old, new):
     """Return "old", "new" or "both": all results are of one state, or some are new."""
     found = [state() for state in case.states]
     assert all(one in two for one, two in zip(found, zip(old, new, strict=True), strict=True))
@@ -195,9 +195,9 @@ def interrupt(case, every, way):
         shutil.copytree(kept, ".", dirs_exist_ok=True, symlinks=True)
         with contextlib.suppress(BaseException):
             bigfs(*words, hook=Hook(number, way))
-        left[judge(case, old, new)] += 1
+        left[verdict_of(case, old, new)] += 1
         assert bigfs(*words, hook=Hook()) == 0, number
-        assert judge(case, old, new) == "new", number
+        assert verdict_of(case, old, new) == "new", number
     return left
 
 

@@ -5,7 +5,7 @@
 With the squared hinge loss, that loss takes the place of the squared norms.
 
 SparGE chooses m features at γ without the fold's samples. W is a ridge on them, with whichever
-penalty γ' of the grid serves it best, so that the choice of features is judged and not the
+penalty γ' of the grid serves it best, so that the choice of features is scored and not the
 shrinkage. μ and b are the means of X and T over the training samples.
 
 A fold is a weight of 0 or 1 per sample (ω of `cutting_plane.columns`). The whole grid is solved
@@ -78,7 +78,7 @@ class SparGECV(EmbeddingTarget, Chooser):
     With `gammas`, and for other embeddings, γ is chosen by the held-out loss. The loss of a γ is
     the share of the held-out embedding that a ridge on the m features chosen without the held-out
     samples leaves unexplained. The ridge has the best penalty of the grid, so the choice of
-    features is judged and not the shrinkage.
+    features is scored and not the shrinkage.
 
     All γ and folds share the passes over X, until about 300 features. From there on each is solved
     by itself, so that the products of one are held. A small γ then takes most of the time, so the

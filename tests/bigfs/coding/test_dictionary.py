@@ -37,7 +37,7 @@ def signals():
 
 
 def error(X, D, lam=0.05):
-    """‖X − codes·Dᵀ‖² with scikit-learn's lasso codes: no SPAMS in the judgement."""
+    """‖X − codes·Dᵀ‖² with scikit-learn's lasso codes: no SPAMS in the check."""
     X = X.toarray()
     codes = sparse_encode(X, D.T, algorithm="lasso_lars", alpha=lam)
     return float(np.sum((X - codes @ D.T) ** 2))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from bigfs import engine, storage
 from bigfs.engine.executor import Run, is_handle
-from bigfs.evaluation.scoring import judge_sets
+from bigfs.evaluation.scoring import score_sets
 from bigfs.evaluation.splits import Split
 from bigfs.matrix import gathering
 from bigfs.selectors.registry import METHODS
@@ -110,5 +110,5 @@ def test_the_labels_of_a_split_travel_once(client, tmp_path, monkeypatch):
     X = storage.open(storage.stage(tmp_path / "tall.npz", tmp_path / "tall.zarr")).X
     sets = {"two": np.arange(2), "five": np.arange(5)}
     with engine.cluster(client), sizes_of_tasks(client, monkeypatch) as largest:
-        assert set(judge_sets(Split(X, y, X, y), sets)) == set(sets)
-    assert 0 < largest["_judge"] <= MOST
+        assert set(score_sets(Split(X, y, X, y), sets)) == set(sets)
+    assert 0 < largest["_score_set"] <= MOST

@@ -12,7 +12,7 @@ from bigfs.evaluation import linear_model, splits
 from bigfs.evaluation.curves import is_non_negative, measure, pool, tally_split
 from bigfs.evaluation.metrics import METRICS
 from bigfs.evaluation.quality import class_profile
-from bigfs.evaluation.scoring import FittedModel, judge_sets
+from bigfs.evaluation.scoring import FittedModel, score_sets
 from bigfs.evaluation.splits import Split, stratified_folds, target_kind, varies
 from bigfs.result import warn_early_end
 from tests.helpers.threads import threads
@@ -248,21 +248,21 @@ def test_losses_per_sample_are_those_that_the_counts_sum(text, split, kind):
             y_train=split.y_train + 0.25, y_test=np.where(np.arange(40) % 5, split.y_test, np.nan)
         )
     index = np.arange(4)
-    judgment = judge_sets(split, {"a": index})["a"]
-    assert len(judgment.losses) == (32 if kind == "real" else 40)
+    set_score = score_sets(split, {"a": index})["a"]
+    assert len(set_score.losses) == (32 if kind == "real" else 40)
     model = linear_model.fit(split.X_train.columns(index).tocsr(), split.y_train)
     predicted = model.predict(split.X_test.columns(index).tocsr())
     if kind == "multilabel":
         wrong = predicted.toarray() != split.y_test.toarray()
-        np.testing.assert_array_equal(judgment.losses, wrong.sum(axis=1))
-        assert judgment.tally[1:].sum() == judgment.losses.sum() > 0
+        np.testing.assert_array_equal(set_score.losses, wrong.sum(axis=1))
+        assert set_score.tally[1:].sum() == set_score.losses.sum() > 0
     elif kind == "real":
         known = np.isfinite(split.y_test)
-        np.testing.assert_allclose(judgment.losses, ((predicted - split.y_test) ** 2)[known])
-        assert judgment.tally[0] == pytest.approx(judgment.losses.sum())
+        np.testing.assert_allclose(set_score.losses, ((predicted - split.y_test) ** 2)[known])
+        assert set_score.tally[0] == pytest.approx(set_score.losses.sum())
     else:
-        np.testing.assert_array_equal(judgment.losses, predicted != split.y_test)
-        assert judgment.tally[1].sum() == judgment.losses.sum() > 0
+        np.testing.assert_array_equal(set_score.losses, predicted != split.y_test)
+        assert set_score.tally[1].sum() == set_score.losses.sum() > 0
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ def test_a_model_that_is_fitted_elsewhere_is_not_fitted_again(split, monkeypatch
         np.testing.assert_array_equal(one, other)
 
 
-def test_all_features_are_judged_beside_the_ranking(wide, monkeypatch):
+def test_all_features_are_scored_beside_the_ranking(wide, monkeypatch):
     began = threading.Event()
 
     def fit_labels(Z, labels, fit=linear_model._fit_labels):

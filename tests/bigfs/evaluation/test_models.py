@@ -16,7 +16,7 @@ from bigfs import ANOVA, Matrix, SelectorCV, engine
 from bigfs.evaluation import large_model, linear_model, metrics, scoring
 from bigfs.evaluation.curves import pool, tally_split, way_of_all
 from bigfs.evaluation.linear_model import LinearModel
-from bigfs.evaluation.metrics import Judge
+from bigfs.evaluation.metrics import Scorer
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import Split
 
@@ -115,9 +115,9 @@ def test_scores_of_classes_are_scikit_learns(columns, classes, rng):
     X = Matrix.from_array(columns, tile_rows=20)
     split = Split(X[train], y[train], X[~train], y[~train])
     tally = tally_split(
-        split, lambda: {"a": {7: np.arange(7)}}, with_all=False, judge=Judge(with_auc=True)
+        split, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=Scorer(with_auc=True)
     )
-    [point] = pool([tally], "class", judge=Judge(with_auc=True))
+    [point] = pool([tally], "class", scorer=Scorer(with_auc=True))
     model = linear_model.fit(columns[train], y[train])
     answer, truth = model.predict(columns[~train]), y[~train]
     decision = model.decision(columns[~train])
@@ -150,10 +150,12 @@ def test_scores_of_folds_add_up(columns):
     X = Matrix.from_array(columns)
     folds = [Split(X, y, X[np.flatnonzero(y == c)[:20]], np.full(20, c)) for c in (0, 1)]
     tallies = [
-        tally_split(f, lambda: {"a": {7: np.arange(7)}}, with_all=False, judge=Judge(with_auc=True))
+        tally_split(
+            f, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=Scorer(with_auc=True)
+        )
         for f in folds
     ]
-    [point] = pool(tallies, "class", judge=Judge(with_auc=True))
+    [point] = pool(tallies, "class", scorer=Scorer(with_auc=True))
     model = linear_model.fit(columns, y)
     rows = np.concatenate([np.arange(20), 45 + np.arange(20)])
     assert point.scores["accuracy"] == np.mean(model.predict(columns[rows]) == y[rows])
@@ -169,18 +171,18 @@ def test_a_metric_that_does_not_suit_is_refused(kind):
         metrics.require_metrics(kind, ["rmse"])
 
 
-# --- the logistic judge ---------------------------------------------------------------------------
+# --- the logistic scorer --------------------------------------------------------------------------
 
-LOGISTIC = Judge("logistic", with_auc=True)
+LOGISTIC = Scorer("logistic", with_auc=True)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_logistic_judge_is_scikit_learns(columns, rng, n_classes):
+def test_a_logistic_classifier_is_scikit_learns(columns, rng, n_classes):
     y = rng.integers(0, n_classes, 90)
     train, test = np.arange(60), np.arange(60, 90)
     X = [Matrix.from_array(columns[rows]) for rows in (train, test)]
     split = Split(X[0], y[train], X[1], y[test])
-    tally = tally_split(split, lambda: {"a": {7: np.arange(7)}}, with_all=False, judge=LOGISTIC)
+    tally = tally_split(split, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=LOGISTIC)
     [point] = pool([tally], "class", LOGISTIC)
     model = LogisticRegression(max_iter=10_000).fit(columns[train], y[train])
     p = model.predict_proba(columns[test])
@@ -204,12 +206,12 @@ def test_folds_pool_the_log_loss_by_samples(columns, rng):
         X = [Matrix.from_array(columns[rows]) for rows in (train, test)]
         splits.append(Split(X[0], y[train], X[1], y[test]))
     tallies = [
-        tally_split(s, lambda: {"a": {7: np.arange(7)}}, with_all=False, judge=Judge("logistic"))
+        tally_split(s, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=Scorer("logistic"))
         for s in splits
     ]
-    [whole] = pool(tallies, "class", Judge("logistic"))
+    [whole] = pool(tallies, "class", Scorer("logistic"))
     parts = [
-        pool([tally], "class", Judge("logistic"))[0].scores["neg_log_loss"] for tally in tallies
+        pool([tally], "class", Scorer("logistic"))[0].scores["neg_log_loss"] for tally in tallies
     ]
     assert whole.scores["neg_log_loss"] == pytest.approx((20 * parts[0] + 70 * parts[1]) / 90)
 
@@ -221,7 +223,7 @@ def test_a_class_that_the_model_has_not_seen_has_the_least_probability():
     assert total == pytest.approx(np.log(0.5) + np.log(np.finfo(float).eps))
 
 
-def test_labels_are_judged_by_a_logistic_regression_each(columns, rng):
+def test_labels_are_scored_by_a_logistic_regression_each(columns, rng):
     Y = sp.csr_array(rng.integers(0, 2, (90, 3)))
     Y = sp.csr_array(np.column_stack([Y.toarray(), np.ones(90, dtype=int)]))  # one that all have
     model = linear_model.fit(columns, Y, logistic=True)
@@ -234,10 +236,10 @@ def test_labels_are_judged_by_a_logistic_regression_each(columns, rng):
     np.testing.assert_array_equal(sp.csr_array(exported).toarray(), predicted)
 
 
-def test_a_logistic_judge_needs_classes_and_memory(columns, rng, monkeypatch):
+def test_a_logistic_classifier_needs_classes_and_memory(columns, rng, monkeypatch):
     with pytest.raises(ValueError, match="the targets are real"):
         metrics.require_metrics("real", (), "logistic")
-    with pytest.raises(ValueError, match="give --judge logistic too"):
+    with pytest.raises(ValueError, match="give --classifier logistic too"):
         metrics.require_metrics("class", ("neg_log_loss",), "svm")
     assert metrics.require_metrics("class", (), "logistic") == ("accuracy", "auc", "neg_log_loss")
     y = rng.integers(0, 2, 90)
@@ -246,20 +248,20 @@ def test_a_logistic_judge_needs_classes_and_memory(columns, rng, monkeypatch):
     size = linear_model.projected_memory(X, y, logistic=True)
     with engine.limit_memory(2 * size + 2):
         assert way_of_all(X, y, LOGISTIC) is True
-        scoring.judge_sets(split, {"a": index}, judge=LOGISTIC)
+        scoring.score_sets(split, {"a": index}, scorer=LOGISTIC)
     monkeypatch.setattr(linear_model, "fit", None)
     monkeypatch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
     with engine.limit_memory(2 * size):
         assert way_of_all(X, y) is not True
         assert way_of_all(X, y, LOGISTIC) is False
         for fit in (
-            lambda: scoring.judge_sets(split, {"a": index}, judge=LOGISTIC),
+            lambda: scoring.score_sets(split, {"a": index}, scorer=LOGISTIC),
             lambda: large_model.fit_columns(X, y, index, logistic=True),
         ):
             with pytest.raises(engine.NotEnoughMemory) as refused:
                 fit()
             assert "on 7 features of 90 samples is fitted in memory. It needs" in str(refused.value)
-            assert str(refused.value).endswith("choose fewer features, or judge by svm")
+            assert str(refused.value).endswith("choose fewer features, or score by svm")
 
 
 @pytest.mark.parametrize("classes", [2, 20])
@@ -275,15 +277,15 @@ def test_a_logistic_regression_takes_at_most_what_is_projected(rng, classes):
     assert peak + 8 * Z.nnz <= linear_model.projected_memory(X, y, index, logistic=True)
 
 
-@pytest.mark.parametrize("judge", [Judge(), LOGISTIC, Judge(with_auc=True)], ids=str)
+@pytest.mark.parametrize("scorer", [Scorer(), LOGISTIC, Scorer(with_auc=True)], ids=str)
 def test_decision_values_of_all_rows_are_held_only_where_they_are_compared(
-    columns, rng, monkeypatch, judge
+    columns, rng, monkeypatch, scorer
 ):
     """And projected before a model is trained."""
     X, y = Matrix.from_array(columns, tile_rows=20), rng.integers(0, 3, 90)
     split, sets, sizes = Split(X, y, X, y), {"a": np.arange(7)}, []
-    expected = scoring.judge_sets(split, sets, judge=judge)["a"]
-    is_needed = judge.is_logistic or judge.with_auc
+    expected = scoring.score_sets(split, sets, scorer=scorer)["a"]
+    is_needed = scorer.is_logistic or scorer.with_auc
     decide = linear_model.LinearModel.decision
 
     def decision(model, Z):
@@ -292,7 +294,7 @@ def test_decision_values_of_all_rows_are_held_only_where_they_are_compared(
 
     monkeypatch.setattr(linear_model.LinearModel, "decision", decision)
     monkeypatch.setattr(linear_model, "ROWS", 40)
-    found = scoring.judge_sets(split, sets, judge=judge)["a"]
+    found = scoring.score_sets(split, sets, scorer=scorer)["a"]
     assert sizes == ([90] if is_needed else [40, 40, 10])
     np.testing.assert_array_equal(found.tally, expected.tally)
     np.testing.assert_array_equal(found.losses, expected.losses)
@@ -300,8 +302,8 @@ def test_decision_values_of_all_rows_are_held_only_where_they_are_compared(
         monkeypatch.setattr(linear_model, "projected_memory", lambda *parts, **options: 0)
         monkeypatch.setattr(linear_model, "fit", None)
         with engine.limit_memory(2 * 16 * 3 * 90 - 1), pytest.raises(engine.NotEnoughMemory) as no:
-            scoring.judge_sets(split, sets, judge=judge)
-        assert "judging 90 test samples of 3 classes by all their decision values" in str(no.value)
+            scoring.score_sets(split, sets, scorer=scorer)
+        assert "scoring 90 test samples of 3 classes by all their decision values" in str(no.value)
 
 
 def test_probabilities_are_those_of_all_rows(rng, monkeypatch):

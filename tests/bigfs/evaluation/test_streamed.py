@@ -16,8 +16,8 @@ from sklearn.svm import LinearSVC
 from bigfs import ANOVA, Matrix, engine, storage
 from bigfs.evaluation import large_model, linear_model, scoring, splits
 from bigfs.evaluation.curves import measure, pool, tally_split, way_of_all
-from bigfs.evaluation.metrics import Judge
-from bigfs.evaluation.scoring import judge_sets
+from bigfs.evaluation.metrics import Scorer
+from bigfs.evaluation.scoring import score_sets
 from bigfs.evaluation.splits import Split
 from bigfs.matrix.view import ColumnSet, ViewTile
 from bigfs.result import NotConverged
@@ -52,9 +52,9 @@ def test_all_features_are_scored_in_memory_and_by_tiles_alike(text):
     sets = {"a": {3: np.array([0, 3, 6])}}
     (_, inside), (_, tiled) = (
         pool(
-            [tally_split(split, lambda: sets, with_all=way, judge=Judge(with_auc=True))],
+            [tally_split(split, lambda: sets, with_all=way, scorer=Scorer(with_auc=True))],
             "class",
-            judge=Judge(with_auc=True),
+            scorer=Scorer(with_auc=True),
         )
         for way in (True, "svm")
     )
@@ -62,23 +62,23 @@ def test_all_features_are_scored_in_memory_and_by_tiles_alike(text):
     assert tiled.scores == pytest.approx(inside.scores, abs=0.01)
 
 
-def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch):
-    """A set that fits is judged in memory beside it."""
+def test_chosen_features_beyond_the_memory_are_scored_by_tiles(text, monkeypatch):
+    """A set that fits is scored in memory beside it."""
     split, X_train, _ = parts(text)
     sets = {"one": np.array([3]), "many": np.arange(0, 60, 2)}
-    inside = judge_sets(split, sets)
+    inside = score_sets(split, sets)
     tiled = []
-    judge_tiles = scoring.judge_streamed
+    score_tiles = scoring.score_streamed
     monkeypatch.setattr(
         scoring,
-        "judge_streamed",
+        "score_streamed",
         lambda split, way, index, **more: (
-            tiled.append(len(index)) or judge_tiles(split, way, index, **more)
+            tiled.append(len(index)) or score_tiles(split, way, index, **more)
         ),
     )
     monkeypatch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
     with engine.limit_memory(2_000_000):
-        by_tiles = judge_sets(split, sets)
+        by_tiles = score_sets(split, sets)
     assert tiled == [30]
     assert [len(answer.losses) for answer in by_tiles.values()] == [len(split.y_test)] * 2
     np.testing.assert_array_equal(by_tiles["one"].losses, inside["one"].losses)

@@ -113,7 +113,7 @@ def test_few_labels_are_decided_between_the_labeled_part_and_all(few):
     assert AutoSelector(n_features_to_select=4).fit(X, most).method_ == "sparge-lda"
 
 
-def test_real_targets_are_decided_by_the_ridge_that_judges(real):
+def test_real_targets_are_decided_by_the_ridge_that_scores(real):
     X, y = real
     selector = AutoSelector(n_features_to_select=2).fit(X, y)
     expected = []

@@ -87,23 +87,23 @@ def finished(source, method, features, *, out="r", settings=None, **more):
 @pytest.mark.parametrize(
     "scoring", [{"test_size": 0.25}, pytest.param({"folds": 2}, marks=pytest.mark.nightly)]
 )
-def test_a_set_of_features_is_judged_once_per_store(home, monkeypatch, scoring):
+def test_a_set_of_features_is_scored_once_per_store(home, monkeypatch, scoring):
     source = noise("noise.mat", seed=4, d=60)
     store = stages.stage(source, None)["store"]
-    judged = []
+    scored = []
     monkeypatch.setattr(
-        "bigfs.evaluation.scoring._judge",
-        lambda index, *rest, judge=bigfs.evaluation.scoring._judge: (
-            judged.append(len(index)),
-            judge(index, *rest),
+        "bigfs.evaluation.scoring._score_set",
+        lambda index, *rest, score=bigfs.evaluation.scoring._score_set: (
+            scored.append(len(index)),
+            score(index, *rest),
         )[1],
     )
 
     def evaluate(method, out, **more):
-        judged.clear()
+        scored.clear()
         run = stages.select(store, out, method=method, features=20)
         points = stages.evaluate(run, baselines=["anova"], sizes=[5], **scoring, **more)
-        return {(p.method, p.n_features): p.scores["accuracy"] for p in points}, sorted(judged)
+        return {(p.method, p.n_features): p.scores["accuracy"] for p in points}, sorted(scored)
 
     n_splits = scoring.get("folds", 1)
     alone, sizes = evaluate("sparge-lda", "alone")

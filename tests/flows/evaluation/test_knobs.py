@@ -237,12 +237,12 @@ def test_metric_is_part_of_the_identity_of_auto_alone():
     assert key(5, "auc") == key(5, "accuracy")
 
 
-# --- the judge ------------------------------------------------------------------------------------
+# --- the classifier -------------------------------------------------------------------------------
 
 
-def test_a_logistic_judge_scores_the_run_and_is_its_model(bigfs, stores):
+def test_a_logistic_classifier_scores_the_run_and_is_its_model(bigfs, stores):
     words = ("--method", "anova", "--features", 6, "--workers", 0, "--out", "r", "--no-prefect")
-    status, _, err = bigfs("run", stores["split"], *words, "--judge", "logistic")
+    status, _, err = bigfs("run", stores["split"], *words, "--classifier", "logistic")
     assert status == 0, err
     run = Run.open("r")
     assert run.metadata["measured"]["metrics"] == ["accuracy", "auc", "neg_log_loss"]
@@ -262,13 +262,13 @@ def test_a_logistic_judge_scores_the_run_and_is_its_model(bigfs, stores):
     assert status == 0, err
     assert not Run.open("r").model().linear.is_logistic
     answer = bigfs("run", stores["split"], *words, "--metric", "neg_log_loss")
-    fails(answer, "neg_log_loss is of probabilities: give --judge logistic too")
+    fails(answer, "neg_log_loss is of probabilities: give --classifier logistic too")
 
 
-def test_a_comparison_may_have_a_logistic_judge(bigfs, stores):
+def test_a_comparison_may_have_a_logistic_classifier(bigfs, stores):
     words = ("--methods", "anova", "--sizes", "3,6", "--workers", 0, "--no-prefect", "--json")
     status, out, err = bigfs(
-        "compare", stores["plain"], "--out", "c", *words, "--judge", "logistic"
+        "compare", stores["plain"], "--out", "c", *words, "--classifier", "logistic"
     )
     assert status == 0, err
     about = json.loads(out)

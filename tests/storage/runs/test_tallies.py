@@ -1,4 +1,4 @@
-"""Tallies beside a store: what was judged is found again, and damage is told."""
+"""Tallies beside a store: what was scored is found again, and damage is told."""
 
 import os
 

@@ -155,7 +155,7 @@ def test_a_killed_grid_goes_on(noisy, after):
 
 
 @pytest.mark.parametrize("ranking", ["weights", "svm"])
-def test_the_held_out_loss_judges_the_features_of_the_ranking(noisy, ranking, monkeypatch):
+def test_the_held_out_loss_scores_the_features_of_the_ranking(noisy, ranking, monkeypatch):
     X, y = noisy
     selector = SparGECV(n_features_to_select=6, gammas=(0.3, 3.0), cv=2, ranking=ranking)
     found = clone(selector).fit(X, y)
