@@ -631,7 +631,7 @@ _known: WeakKeyDictionary[Any, tuple[dict[str, int], dict[str, Any]]] = WeakKeyD
 
 def known_workers() -> dict[str, Any]:
     """Return what the scheduler of the client knew of each worker, by address, when the last of
-    them came or went. Its answer has several kilobytes for each."""
+    them joined or left. Its answer has several kilobytes for each."""
     current = client()
     threads = OnCluster(current).threads()
     if current not in _known or _known[current][0] != threads:

@@ -367,7 +367,7 @@ def history(
     ] = "runs",
     as_json: Json = False,
 ) -> None:
-    """List the runs of a folder in order, with what came and went, the gap and the score.
+    """List the runs of a folder in order, with the changed features, the gap and the score.
 
     Of a run that is made again as its source changes, as every night, the earlier results are
     listed too.

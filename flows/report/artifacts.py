@@ -154,7 +154,7 @@ CHANGED = "bigfs.selection.changed"  # an event, with the record of `bigfs histo
 def tell_change(run: Run) -> None:
     """Emit an event if the run before this one, of the same directory, chose other features."""
     record = [record for record in history(run.final) if record["error"] is None][-1]
-    if record["came"] or record["went"]:
+    if record["added"] or record["removed"]:
         source = run.metadata.get("corpus", {}).get("source", "")
         resource = {"prefect.resource.id": f"bigfs.run.{run.final}", "bigfs.source": source}
         emit_event(CHANGED, resource=resource, payload=record)

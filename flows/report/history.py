@@ -1,4 +1,4 @@
-"""The runs of a folder in the order of time: what each one chose, and what came and went."""
+"""The runs of a folder in the order of time: what each chose, and how the choice changed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bigfs.flows.report.summary import gaps, metrics_of, verdict_text
 from bigfs.storage.errors import RunError
 from bigfs.storage.runs.runs import Run, failures_of, names_below, results_of
 
-CHANGES = ("came", "went")  # of features, against the result before
+CHANGES = ("added", "removed")  # of features, against the result before
 NOTHING = dict.fromkeys(  # of what failed
     ["folder", "method", "n_features", "status", "gap", "metric", "score", "verdict", *CHANGES]
 )
-NAMED = 8  # features that came or went, in the lines for a terminal
+NAMED = 8  # names of changed features in the lines for a terminal
 
 
 def history(folder: str | Path) -> list[dict[str, Any]]:
@@ -34,7 +34,7 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
         By the time they were made: the run, the folder of the result, when, the method, the number
         of features, the certified gap, the score with this number and how it stands to that of
         other methods and of all features, None where there is none, and the names of the features
-        that came and went against the result before of the same run. A failure, and a result that
+        added and removed against the result before of the same run. A failure, and a result that
         is damaged, has an "error", and in place of the rest None.
 
     Raises
@@ -81,8 +81,8 @@ def _records_of(name: Path) -> list[dict[str, Any]]:
                 "metric": metric,
                 "score": score,
                 "verdict": verdict_text(about) if about.get("verdict") else None,
-                "came": None if before is None else [name for name in names if name not in then],
-                "went": None if before is None else [name for name in before if name not in now],
+                "added": None if before is None else [name for name in names if name not in then],
+                "removed": None if before is None else [name for name in before if name not in now],
                 "error": None,
             }
         )
@@ -113,7 +113,7 @@ def history_rows(records: Sequence[dict[str, Any]], folder: str) -> list[list[st
     runs = {record["run"] for record in records}
     metrics = {record["metric"] for record in records} - {None}
     names = [METRIC_NAMES[metric] for metric in sorted(metrics)]
-    rows = [["when", "method" if len(runs) == 1 else "run", "features", "came", "went", "gap"]]
+    rows = [["when", "method" if len(runs) == 1 else "run", "features", "added", "removed", "gap"]]
     rows[0].append(names[0] if len(names) == 1 else "score")
     for record in records:
         run = Path(record["run"])
@@ -123,14 +123,14 @@ def history_rows(records: Sequence[dict[str, Any]], folder: str) -> list[list[st
         if record["error"] is not None:
             rows.append([when, label, "failed", "", "", "", ""])
             continue
-        is_scored, is_first = record["score"] is not None, record["came"] is None
+        is_scored, is_first = record["score"] is not None, record["added"] is None
         rows.append(
             [
                 when,
                 label,
                 f"{record['n_features']:,}",
-                "" if is_first else f"+{len(record['came'])}",
-                "" if is_first else f"−{len(record['went'])}",
+                "" if is_first else f"+{len(record['added'])}",
+                "" if is_first else f"−{len(record['removed'])}",
                 "–" if record["gap"] is None else f"{100 * record['gap']:.2f} %",
                 f"{record['score']:.4f}" if is_scored else "–",
             ]
@@ -139,9 +139,7 @@ def history_rows(records: Sequence[dict[str, Any]], folder: str) -> list[list[st
 
 
 def change_lines(records: Sequence[dict[str, Any]]) -> list[str]:
-    """Return what came and went in the last result of each run, its verdict, and why what failed
-    did.
-    """
+    """Return the last change of each run, its verdict, and the failures."""
     lines, last = [], {record["run"]: record for record in records if record["error"] is None}
     for run, record in last.items():
         of = f" in {run}" if len(last) > 1 else ""

@@ -114,7 +114,7 @@ def test_a_second_run_skips_what_is_done_and_a_changed_one_does_not(prefect, cor
     nights = history("runs/r")
     assert [night["run"] for night in nights] == ["runs/r"] * 3
     assert Run.open(nights[1]["folder"]).metadata == before
-    assert len(nights[2]["came"]) == len(nights[2]["went"])
+    assert len(nights[2]["added"]) == len(nights[2]["removed"])
 
 
 def test_the_disk_alone_says_what_is_done(prefect, corpus, worked, tmp_path):

@@ -198,9 +198,9 @@ def test_nights(postgres, told, tmp_path):
                 for run in results_of(tmp_path / "runs/nightly")
             ]
             assert chosen[0] != chosen[1]
-            assert changed.startswith("corpus.jsonl: came: ")
-            came = changed.split("came: ")[1].split(";")[0].split(", ")
-            assert set(came) == chosen[1] - chosen[0]
+            assert changed.startswith("corpus.jsonl: added: ")
+            added = changed.split("added: ")[1].split(";")[0].split(", ")
+            assert set(added) == chosen[1] - chosen[0]
 
             assert nights.end(nights.begin(source="nowhere", out="runs/failed")) == "Failed"
             until(lambda: any("nowhere" in text for text in told[1:]), "the message of the failure")

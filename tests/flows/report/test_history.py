@@ -1,4 +1,4 @@
-"""`bigfs history`: the runs of a folder in order, with what came and went."""
+"""`bigfs history`: the runs of a folder in order, with the changes of their choice."""
 
 import json
 
@@ -37,18 +37,18 @@ def test_the_nights_of_a_run_are_listed_in_order(bigfs, tmp_path):
     assert (status, err) == (0, "")
     answer = json.loads(out)
     assert [night["made"][8:10] for night in answer["runs"]] == ["01", "02", "03"]
-    assert [night["came"] for night in answer["runs"]] == [None, ["team"], ["match", "score"]]
-    assert [night["went"] for night in answer["runs"]] == [None, ["rate"], ["goal", "team"]]
+    assert [night["added"] for night in answer["runs"]] == [None, ["team"], ["match", "score"]]
+    assert [night["removed"] for night in answer["runs"]] == [None, ["rate"], ["goal", "team"]]
     assert [night["score"] for night in answer["runs"]] == [0.5, 0.75, None]
     assert [night["gap"] for night in answer["runs"]] == [0.02, 0.01, None]
     assert answer["runs"][-1]["run"] == "runs/nightly"
     head, *lines = bigfs("history", "runs/nightly")[1].splitlines()
-    assert head.split() == ["when", "method", "features", "came", "went", "gap", "accuracy"]
+    assert head.split() == ["when", "method", "features", "added", "removed", "gap", "accuracy"]
     assert [line.split() for line in lines[1:3]] == [
         ["2026-11-02", "03:00", "anova", "3", "+1", "−1", "1.00", "%", "0.7500"],
         ["2026-11-03", "03:00", "anova", "3", "+2", "−2", "–", "–"],
     ]
-    assert lines[3:] == ["came last: match, score", "went last: goal, team"]
+    assert lines[3:] == ["added last: match, score", "removed last: goal, team"]
     assert max(map(len, lines)) <= 80
 
 
@@ -66,7 +66,7 @@ def test_runs_of_a_folder_are_in_order_and_an_unfinished_one_is_none(bigfs, tmp_
     lines = bigfs("history")[1].splitlines()
     assert lines[0].split()[:2] == ["when", "run"]
     assert "two" in lines[2]
-    assert [run["came"] for run in runs] == [None, None]  # of a directory of its own
+    assert [run["added"] for run in runs] == [None, None]  # of a directory of its own
 
 
 def test_a_folder_without_runs_and_a_damaged_run_are_one_line(bigfs, tmp_path):
@@ -78,7 +78,7 @@ def test_a_folder_without_runs_and_a_damaged_run_are_one_line(bigfs, tmp_path):
     runs = json.loads(bigfs("history", "--json")[1])["runs"]
     assert "run.json is damaged" in next(run["error"] for run in runs if run["error"])
     good = [run for run in runs if run["error"] is None]
-    assert [run["came"] for run in good] == [None, ["match", "score"]]
+    assert [run["added"] for run in good] == [None, ["match", "score"]]
     for folder in ((), (".",)):
         assert bigfs("history", *folder)[1].count("run.json is damaged") == 1
     latest = results_of(tmp_path / "runs" / "r")[-1]
@@ -119,8 +119,8 @@ def test_prefect_is_told_when_the_choice_has_changed(tmp_path, monkeypatch):
     monkeypatch.setattr(artifacts, "emit_event", lambda event, **more: told.append((event, more)))
     for key, names in (("a", None), ("b", ["team"]), ("b", ["team"])):
         artifacts.tell_change(Run.open(make(tmp_path / "nightly", key)))
-        assert (told[-1][1]["payload"]["came"] if told else None) == names
+        assert (told[-1][1]["payload"]["added"] if told else None) == names
     event, more = told[0]
     assert event == "bigfs.selection.changed"
     assert more["resource"]["prefect.resource.id"] == f"bigfs.run.{tmp_path}/nightly"
-    assert more["payload"]["went"] == ["rate"]
+    assert more["payload"]["removed"] == ["rate"]
