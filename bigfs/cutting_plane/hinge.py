@@ -74,7 +74,7 @@ class SquaredHinge(Loss):
         self.Y = np.ascontiguousarray(np.sign(data.T))
         engine.require_memory(
             8 * ARRAYS_OF_SAMPLES * self.Y.size,
-            f"the squared hinge loss of {len(self.Y)} samples and {self.Y.shape[1]} machines",
+            f"the squared hinge loss of {len(self.Y)} samples and {self.Y.shape[1]} classifiers",
         )
 
     def slack(self, F: FloatArray, b: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
@@ -171,7 +171,7 @@ class SquaredHinge(Loss):
         fit = best = self.fit(Z, W)
         least = np.inf
         point = previous = W
-        age = np.ones(W.shape[1])  # momentum of each machine, which restarts by itself
+        age = np.ones(W.shape[1])  # momentum of each classifier, which restarts by itself
         for n_iter in range(max_iter + 1):
             if n_iter:
                 fit = self.fit(Z, point, fit.b)
@@ -193,7 +193,7 @@ class SquaredHinge(Loss):
         return best, least
 
     def refit(self, features: IntArray, gamma: float) -> tuple[FloatArray, FloatArray]:
-        """Return W and b of the machines on gathered features alone, with this penalty."""
+        """Return W and b of the classifiers on gathered features alone, with this penalty."""
         G, B = self.data.gram(features)
         factor = cho_factor(G + gamma * np.eye(len(G)))
         fit, _ = self.descend(
@@ -251,7 +251,7 @@ def best_slack(
     """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, and that b.
 
     The derivative by b falls with b and is linear between the points where a sample's loss sets in.
-    Newton's method finds its root inside a bracket. A pass takes the samples of all machines.
+    Newton's method finds its root inside a bracket. A pass takes the samples of all classifiers.
     """
     n, r = F.shape
     low, high = np.full(r, -np.inf), np.full(r, np.inf)

@@ -1,12 +1,12 @@
 """A linear model on features where the samples do not fit in one process.
 
-    svm    the machines of `bigfs.linalg.svm`, by tiles: the objective of `linear_model`, exactly,
+    svm    the classifiers of `bigfs.linalg.svm`, by tiles: exactly the objective of `linear_model`,
            for classes and for label sets
     ridge  the ridge regression of `linear_model` on real targets, by `bigfs.linalg.ridge`
     sgd    dask-ml passes the blocks of `Matrix.to_dask` to scikit-learn's `SGDClassifier` or
            `SGDRegressor`
 
-The first two have n + d numbers of each machine in the driving process. So many machines are
+The first two have n + d numbers of each classifier in the driving process. So many classifiers are
 trained at a time as fit there, on the chosen columns alone, which it has in a temporary file.
 The last has d of each class, label or target in one worker, so it takes more features. It is
 approximate: the hinge takes the place of its square, and where the rows are sorted by class it
@@ -37,8 +37,8 @@ IN_MEMORY, SVM, RIDGE, SGD = "in memory", "svm", "ridge", "sgd"
 PASSES = 8  # of the stochastic gradient descent
 SGD_VECTORS = 6  # per class: coefficients, their averages, and what a copy of them takes
 TOLERANCE, MAX_STEPS = 1e-4, 100  # of the exact models
-EXACT_PASSES = 100  # that the exact machines take, roughly
-MOST_WORK = 5e9  # multiplications of the exact machines: some minutes on two cores (measured)
+EXACT_PASSES = 100  # that the exact classifiers take, roughly
+MOST_WORK = 5e9  # multiplications of the exact classifiers: some minutes on two cores (measured)
 # numbers that a tile of rows may add to a sum: half of a store's tile
 MAX_SUMS = 1 << 20
 
@@ -53,7 +53,7 @@ def choose_way(
     """
     if linear_model.fits_in_memory(X, y, index, logistic=logistic):
         return IN_MEMORY
-    n_models, room = linear_model.n_machines(y), engine.task_memory()
+    n_models, room = linear_model.n_classifiers(y), engine.task_memory()
     if logistic:
         if index is not None:
             needed = linear_model.projected_memory(X, y, index, logistic=True)
@@ -65,7 +65,7 @@ def choose_way(
             )
         return None
     exact: str | None = RIDGE if target_kind(y) == "real" else SVM
-    if _bytes_of_machines(X.shape[0], X.shape[1] if index is None else len(index), 1) >= room:
+    if _bytes_of_classifiers(X.shape[0], X.shape[1] if index is None else len(index), 1) >= room:
         exact = None
     if index is not None:
         if exact is None:
@@ -89,11 +89,11 @@ def choose_way(
 def require_trainable(n: int, m: int, y: Any, *, logistic: bool = False) -> None:
     """Refuse m features of n samples, before they are known, where no model on them fits, however
     few values they have."""
-    r = linear_model.n_machines(y)
+    r = linear_model.n_classifiers(y)
     n = min(n, MOST_TRAINING // max(r, 1))
     needed = linear_model.least_memory(n, m, r, logistic=logistic)
     if not logistic:
-        needed = min(needed, _bytes_of_machines(n, m, 1))
+        needed = min(needed, _bytes_of_classifiers(n, m, 1))
     what = f"scoring {m} features by a model of {n} training samples"
     engine.require_memory(needed, what, int(engine.task_memory()))
 
@@ -116,12 +116,12 @@ def _fit(X: Matrix, y: Any, way: str) -> LinearModel:
         return _fit_real(X, y, way)
     if kind == "class":
         classes = np.unique(y)
-        machines = _fit_classes(X, np.searchsorted(classes, y), len(classes), way, room)
-        return LinearModel(kind, classes, *machines, none, none)
+        classifiers = _fit_classes(X, np.searchsorted(classes, y), len(classes), way, room)
+        return LinearModel(kind, classes, *classifiers, none, none)
     Y, parts = sp.csc_array(y), []
     for j in range(Y.shape[1]):
         codes = (Y[:, [j]].toarray().ravel() > 0).astype(np.int64)
-        if codes.min() == codes.max():  # all rows agree on the label, so it needs no machine
+        if codes.min() == codes.max():  # all rows agree on the label, so it needs no classifier
             parts.append((np.zeros((1, X.shape[1])), np.where(codes[:1] > 0, 1.0, -1.0)))
             continue
         with scope(f"label {j + 1}"):
@@ -157,18 +157,18 @@ def decide(X: Matrix, model: LinearModel) -> FloatArray:
     return decision.ravel() if len(coef) == 1 and model.kind != "multilabel" else decision
 
 
-def _bytes_of_machines(n: int, d: int, r: int) -> int:
+def _bytes_of_classifiers(n: int, d: int, r: int) -> int:
     return 8 * r * (VECTORS_OF_SAMPLES * n + VECTORS_OF_FEATURES * d)
 
 
 def _fit_classes(
     X: Matrix, codes: IntArray, n_classes: int, way: str, room: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Train the machines, so many at a time as fit in `room` bytes."""
+    """Train the classifiers, so many at a time as fit in `room` bytes."""
     if way == SGD:
         return _descend_in_worker(X, codes, np.arange(n_classes), np.empty(0))
     positive = positive_classes(n_classes)
-    size = max(int(room // _bytes_of_machines(*X.shape, 1)), 1)
+    size = max(int(room // _bytes_of_classifiers(*X.shape, 1)), 1)
     parts = []
     for first in range(0, len(positive), size):
         some = positive[first : first + size]
@@ -227,12 +227,12 @@ def _descend(
     blocks = X.to_dask().map_blocks(_with_float64, scale, dtype=meta.dtype, meta=meta)
     options = {"alpha": 1 / n, "average": n, "random_state": 0}
     if len(classes):
-        machine, shift, unit = SGDClassifier(loss="hinge", **options), 0.0, 1.0
+        estimator, shift, unit = SGDClassifier(loss="hinge", **options), 0.0, 1.0
         known = {"classes": classes}
     else:  # the step lengths are those of targets of unit variance
-        machine, shift, unit, known = SGDRegressor(**options), y.mean(), y.std() or 1.0, {}
+        estimator, shift, unit, known = SGDRegressor(**options), y.mean(), y.std() or 1.0, {}
         y = (y - shift) / unit
-    model = Incremental(machine, shuffle_blocks=True, random_state=0)
+    model = Incremental(estimator, shuffle_blocks=True, random_state=0)
     targets = engine.dask_vector(y, blocks.chunks[0])
     with engine.in_this_process():
         for _ in range(PASSES):

@@ -39,12 +39,12 @@ WIDE_FROM = 1000
 BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
 # of a logistic regression: arrays of X's type per sample and class, and bytes per weight (measured)
 LOGISTIC_VECTORS, LOGISTIC_BYTES_PER_WEIGHT = 4, 240
-BYTES_PER_OWN_VALUE = 28  # of machines that are trained together: the values twice, and squares
+BYTES_PER_OWN_VALUE = 28  # of classifiers that are trained together: the values twice, and squares
 BYTES_PER_FEATURE = 96  # of all, that a task has in the statistics of the two parts (measured)
 ROWS = 1 << 12  # that are predicted at a time
 TOLERANCE = 1e-6  # their relative duality gap: as near to the optimum as liblinear comes
 
-Machine = tuple[FloatArray, FloatArray]  # coefficients (1, m) and intercept (1,)
+Classifier = tuple[FloatArray, FloatArray]  # coefficients (1, m) and intercept (1,)
 
 
 class LinearModel(NamedTuple):
@@ -121,7 +121,7 @@ def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to gathered columns. Rows without a target are left out."""
     n_values, (n, m) = Z.nnz if sp.issparse(Z) else Z.size, Z.shape
     itemsize = Z.dtype.itemsize if logistic else None
-    engine.make_room(_fit_memory(n_values, n, m, n_machines(y), itemsize))
+    engine.make_room(_fit_memory(n_values, n, m, n_classifiers(y), itemsize))
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
@@ -137,22 +137,22 @@ def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     if kind == "multilabel":
         Y = sp.csc_array(y)
         labels = (Y[:, [j]].toarray().ravel() > 0 for j in range(Y.shape[1]))
-        return _of_machines(kind, np.arange(Y.shape[1]), _fit_labels(Z, labels))
+        return _of_classifiers(kind, np.arange(Y.shape[1]), _fit_labels(Z, labels))
     classes = np.unique(y)
     if sp.issparse(Z) and len(classes) > 2:
-        return _of_machines(kind, classes, _fit_labels(Z, (y == code for code in classes)))
+        return _of_classifiers(kind, classes, _fit_labels(Z, (y == code for code in classes)))
     svm = _svm(Z).fit(with_short_indices(Z), y)
     return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
 
 
-def _of_machines(kind: str, classes: AnyArray, machines: Sequence[Machine]) -> LinearModel:
-    """Return the model of the machines of all classes or labels."""
-    coef, intercept = (np.concatenate(values) for values in zip(*machines, strict=True))
+def _of_classifiers(kind: str, classes: AnyArray, classifiers: Sequence[Classifier]) -> LinearModel:
+    """Return the model of the classifiers of all classes or labels."""
+    coef, intercept = (np.concatenate(values) for values in zip(*classifiers, strict=True))
     return LinearModel(kind, classes, coef, intercept, np.empty(0), np.empty(0))
 
 
-def n_machines(y: Any) -> int:
-    """Return how many machines, or ridge regressions, a target needs."""
+def n_classifiers(y: Any) -> int:
+    """Return how many classifiers, or ridge regressions, a target needs."""
     if target_kind(y) == "class":
         n_classes = len(np.unique(y[labeled_rows(y)]))
         return 1 if n_classes == 2 else n_classes
@@ -163,7 +163,7 @@ def projected_memory(
     X: Matrix, y: Any, index: IntArray | None = None, *, logistic: bool = False
 ) -> int:
     """Return the bytes that `fit` takes at most on columns of a matrix, in a task that has it."""
-    n, m, r = X.shape[0], X.shape[1] if index is None else len(index), n_machines(y)
+    n, m, r = X.shape[0], X.shape[1] if index is None else len(index), n_classifiers(y)
     itemsize = X.meta.dtype.itemsize if logistic else None
 
     def of(n_values: int) -> int:
@@ -177,13 +177,13 @@ def projected_memory(
 
 
 def least_memory(n: int, m: int, r: int, *, logistic: bool = False) -> int:
-    """Return the bytes that `fit` takes for r machines on n × m zeros."""
+    """Return the bytes that `fit` takes for r classifiers on n × m zeros."""
     return _fit_memory(0, n, m, r, 4 if logistic else None)
 
 
 def _fit_memory(n_values: int, n: int, m: int, r: int, itemsize: int | None) -> int:
-    """Return the bytes of the larger one of the two ways to train r machines on n × m values, or of
-    a logistic regression of values of `itemsize` bytes: by columns and by rows, with what grows
+    """Return the bytes of the larger one of the two ways to train r classifiers on n × m values, or
+    of a logistic regression of values of `itemsize` bytes: by columns and by rows, with what grows
     with the samples and the weights."""
     if itemsize is not None:
         vectors = n * (LOGISTIC_VECTORS * r + 2) * itemsize
@@ -259,44 +259,44 @@ def _fit_logistic(Z: Any, y: Any, kind: str) -> LinearModel:
         fitted = _logistic().fit(Z, y)
         arrays = fitted.classes_, fitted.coef_, fitted.intercept_
         return LinearModel(kind, *arrays, none, none, is_logistic=True)
-    Y, machines = sp.csc_array(y), []
+    Y, classifiers = sp.csc_array(y), []
     for j in range(Y.shape[1]):
         label = Y[:, [j]].toarray().ravel() > 0
-        machine = np.zeros((1, Z.shape[1])), np.array([1.0 if label[0] else -1.0])
+        classifier = np.zeros((1, Z.shape[1])), np.array([1.0 if label[0] else -1.0])
         if label.any() and not label.all():
             fitted = _logistic().fit(Z, label)
-            machine = fitted.coef_, fitted.intercept_
-        machines.append(machine)
-    return _of_machines(kind, np.arange(Y.shape[1]), machines)._replace(is_logistic=True)
+            classifier = fitted.coef_, fitted.intercept_
+        classifiers.append(classifier)
+    return _of_classifiers(kind, np.arange(Y.shape[1]), classifiers)._replace(is_logistic=True)
 
 
-def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Machine]:
-    """Fit the machine of each label, groups of them together."""
+def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Classifier]:
+    """Fit the classifier of each label, groups of them together."""
     Z, labels = with_short_indices(Z), iter(labels)
-    machines = []
+    classifiers = []
     while group := list(islice(labels, dual_svm.LANES)):
-        machines += _fit_group(Z, np.column_stack(group))
-    return machines
+        classifiers += _fit_group(Z, np.column_stack(group))
+    return classifiers
 
 
-def _fit_group(Z: Any, labels: BoolArray) -> list[Machine]:
-    """Fit the machines of some labels. A label that all rows agree on needs none."""
+def _fit_group(Z: Any, labels: BoolArray) -> list[Classifier]:
+    """Fit the classifiers of some labels. A label that all rows agree on needs none."""
     constant = np.where(labels[0], 1.0, -1.0)
-    machines = [(np.zeros((1, Z.shape[1])), constant[[k]]) for k in range(len(constant))]
+    classifiers = [(np.zeros((1, Z.shape[1])), constant[[k]]) for k in range(len(constant))]
     varying = np.flatnonzero((labels != labels[0]).any(axis=0))
     if sp.issparse(Z) and len(varying):
         Z = Z if Z.dtype == np.float32 else Z.astype(np.float64)
         U, gap = dual_svm.train(Z, labels[:, varying], tol=TOLERANCE)
         converged = gap <= TOLERANCE
         for k, u in zip(varying[converged], U.T[converged], strict=True):
-            machines[k] = u[None, :-1], u[-1:]
+            classifiers[k] = u[None, :-1], u[-1:]
         varying = varying[~converged]
     if len(varying):
         Z = Z.astype(np.float64)  # liblinear takes no other, so they are converted once
         for k in varying:
             svm = _svm(Z).fit(Z, labels[:, k])
-            machines[k] = svm.coef_, svm.intercept_
-    return machines
+            classifiers[k] = svm.coef_, svm.intercept_
+    return classifiers
 
 
 def with_short_indices(Z: Any) -> Any:

@@ -152,7 +152,7 @@ def _needs_decisions(split: Split, scorer: Scorer) -> bool:
 def _require_decisions(split: Split, scorer: Scorer) -> None:
     """Refuse more decision values of the test rows than fit in a process, twice."""
     if _needs_decisions(split, scorer):
-        n, r = split.X_test.shape[0], linear_model.n_machines(split.y_train)
+        n, r = split.X_test.shape[0], linear_model.n_classifiers(split.y_train)
         what = f"scoring {n} test samples of {max(r, 2)} classes by all their decision values"
         engine.require_memory(2 * 8 * n * max(r, 2), what, int(engine.task_memory()))
 

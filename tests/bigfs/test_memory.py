@@ -86,7 +86,7 @@ def decide():
     return lambda: large_model.decide(X, model)
 
 
-def machines():
+def classifiers():
     X = Matrix.from_array(sparse(20_000, 50))
     options = {"C": 1.0, "tol": 1e-3, "max_iter": 2, "name": "svm"}
     return lambda: svm.fit_svm(X, codes_of(20_000, 10), 10, **options)
@@ -240,7 +240,7 @@ STEPS = {
     f"{SOLVE} weighted": lambda: ridge("woodbury", 900, 2000, WeightedCentering(np.ones(900))),
     f"{SOLVE} primal": lambda: ridge("primal", 2000, 900, centering(2000)),
     f"{SOLVE} cg": lambda: ridge("cg", 300, 20_000, centering(300), 10),
-    "linalg/svm.py:fit_svm": machines,
+    "linalg/svm.py:fit_svm": classifiers,
     "matrix/construction.py:array_layouts": both_layouts,
     "selectors/atoms/jgsc.py:JGSC.fit": codes_of_atoms,
     "selectors/atoms/jgsc.py:JGSC.inverse_transform": inverse_transform,

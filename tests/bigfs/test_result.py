@@ -145,10 +145,10 @@ def test_a_fold_never_takes_over_the_state_of_another(die_after):
     assert "evaluation fold 2 fold 3 SparGE" in checkpoint.saved
 
 
-def test_the_machines_of_classes_that_are_trained_in_turn_have_states_of_their_own(monkeypatch):
+def test_the_classifiers_of_classes_that_are_trained_in_turn_have_states_of_their_own(monkeypatch):
     X, y = wine()
     matrix = Matrix.from_array(X)
-    room = large_model._bytes_of_machines(*X.shape, 2)
+    room = large_model._bytes_of_classifiers(*X.shape, 2)
     monkeypatch.setattr(large_model.engine, "task_memory", lambda: room)
     expected = large_model.fit(matrix, y, "svm")
     computed, checkpoint = fits_of(large_model.fit, matrix, y, "svm")

@@ -203,8 +203,8 @@ class L1SVM(SparseRegression):
     %(selected)s
     classes_ : ndarray of shape (n_classes,) or None
         The class labels, or None where y holds several labels per sample.
-    coef_ : ndarray of shape (n_features, n_machines)
-        Weights of the machine of each class or label against the rest. Two classes have one.
+    coef_ : ndarray of shape (n_features, n_classifiers)
+        Weights of the classifier of each class or label against the rest. Two classes have one.
     C_ : float
         Weight of the losses.
     %(n_steps)s

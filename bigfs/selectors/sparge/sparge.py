@@ -48,7 +48,7 @@ TAKEN_BY: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
 # (benchmarks/papers/choice.py).
 WEIGHTED_MEANS = 2.0
 SVM_STEP = 0.2  # share of the features that a round of the SVM removes
-SVM_TOL, SVM_MAX_ITER = 1e-3, 100  # of the machines of a round
+SVM_TOL, SVM_MAX_ITER = 1e-3, 100  # of the classifiers of a round
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
@@ -308,7 +308,7 @@ class SparGE(EmbeddingTarget, Selector):
             features,
             elimination_sizes(len(features), SVM_STEP),
             svm={**svm, "sample_weight": weights},
-            name=f"{type(self).__name__} machines of {m}",
+            name=f"{type(self).__name__} classifiers of {m}",
             removed_last=kept,
         ).value
         order = candidates[np.searchsorted(features, np.append(state.removed, state.kept))]

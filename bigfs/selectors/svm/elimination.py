@@ -1,7 +1,7 @@
 """Recursive feature elimination by linear SVMs [Guyon, Weston, Barnhill, Vapnik, Machine Learning
 2002].
 
-A round removes the features of least ‖w_j‖² in the machines of `l2svm`, and trains on the others.
+A round removes the features of least ‖w_j‖² in the classifiers of `l2svm`, and trains on the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIE = 1e-9  # share of the largest weight below which the difference of two weig
 
 
 class RFEState(NamedTuple):
-    """The features that are left after some rounds, with their machines."""
+    """The features that are left after some rounds, with their classifiers."""
 
     kept: IntArray  # increasing
     removed: IntArray  # worst first
@@ -45,7 +45,7 @@ class RFEProblem:
     codes: IntArray
     n_classes: int
     sizes: list[int]  # numbers of features that are left
-    svm: dict[str, Any]  # C, tol, max_iter, name and sample_weight of the machines
+    svm: dict[str, Any]  # C, tol, max_iter, name and sample_weight of the classifiers
     removed_last: IntArray
 
     def start(self, features: IntArray) -> RFEState:
@@ -65,7 +65,7 @@ class RFEProblem:
         return self.train(state.kept[left], removed, state.W[left], state.b)
 
     def train(self, kept: IntArray, removed: IntArray, W: FloatArray, b: FloatArray) -> RFEState:
-        """Return the machines on the features `kept`, from the weights W of them."""
+        """Return the classifiers on the features `kept`, from the weights W of them."""
         self.columns.select(kept)
         gathered = self.columns.index is not None
         features = None
@@ -116,17 +116,17 @@ class SVMRFE(Selector):
     %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the number of features that are left,
-        the objective of their machines, and the largest relative duality gap among those. The stats
-        have the passes over X.
+        the objective of their classifiers, and the largest relative duality gap among those. The
+        stats have the passes over X.
 
     See Also
     --------
-    L2SVM : The weights of one machine.
+    L2SVM : The weights of one classifier.
     SparGE : Choose features together, with a bound on what the choice loses.
 
     Notes
     -----
-    A feature's criterion is Σ_k w_jk² over the machines of the classes, as in
+    A feature's criterion is Σ_k w_jk² over the classifiers of the classes, as in
     `sklearn.feature_selection.RFE` with `LinearSVC`. A round starts from the weights of the last
     one. While the columns that are left do not fit in a quarter of the memory limit, it trains by
     passes over X; then they are gathered, and X is not read again. The rounds go on to one feature
@@ -201,10 +201,10 @@ def eliminate_by_svm(
     """Remove features round after round, from those given (increasing) to the last of `sizes`.
 
     `sizes` are the numbers of features that are left, from all of `features` on. `svm` has the C,
-    tol, max_iter and sample_weight of the machines. The features `removed_last` stay until no
+    tol, max_iter and sample_weight of the classifiers. The features `removed_last` stay until no
     others are left.
     """
-    first_svm = {**svm, "name": f"{name}, first machines"}
+    first_svm = {**svm, "name": f"{name}, first classifiers"}
     columns = ActiveColumns(X)
     problem = RFEProblem(columns, codes, n_classes, sizes, first_svm, removed_last)
     start = problem.start(features)  # a loop of its own, with checkpoints

@@ -34,14 +34,14 @@ class L2SVM(Selector):
         Norm of each feature's weights over the classes. Larger is better.
     %(selected)s
     %(classes)s
-    coef_ : ndarray of shape (n_features, n_machines)
-        Weights of the machine of each class against the rest. Two classes have one machine.
-    intercept_ : ndarray of shape (n_machines,)
+    coef_ : ndarray of shape (n_features, n_classifiers)
+        Weights of the classifier of each class against the rest. Two classes have one classifier.
+    intercept_ : ndarray of shape (n_classifiers,)
         Intercepts.
     n_iter_ : int
         Number of Newton steps.
     result_ : bigfs.result.Result
-        Status and history. Each record of the history has the objective of all machines and the
+        Status and history. Each record of the history has the objective of all classifiers and the
         largest gap. The stats have the passes over X.
 
     See Also
@@ -51,13 +51,13 @@ class L2SVM(Selector):
 
     Notes
     -----
-    The machines are those of `sklearn.svm.LinearSVC`, whose intercept is penalized like a weight.
-    The gradient bounds the distance to the optimum exactly: the duality gap is half of its squared
-    norm. A step [1]_ reads X once, and twice per iteration of its conjugate gradients. All classes
-    share the passes. Where there are fewer samples than features, and few of them, the machines are
-    trained by the kernel of the samples [2]_, and X is read twice in all. A Dask array, and a store
-    with the layout by rows alone, have no kernel. So the scores of one X in two such forms agree to
-    the tolerance, and not to the last digit.
+    The classifiers are those of `sklearn.svm.LinearSVC`, whose intercept is penalized like a
+    weight. The gradient bounds the distance to the optimum exactly: the duality gap is half of its
+    squared norm. A step [1]_ reads X once, and twice per iteration of its conjugate gradients. All
+    classes share the passes. Where there are fewer samples than features, and few of them, the
+    classifiers are trained by the kernel of the samples [2]_, and X is read twice in all. A Dask
+    array, and a store with the layout by rows alone, have no kernel. So the scores of one X in two
+    such forms agree to the tolerance, and not to the last digit.
 
     References
     ----------

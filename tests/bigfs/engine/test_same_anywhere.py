@@ -85,7 +85,7 @@ ASKERS = {
     "linalg/ridge/direct.py": "parts are added in the order of the tiles",
     "matrix/kernels.py": "a sum has the same bits with others in its pass or alone",
     "matrix/gathering.py": "a small matrix keeps its tiles where it is read at once",
-    "evaluation/linear_model.py": "no machine depends on which others it is trained with",
+    "evaluation/linear_model.py": "no classifier depends on which others it is trained with",
     "selectors/greedy/search.py": "a term of a feature is the same gathered or not",
     "selectors/row_sparse/srlsr.py": "the labels of the samples follow the choice",
     "evaluation/scoring.py": "decision values that do not fit are refused",

@@ -277,7 +277,7 @@ def wide():
     return split
 
 
-def test_a_wide_model_has_the_machines_of_linear_svc(wide):
+def test_a_wide_model_has_the_classifiers_of_linear_svc(wide):
     Z, y = wide.X_train.columns(np.arange(wide.X_train.shape[1])).tocsr(), wide.y_train
     model = linear_model.fit(Z, y)
     svm = LinearSVC(dual=True, random_state=0, tol=1e-8, max_iter=100_000).fit(Z, y)

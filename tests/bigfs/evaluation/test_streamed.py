@@ -35,7 +35,7 @@ def parts(text, tile_rows=25, classes=3):
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("limit", [10**9, 90_000])
-def test_machines_are_those_of_linear_svc(text, classes, limit):
+def test_classifiers_are_those_of_linear_svc(text, classes, limit):
     """With the smaller limit one class is trained after the other."""
     split, X_train, X_test = parts(text, classes=classes)
     expected = LinearSVC(random_state=0, tol=1e-8, max_iter=100_000).fit(X_train, split.y_train)
@@ -102,8 +102,8 @@ def stored(text, tmp_path):
 
 @pytest.mark.parametrize("kind", ["class", "multilabel", "real"])
 def test_chosen_columns_are_read_once(text, tmp_path, monkeypatch, kind):
-    """Each pass reads them from a temporary file. A machine of classes or labels is the same to the
-    bit, and a ridge regression on a matrix of this process may be solved in another way."""
+    """Each pass reads them from a temporary file. A classifier of classes or labels is the same to
+    the bit, and a ridge regression on a matrix of this process may be solved in another way."""
     X, y = stored(text, tmp_path)
     if kind != "class":
         y = sp.csr_array(np.eye(3, dtype=np.int8)[y]) if kind == "multilabel" else y + 0.5
@@ -141,7 +141,7 @@ def test_a_ridge_regression_that_ends_early_says_so(text, monkeypatch):
         large_model.fit(Matrix.from_array(X), y + 0.5, "ridge")
 
 
-def test_as_many_machines_are_trained_at_a_time_as_fit(text, tmp_path, monkeypatch):
+def test_as_many_classifiers_are_trained_at_a_time_as_fit(text, tmp_path, monkeypatch):
     X, y = stored(text, tmp_path)
     index, sizes = np.arange(0, 80, 2), []
     fit_svm = large_model.fit_svm
@@ -152,14 +152,14 @@ def test_as_many_machines_are_trained_at_a_time_as_fit(text, tmp_path, monkeypat
 
     monkeypatch.setattr(large_model, "fit_svm", counted)
     together = large_model.fit(X, y, "svm", index)
-    machine = large_model._bytes_of_machines(X.shape[0], len(index), 1)
-    with engine.limit_memory(2 * (2 * machine)):
+    classifier = large_model._bytes_of_classifiers(X.shape[0], len(index), 1)
+    with engine.limit_memory(2 * (2 * classifier)):
         in_turn = large_model.fit(X, y, "svm", index)
     assert sizes == [3, 2, 1]
     np.testing.assert_allclose(in_turn.coef, together.coef, atol=1e-3)
 
 
-def test_label_sets_have_a_machine_of_linear_svc_each(text):
+def test_label_sets_have_a_classifier_of_linear_svc_each(text):
     """A label that all rows agree on has none."""
     split, X_train, _ = parts(text)
     y = split.y_train
@@ -234,21 +234,21 @@ def test_way_follows_the_memory(text, monkeypatch):
     split, _, _ = parts(text)
     X, y = split.X_train, split.y_train
     n, d = X.shape
-    machine = 2 * 8 * (12 * n + 9 * d)
+    classifier = 2 * 8 * (12 * n + 9 * d)
     model = 2 * 8 * 6 * d * 3
-    assert model < machine
-    for limit, way in ((machine + 1, "svm"), (machine, "sgd"), (model, None)):
+    assert model < classifier
+    for limit, way in ((classifier + 1, "svm"), (classifier, "sgd"), (model, None)):
         with engine.limit_memory(limit):
             assert large_model.choose_way(X, y) == way
             assert way_of_all(X, y) == (way or False)
-    with engine.limit_memory(machine + 1):
+    with engine.limit_memory(classifier + 1):
         assert large_model.choose_way(X, y / 3) == "ridge"
     labels = sp.csr_array(np.ones((n, 3)))
-    with engine.limit_memory(machine):
+    with engine.limit_memory(classifier):
         assert large_model.choose_way(X, labels) == large_model.choose_way(X, y / 3) == "sgd"
     assert way_of_all(X, y) is True
     monkeypatch.setattr(large_model, "find_spec", lambda name: None)
-    with engine.limit_memory(machine):
+    with engine.limit_memory(classifier):
         assert large_model.choose_way(X, y) is None
 
 
@@ -278,7 +278,7 @@ def test_all_features_of_the_part_that_trains_decide(text, monkeypatch):
         assert way_of_all(X, y) is True
 
 
-def test_too_much_work_for_the_exact_machines_is_descended(text, monkeypatch):
+def test_too_much_work_for_the_exact_classifiers_is_descended(text, monkeypatch):
     X, y = Matrix.from_array(text[0], tile_rows=20), text[1]
     monkeypatch.setattr(linear_model, "fits_in_memory", lambda *parts, **options: False)
     with engine.limit_memory(1_000_000):
@@ -298,7 +298,7 @@ def test_a_descent_in_a_worker_leaves_room_for_a_tile(text, monkeypatch):
             assert large_model.choose_way(X, y) == way
 
 
-def test_sgd_comes_close_to_the_exact_machines(text):
+def test_sgd_comes_close_to_the_exact_classifiers(text):
     split, _, _ = parts(text)
     scores = [
         measure([split], lambda *_: {"a": {1: np.arange(1)}}, with_all=way).points[-1].scores

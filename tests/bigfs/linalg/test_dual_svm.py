@@ -20,14 +20,14 @@ def text(rng):
 
 
 def objective(X, labels, U, C):
-    """P of each machine, by the dense formula."""
+    """P of each classifier, by the dense formula."""
     dense = np.column_stack([X.toarray(), np.ones(X.shape[0])])
     slack = np.maximum(1 - np.where(labels, 1, -1) * (dense @ U), 0)
     return (U**2).sum(axis=0) / 2 + C * (slack**2).sum(axis=0)
 
 
 def peers(X, labels, C):
-    """U of scikit-learn's machines, each trained to a tight tolerance."""
+    """U of scikit-learn's classifiers, each trained to a tight tolerance."""
     fits = [
         LinearSVC(C=C, dual=False, tol=1e-10, max_iter=10_000).fit(X, label) for label in labels.T
     ]
@@ -35,7 +35,7 @@ def peers(X, labels, C):
 
 
 def watch_sweeps(monkeypatch):
-    """A list that gets the number of machines of each sweep."""
+    """A list that gets the number of classifiers of each sweep."""
     widths, sweep = [], dual_svm._sweep
     monkeypatch.setattr(
         dual_svm, "_sweep", lambda *rest: widths.append(len(rest[-1])) or sweep(*rest)
@@ -45,7 +45,7 @@ def watch_sweeps(monkeypatch):
 
 @pytest.mark.parametrize("C", [0.05, 1.0, 8.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_machines_are_scikit_learns(text, C, dtype, monkeypatch):
+def test_classifiers_are_scikit_learns(text, C, dtype, monkeypatch):
     monkeypatch.setattr(dual_svm, "MAX_SWEEPS", 10**6)
     X, labels = text[0].astype(dtype), text[1]
     U, gap = dual_svm.train(X, labels, C=C, tol=1e-12)
@@ -63,7 +63,7 @@ def test_the_gap_bounds_the_distance_to_the_optimum(text, tol):
     assert (reached - least > 0).all()  # the optimum is not reached before the tolerance
 
 
-def test_a_machine_does_not_depend_on_the_others(text):
+def test_a_classifier_does_not_depend_on_the_others(text):
     X, labels = text
     together = dual_svm.train(X, labels)
     for lanes in ([0], [3, 1], [4, 2, 0]):
@@ -72,7 +72,7 @@ def test_a_machine_does_not_depend_on_the_others(text):
         np.testing.assert_array_equal(gap, together.gap[lanes])
 
 
-def test_a_machine_that_rests_early_is_kept(text, monkeypatch):
+def test_a_classifier_that_rests_early_is_kept(text, monkeypatch):
     """The others go on without it."""
     monkeypatch.setattr(dual_svm, "SWEEPS", 1)
     monkeypatch.setattr(dual_svm, "MAX_SWEEPS", 10**6)
@@ -85,7 +85,7 @@ def test_a_machine_that_rests_early_is_kept(text, monkeypatch):
     np.testing.assert_allclose(U, peers(X, labels, 1.0), atol=2e-5)
 
 
-def test_liblinear_trains_the_machines_that_a_badly_scaled_column_keeps_from_the_optimum(text):
+def test_liblinear_trains_the_classifiers_that_a_badly_scaled_column_keeps_from_the_optimum(text):
     X, labels = text
     X = sp.csr_array(X @ sp.diags_array(np.where(np.arange(60) == 20, 1e4, 1.0)))
     assert not (dual_svm.train(X, labels).gap <= linear_model.TOLERANCE).any()
@@ -96,7 +96,7 @@ def test_liblinear_trains_the_machines_that_a_badly_scaled_column_keeps_from_the
         np.testing.assert_array_equal(model.intercept[[k]], svm.intercept_)
 
 
-def test_a_machine_that_falls_behind_is_given_up_early(text, monkeypatch):
+def test_a_classifier_that_falls_behind_is_given_up_early(text, monkeypatch):
     widths = watch_sweeps(monkeypatch)
     X, labels = text
     badly = sp.csr_array(X @ sp.diags_array(np.where(np.arange(60) == 20, 1e4, 1.0)))
@@ -107,7 +107,7 @@ def test_a_machine_that_falls_behind_is_given_up_early(text, monkeypatch):
     assert len(widths) < dual_svm.MAX_SWEEPS
 
 
-def test_groups_of_labels_have_the_machines_of_all_together(text, monkeypatch):
+def test_groups_of_labels_have_the_classifiers_of_all_together(text, monkeypatch):
     X, labels = text
     whole = linear_model.fit(X, labels.argmax(axis=1))
     monkeypatch.setattr(dual_svm, "LANES", 2)

@@ -99,9 +99,9 @@ def test_few_labels_are_decided_between_the_labeled_part_and_all(few):
             part = Matrix.from_array(X[train]), y[train]
             chosen = one.set_params(n_features_to_select=4).fit(*part).selected_
             use = np.flatnonzero(hidden >= 0)
-            machine = LinearSVC(random_state=0, max_iter=10_000).fit(X[use][:, chosen], y[use])
+            classifier = LinearSVC(random_state=0, max_iter=10_000).fit(X[use][:, chosen], y[use])
             rows = labeled[test]
-            right.append(np.mean(machine.predict(X[rows][:, chosen]) == y[rows]))
+            right.append(np.mean(classifier.predict(X[rows][:, chosen]) == y[rows]))
         expected.append(right)
     np.testing.assert_allclose(columns_of(selector.cv_results_), np.transpose(expected))
     assert selector.best_index_ == first_near_best(np.transpose(expected))
@@ -134,7 +134,7 @@ def test_real_targets_are_decided_by_the_ridge_that_scores(real):
     assert rounded.cv_results_["method"] == ["sparge-cca", "mrmr-f"]
 
 
-def test_label_sets_are_decided_by_the_f1_of_their_machines(labels):
+def test_label_sets_are_decided_by_the_f1_of_their_classifiers(labels):
     X, Y = labels
     selector = AutoSelector(n_features_to_select=5, scoring="macro_f1").fit(X, Y)
     expected = []
@@ -142,10 +142,12 @@ def test_label_sets_are_decided_by_the_f1_of_their_machines(labels):
         scores = []
         for embedding in ("cca", "hsl"):
             one = SparGE(embedding=embedding, n_features_to_select=5).fit(X[train], Y[train])
-            machines = OneVsRestClassifier(LinearSVC(random_state=0, max_iter=100_000))
+            classifiers = OneVsRestClassifier(LinearSVC(random_state=0, max_iter=100_000))
             chosen = np.sort(one.selected_)
-            machines.fit(X[train][:, chosen], Y[train])
-            scores.append(f1_score(Y[test], machines.predict(X[test][:, chosen]), average="macro"))
+            classifiers.fit(X[train][:, chosen], Y[train])
+            scores.append(
+                f1_score(Y[test], classifiers.predict(X[test][:, chosen]), average="macro")
+            )
         expected.append(scores)
     np.testing.assert_allclose(columns_of(selector.cv_results_), np.transpose(expected), atol=0.02)
     assert selector.cv_results_["method"] == ["sparge-cca", "sparge-hsl"]

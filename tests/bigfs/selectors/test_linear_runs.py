@@ -62,7 +62,8 @@ ON_FEW = {
 
 @pytest.fixture(scope="module", autouse=True)
 def by_tiles():
-    """Train the machines by the tiles: by the kernel of so few samples they would end in a step."""
+    """Train the classifiers by the tiles: by the kernel of so few samples they would end in a
+    step."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(svm, "MOST_WORK", 0)
         yield
@@ -112,7 +113,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize(
     ("method", "loop"),
-    [(m, m) for m in METHODS] + [("SVMRFE", "SVMRFE, first machines")],
+    [(m, m) for m in METHODS] + [("SVMRFE", "SVMRFE, first classifiers")],
 )
 def test_a_killed_run_goes_on_to_the_same_answer(store, straight, tmp_path, method, loop):
     """Killed after the second step of a loop, before its state is on disk: one step is repeated."""

@@ -88,12 +88,13 @@ def test_paths_and_folds_take_the_weights(uneven):
 
 
 def rfe(X, y, features, m, C, sample_weight=None):
-    """Guyon's elimination with scikit-learn's machines: a fifth per round, exactly m on the way."""
+    """Guyon's elimination with scikit-learn's classifiers: a fifth per round, exactly m on the
+    way."""
     kept, removed = np.sort(features), []
     while len(kept) > 1:
-        machine = LinearSVC(C=C, tol=1e-8, max_iter=100_000)
-        machine.fit(X[:, kept], y, sample_weight=sample_weight)
-        least = np.argsort(np.sum(machine.coef_**2, axis=0), kind="stable")
+        classifier = LinearSVC(C=C, tol=1e-8, max_iter=100_000)
+        classifier.fit(X[:, kept], y, sample_weight=sample_weight)
+        least = np.argsort(np.sum(classifier.coef_**2, axis=0), kind="stable")
         size = len(kept) - max(int(0.2 * len(kept)), 1)
         out = least[: len(kept) - max(size, m if len(kept) > m else 1)]
         removed += kept[out].tolist()
@@ -104,7 +105,7 @@ def rfe(X, y, features, m, C, sample_weight=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 4])
 def test_ranking_by_svm_is_recursive_elimination_from_the_union(text, classes, monkeypatch):
-    monkeypatch.setattr(sparge, "SVM_TOL", 1e-8)  # as the machines of the oracle
+    monkeypatch.setattr(sparge, "SVM_TOL", 1e-8)  # as the classifiers of the oracle
     X, y = text
     X, y = X[y < classes], y[y < classes]
     selector = SparGE(n_features_to_select=5, gamma=0.05, ranking="svm").fit(X, y)
@@ -125,7 +126,7 @@ def test_ranking_by_svm_is_recursive_elimination_from_the_union(text, classes, m
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {3: 50.0}])
-def test_machines_of_the_ranking_take_the_class_weights(uneven, class_weight, monkeypatch):
+def test_classifiers_of_the_ranking_take_the_class_weights(uneven, class_weight, monkeypatch):
     monkeypatch.setattr(sparge, "SVM_TOL", 1e-8)
     X, y = uneven
     given = {"gamma": 0.01, "class_weight": class_weight}

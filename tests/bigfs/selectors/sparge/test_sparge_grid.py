@@ -48,8 +48,10 @@ def test_the_scores_are_those_of_fits_on_the_folds(noisy):
             alone = SparGE(n_features_to_select=3, tol=1e-3, **parameters)
             alone.set_params(gamma=unit(X) / unit(X[train]), class_weight=weights)
             chosen = np.sort(alone.fit(X[train], y[train]).selected_)
-            machine = LinearSVC(random_state=0, max_iter=10_000).fit(X[train][:, chosen], y[train])
-            assert found == pytest.approx(machine.score(X[test][:, chosen], y[test])), parameters
+            classifier = LinearSVC(random_state=0, max_iter=10_000).fit(
+                X[train][:, chosen], y[train]
+            )
+            assert found == pytest.approx(classifier.score(X[test][:, chosen], y[test])), parameters
     np.testing.assert_allclose(
         results["mean_test_score"],
         (results["split0_test_score"] + results["split1_test_score"]) / 2,
@@ -127,8 +129,8 @@ def test_the_score_chooses_one_candidate_for_all_sizes_of_a_path(noisy, scoring)
         order = one.fit(X[train], y[train]).selected_
         for m in (2, 9):
             Z = X[:, np.sort(order[:m])]
-            machine = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], y[train])
-            decision, answer = machine.decision_function(Z[test]), machine.predict(Z[test])
+            classifier = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], y[train])
+            decision, answer = classifier.decision_function(Z[test]), classifier.predict(Z[test])
             expected.append(
                 {
                     None: lambda t, p, _: metrics.accuracy_score(t, p),

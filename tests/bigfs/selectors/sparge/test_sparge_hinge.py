@@ -139,14 +139,14 @@ def test_all_features_give_the_objective_of_linear_svc(data, class_weight):
     exact, _, _ = dense_svm(dense, Y, np.full(80, gamma), v)
     assert selector.result_.stats["objective"] == pytest.approx(exact, rel=1e-6)
     assert selector.result_.history[-1]["upper"] == pytest.approx(exact, rel=1e-6)
-    by_machine = 0.0
+    by_classifier = 0.0
     for column in Y.T:  # a large intercept_scaling leaves the intercept free
-        machine = LinearSVC(
+        classifier = LinearSVC(
             C=1 / (2 * gamma), dual=False, tol=1e-10, max_iter=100_000, intercept_scaling=1e3
         ).fit(dense, column, sample_weight=v)
-        slack = np.maximum(1 - column * machine.decision_function(dense), 0)
-        by_machine += 0.5 * np.sum(v * slack**2) + gamma / 2 * np.sum(machine.coef_**2)
-    assert selector.result_.stats["objective"] == pytest.approx(by_machine, rel=1e-5)
+        slack = np.maximum(1 - column * classifier.decision_function(dense), 0)
+        by_classifier += 0.5 * np.sum(v * slack**2) + gamma / 2 * np.sum(classifier.coef_**2)
+    assert selector.result_.stats["objective"] == pytest.approx(by_classifier, rel=1e-5)
 
 
 @pytest.mark.parametrize("data", [2, 4], indirect=True)

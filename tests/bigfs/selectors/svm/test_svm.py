@@ -42,7 +42,7 @@ def noisy(rng):
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_machines_are_scikit_learns(noisy, C, n_classes):
+def test_classifiers_are_scikit_learns(noisy, C, n_classes):
     X, y = noisy
     y = np.minimum(y, n_classes - 1)
     selector = L2SVM(C=C, tol=1e-12).fit(sp.csr_array(X), y)
@@ -53,7 +53,7 @@ def test_machines_are_scikit_learns(noisy, C, n_classes):
 
 
 @pytest.mark.parametrize("features", [None, np.arange(25) % 2 > 0])
-def test_one_pass_per_iteration_finds_the_same_machines(noisy, features):
+def test_one_pass_per_iteration_finds_the_same_classifiers(noisy, features):
     X, y = noisy
     fits = []
     for one_pass in (False, True):
@@ -71,7 +71,7 @@ def test_one_pass_per_iteration_finds_the_same_machines(noisy, features):
 
 
 @pytest.mark.parametrize(("n_classes", "one_pass"), [(2, False), (3, False), (3, True)])
-def test_weighted_machines_are_scikit_learns(noisy, rng, n_classes, one_pass):
+def test_weighted_classifiers_are_scikit_learns(noisy, rng, n_classes, one_pass):
     X, y = noisy
     y, s = np.minimum(y, n_classes - 1), rng.gamma(1.0, size=60)
     state = svm.fit_svm(
@@ -79,8 +79,8 @@ def test_weighted_machines_are_scikit_learns(noisy, rng, n_classes, one_pass):
         **{"C": 2.0, "tol": 1e-12, "max_iter": 100, "name": "SVM", "sample_weight": s},
         one_pass=one_pass,
     ).value
-    machine = LinearSVC(C=2.0, tol=1e-10, max_iter=100_000, random_state=0)
-    expected = machine.fit(X, y, sample_weight=s)
+    classifier = LinearSVC(C=2.0, tol=1e-10, max_iter=100_000, random_state=0)
+    expected = classifier.fit(X, y, sample_weight=s)
     np.testing.assert_allclose(state.W, expected.coef_.T, atol=1e-5)
     np.testing.assert_allclose(state.b, expected.intercept_, atol=1e-5)
 
