@@ -17,8 +17,8 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.embedding.responses import one_hot
 from bigfs.embedding.spectral import randomized_svd
+from bigfs.embedding.targets import one_hot
 from bigfs.evaluation import linear_model
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import Split

@@ -9,7 +9,7 @@ over the u gathered columns. When columns are added, only their own products are
 With weights ω of the samples, Xc is diag(ω)(X − 1μᵀ) with μ the weighted means. Nothing is centered
 in place: XcᵀV = Xᵀ `center`(V).
 
-`GatheredColumns` holds the columns and the response in this process. `TiledColumns`
+`GatheredColumns` holds the columns and the targets in this process. `TiledColumns`
 (`bigfs.cutting_plane.tiled_columns`) leaves them in the tiles of rows.
 """
 
@@ -31,7 +31,7 @@ from bigfs.types import BoolArray, FloatArray, IntArray
 LARGE_SIZE = 4096  # columns from which G may be held in single precision
 # Beside G a master takes half a square in double precision, and some arrays of the size of W.
 FACTOR_BYTES, MASTER_WIDTHS = 4, 8
-RESPONSE_ARRAYS = 5  # n × r: the response, its residual, and what these are made of
+TARGET_ARRAYS = 5  # n × r: the targets, their residual, and what these are made of
 
 
 class Residual(NamedTuple):
@@ -59,7 +59,7 @@ class Products(NamedTuple):
 class Columns(ABC):
     """G, B and the means of gathered columns. A subclass computes their products.
 
-    They are columns of X (n × d) for a response T (n × r). Without `omega` (n,), the weights ω of
+    They are columns of X (n × d) for targets T (n × r). Without `omega` (n,), the weights ω of
     the samples are one.
 
     Attributes
@@ -95,7 +95,7 @@ class Columns(ABC):
         self.G: FloatArray = np.empty((0, 0))
         self.B: FloatArray = np.empty((0, r))
         self.constant: BoolArray = np.empty(0, dtype=bool)
-        self.response_stats: Mapping[str, Any] = {}  # what a result says about T
+        self.target_stats: Mapping[str, Any] = {}  # what a result says about T
 
     @abstractmethod
     def _products(self, union: IntArray, new: IntArray) -> Products:
@@ -184,12 +184,12 @@ class Columns(ABC):
 
 
 class GatheredColumns(Columns):
-    """The gathered columns of X and the response T, in this process."""
+    """The gathered columns of X and the targets T, in this process."""
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
         engine.require_memory(
-            8 * RESPONSE_ARRAYS * T.size,
-            f"the response of {len(T)} samples in {T.shape[1]} columns",
+            8 * TARGET_ARRAYS * T.size,
+            f"the targets of {len(T)} samples in {T.shape[1]} columns",
         )
         super().__init__(X, T.shape[1], float(np.vdot(T, T)), omega)
         self.T = T

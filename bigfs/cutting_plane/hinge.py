@@ -64,7 +64,7 @@ class Fit(NamedTuple):
 
 
 class SquaredHinge(Loss):
-    """½ Σ_ik ω_i² max(0, 1 − y_ik f_ik)², for samples whose response is diag(ω)Y."""
+    """½ Σ_ik ω_i² max(0, 1 − y_ik f_ik)², for samples whose target is diag(ω)Y."""
 
     data: GatheredColumns
 

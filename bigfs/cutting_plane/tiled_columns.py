@@ -36,11 +36,11 @@ LIKELY_VARIANCE = 2.0  # which is at least this many times the mean one
 
 
 @dataclass(frozen=True)
-class FactoredResponse:
-    """The response T = YC − 1shiftᵀ (n × r), whose rows are computed when they are needed."""
+class FactoredTargets:
+    """The targets T = YC − 1shiftᵀ (n × r), whose rows are computed when they are needed."""
 
     # csr array (n × q) of targets, or the class number of each sample (n,), which stands for its
-    # indicators; without C the response itself (n × r)
+    # indicators; without C the targets themselves (n × r)
     Y: Any
     C: FloatArray | None  # q × r
     shift: FloatArray  # (r,)
@@ -48,7 +48,7 @@ class FactoredResponse:
 
     @classmethod
     def of(cls, T: FloatArray) -> Self:
-        """Return the response T as it is."""
+        """Return the targets T as they are."""
         return cls(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
 
     def rows(self, rows: slice) -> Any:
@@ -64,14 +64,14 @@ class FactoredResponse:
 
 
 @dataclass(frozen=True)
-class _ResponseRows:
-    """The rows of a response and the weights of the samples, as a pass takes them."""
+class _TargetRows:
+    """The rows of the targets and the weights of the samples, as a pass takes them."""
 
-    response: FactoredResponse
+    targets: FactoredTargets
     omega: FloatArray | None
 
     def __getitem__(self, rows: slice) -> tuple[Any, FloatArray | None]:
-        return self.response.rows(rows), None if self.omega is None else self.omega[rows]
+        return self.targets.rows(rows), None if self.omega is None else self.omega[rows]
 
 
 class TiledColumns(Columns):
@@ -85,14 +85,14 @@ class TiledColumns(Columns):
     in_single = True
 
     def __init__(
-        self, X: Matrix, response: FactoredResponse, omega: FloatArray | None = None
+        self, X: Matrix, targets: FactoredTargets, omega: FloatArray | None = None
     ) -> None:
-        super().__init__(X, len(response.shift), response.norm2, omega)
+        super().__init__(X, len(targets.shift), targets.norm2, omega)
         mean = np.zeros(self.r)  # ωᵀT/‖ω‖²: what `center` takes from T
-        if response.C is None:
-            mean = self.omega @ (response.Y - response.shift) / self.omega_norm2
-        self._T = _ResponseRows(response, omega)
-        self._shared = (response.C, response.shift, mean)
+        if targets.C is None:
+            mean = self.omega @ (targets.Y - targets.shift) / self.omega_norm2
+        self._T = _TargetRows(targets, omega)
+        self._shared = (targets.C, targets.shift, mean)
 
     def add(self, features: IntArray) -> None:
         """Gather the columns of `features` that are not gathered yet."""
@@ -172,11 +172,11 @@ class StreamedColumns(TiledColumns):
     task returns d numbers. So X needs both layouts.
     """
 
-    # The responses are narrow, so that cuts on more columns cost little beside a pass (measured).
+    # The targets are narrow, so that cuts on more columns cost little beside a pass (measured).
     sets_per_pass = 4
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
-        super().__init__(X, FactoredResponse.of(T), omega)
+        super().__init__(X, FactoredTargets.of(T), omega)
         self.T = T
 
     def likely_features(self, m: int) -> IntArray:

@@ -1,1 +1,1 @@
-"""Embeddings of the samples: spectral decompositions, kernels, and the responses of SparGE."""
+"""Embeddings of the samples: spectral decompositions, kernels, and the targets of SparGE."""

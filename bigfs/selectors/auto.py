@@ -40,7 +40,7 @@ from bigfs.selectors.base.chooser import Chooser, Target
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_two
 from bigfs.selectors.registry import METHODS
-from bigfs.selectors.sparge.response import LARGE_GATHERED, LARGE_RESPONSE, gathered_bytes
+from bigfs.selectors.sparge.targets import LARGE_GATHERED, LARGE_TARGETS, gathered_bytes
 from bigfs.selectors.trials import trials
 from bigfs.types import AnyArray, BoolArray, IntArray
 
@@ -260,7 +260,7 @@ class AutoSelector(Chooser):
         gathered = gathered_bytes(X, m)
         costs = {
             f"the embedding of the samples takes {engine.format_bytes(8 * n * r)}": (
-                8 * n * r > LARGE_RESPONSE
+                8 * n * r > LARGE_TARGETS
             ),
             f"the columns of each fold take {engine.format_bytes(gathered)}": (
                 gathered > LARGE_GATHERED

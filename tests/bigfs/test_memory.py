@@ -31,7 +31,7 @@ from bigfs import (
 from bigfs.coding import dictionary
 from bigfs.cutting_plane import hinge
 from bigfs.cutting_plane.columns import GatheredColumns
-from bigfs.embedding import factors, responses, spectral
+from bigfs.embedding import factors, spectral, targets
 from bigfs.evaluation import large_model, quality, splits
 from bigfs.evaluation.linear_model import LinearModel
 from bigfs.graph import class_neighbors, discriminant, neighbors
@@ -48,7 +48,7 @@ OBJECTS = 1 << 18  # bytes of what a step makes beside its arrays
 # step takes: the step itself then asks again or is tried by a test of its own
 OF_A_SHARE = {
     "cutting_plane/columns.py:Columns._require_memory",  # 4,096 columns: test_columns.py
-    "embedding/responses.py:_thin_svd",  # of arrays of LAPACK, which are not traced
+    "embedding/targets.py:_thin_svd",  # of arrays of LAPACK, which are not traced
     "evaluation/large_model.py:choose_way",  # of a task: test_models.py
     "evaluation/large_model.py:require_trainable",  # of a task: test_models.py
     "evaluation/scoring.py:_require_decisions",  # of a task
@@ -210,7 +210,7 @@ STEPS = {
     "embedding/factors.py:gaussian_factor": lambda: partial(
         factors.gaussian_factor, dense(5000, 50), 200
     ),
-    "embedding/responses.py:one_hot": lambda: partial(responses.one_hot, codes_of(50_000, 20), 20),
+    "embedding/targets.py:one_hot": lambda: partial(targets.one_hot, codes_of(50_000, 20), 20),
     LARGEST: lambda: embedded(900, 200),
     f"{LARGEST} sparse": lambda: embedded(20_000, 40),
     SVD: lambda: singular_vectors(20_000, 400),

@@ -338,7 +338,7 @@ dictionary_result_ : bigfs.result.Result or None
     Status and history of the dictionary learning. None where the atoms were given.
 %(features_in)s
 """,
-    "sparge_response": """\
+    "sparge_targets": """\
 embedding : {"lda", "cca", "hsl", "sda", "lpp", "pca"}, default=
     What the features have to explain (Table 1 of [1]_). "lda" stands for the classes, "cca" for
     real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods

@@ -65,7 +65,7 @@ class SampleGraph:
         self.stats.update(embedding_stats(result))
         return result
 
-    def response(self, n_components: int | None, d: int, is_exact: bool = True) -> AnyArray:
+    def targets(self, n_components: int | None, d: int, is_exact: bool = True) -> AnyArray:
         """Return T (n × r) for d features, of the width that is asked for or the default one.
 
         If `is_exact`, a width that the graph does not have is refused.

@@ -29,7 +29,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import engine
-from bigfs.embedding.responses import one_hot
+from bigfs.embedding.targets import one_hot
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
 from bigfs.result import Status, iterate

@@ -32,7 +32,7 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs.embedding.factors import gaussian_factor, same_class_factor
-from bigfs.embedding.responses import one_hot
+from bigfs.embedding.targets import one_hot
 from bigfs.graph.edges import Metric
 from bigfs.lasso.losses import LeastSquares, Loss, SquaredHinge
 from bigfs.lasso.path import LassoPath, PathState, measure
@@ -462,7 +462,7 @@ def spectral_targets(graph: SampleGraph, n_components: int | None, d: int) -> Fl
     A sample that is set aside has zero before the centering.
     """
     root = np.sqrt(graph.parts.degree)[:, None]
-    U = graph.response(n_components, d)
+    U = graph.targets(n_components, d)
     T: FloatArray = np.divide(U, root, out=np.zeros_like(U), where=root > 0)
     return T - T.mean(axis=0)
 

@@ -211,7 +211,7 @@ class JHLSR(RowSparseSelector):
     def _fit(self, X: Matrix, y: Any) -> None:
         allowed = self._allowed(X)
         self.mode_ = self._mode(y)
-        T, labeled = self._response(allowed, y)
+        T, labeled = self._targets(allowed, y)
         self.hypergraph_ = self._hypergraph(allowed, y, T.shape[1])
         room = self._room(X, T.shape[1], self.hypergraph_.H.nnz, self.hypergraph_.shape[1])
         with JHLSRProblem(
@@ -255,7 +255,7 @@ class JHLSR(RowSparseSelector):
             f"labeled): add labels, or use mode='auto'"
         )
 
-    def _response(self, X: Matrix, y: Any) -> tuple[Any, AnyArray]:
+    def _targets(self, X: Matrix, y: Any) -> tuple[Any, AnyArray]:
         """Return AᵀΦ (n × r) and the diagonal of AᵀA (n,)."""
         if self.mode_ == "unsupervised":
             Phi = factors.gaussian_factor(X, self.n_components, seed=self.random_state)

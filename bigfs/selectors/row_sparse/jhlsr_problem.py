@@ -155,7 +155,7 @@ class JHLSRProblem(RowSparseProblem):
         b = state.intercept
         P.replace(lambda columns, P_s: np.add(P_s, b[columns], out=P_s))
 
-    def response(
+    def cross_product(
         self, state: JHLSRState, start: int, stop: int, rows: Any = slice(None)
     ) -> FloatArray:
         """Return rows of XᵀT, or of what takes its place with an intercept, in [start, stop)."""
@@ -197,7 +197,7 @@ class JHLSRProblem(RowSparseProblem):
         for first in range(0, len(S), STRIP):
             rows = slice(first, min(first + STRIP, len(S)))
             squares = self.squares[rows]
-            XtV = self.response(state, rows.start, rows.stop) - state.product[rows]
+            XtV = self.cross_product(state, rows.start, rows.stop) - state.product[rows]
             pulls = row_norms(XtV + squares[:, None] * state.S[rows])
             shrank = row_norms(S[rows]) < row_norms(state.S[rows])
             leaving[rows] = (norm_alone(pulls, squares, self.lam) == 0) & shrank
@@ -209,7 +209,7 @@ class JHLSRProblem(RowSparseProblem):
         solution = self.working_set.solve_rhs(
             M.centered if self.fit_intercept else M,
             ridge_weights(self.lam, state.theta),
-            lambda rows: self.response(state, 0, len(state.S), rows),
+            lambda rows: self.cross_product(state, 0, len(state.S), rows),
             state.S,
             state.product,
         )
@@ -328,7 +328,7 @@ class JHLSRProblem(RowSparseProblem):
         The product of a converged run has all rows. Otherwise it takes a round's passes over X.
         """
         if np.isfinite(state.gap):
-            XtV = self.response(state, 0, len(state.S)) - state.product
+            XtV = self.cross_product(state, 0, len(state.S)) - state.product
         else:
             M = self.sample_operator(state.w)
             with self.working_set.times_by_strips(state.S, self.width) as P:

@@ -40,7 +40,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from bigfs.embedding import responses
+from bigfs.embedding import targets
 from bigfs.graph import Metric, laplacian
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import centering
@@ -197,7 +197,7 @@ class JointEmbedding(RowSparseSelector):
     def _fit(self, X: Matrix, y: Any) -> None:
         allowed = self._allowed(X)
         graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
-        T = graph.response(self.n_components, allowed.shape[1], self._columns_are_vectors)
+        T = graph.targets(self.n_components, allowed.shape[1], self._columns_are_vectors)
         r = T.shape[1] if self._columns_are_vectors else self.n_components or T.shape[1]
         problem = self._problem(X.near_zero(), graph, T, r, **self._options())
         state = self._solve(problem, problem.start())
@@ -331,7 +331,7 @@ class NDFSProblem(JointProblem):
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than asked for
             k = max(self.r, 2)  # a single cluster of all samples would tell nothing
             clusters = KMeans(k, n_init=10, random_state=self.seed).fit_predict(self.T)
-        Y = responses.one_hot(clusters, k)[:, : self.r] + FLOOR
+        Y = targets.one_hot(clusters, k)[:, : self.r] + FLOOR
         return np.asarray(Y / np.linalg.norm(Y, axis=0))
 
     def gradient(self, Y: FloatArray, P: FloatArray) -> tuple[FloatArray, FloatArray]:

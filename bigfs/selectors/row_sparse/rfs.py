@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bigfs import engine
-from bigfs.embedding.responses import one_hot
+from bigfs.embedding.targets import one_hot
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import WeightedCentering
 from bigfs.matrix import Matrix

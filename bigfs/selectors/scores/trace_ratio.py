@@ -30,7 +30,7 @@ from scipy.sparse.linalg import cg
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
-from bigfs.embedding.responses import one_hot
+from bigfs.embedding.targets import one_hot
 from bigfs.graph.affinities import Weights
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import column_blocks, near_sums

@@ -45,8 +45,8 @@ from bigfs.selectors.sparge.fold_scores import (
     choose_in_folds,
     held_out_loss,
 )
-from bigfs.selectors.sparge.response import EmbeddingTarget, regression
 from bigfs.selectors.sparge.sparge import SparGE
+from bigfs.selectors.sparge.targets import EmbeddingTarget, regression
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 FOLD_SETS = 10  # sets of m features that the penalties of a fold are taken to gather
@@ -90,7 +90,7 @@ class SparGECV(EmbeddingTarget, Chooser):
     %(n_features_to_select)s
     %(sparge_keep)s
     %(forbid)s
-    %(sparge_response)s
+    %(sparge_targets)s
     %(sparge_graph)s
     %(sparge_cuts)s
     gammas : array-like of float or None, default=None

@@ -19,7 +19,7 @@ from bigfs.result import scope
 from bigfs.selectors.sparge.sparge import SparGE, unit_of_gamma
 from bigfs.types import FloatArray, IntArray
 
-FOLD_COPIES = 4  # n × r arrays of a fold: the response, its residual and those of a step
+FOLD_COPIES = 4  # n × r arrays of a fold: the targets, their residual and those of a step
 Fold = tuple[IntArray, IntArray]  # the numbers of the training and the test samples
 
 
@@ -67,10 +67,10 @@ def choose_in_folds(
     All relaxations are solved jointly, and candidates that differ in their ranking alone share one.
     `data` has the regression of each candidate on all samples, and some may be the same.
     """
-    responses = {id(whole): whole.T.size for whole in data}
+    widths = {id(whole): whole.T.size for whole in data}
     engine.require_memory(
-        8 * (1 + FOLD_COPIES * len(folds)) * sum(responses.values()),
-        f"{len(responses)} responses of {len(data[0].T)} samples in {len(folds)} folds",
+        8 * (1 + FOLD_COPIES * len(folds)) * sum(widths.values()),
+        f"{len(widths)} targets of {len(data[0].T)} samples in {len(folds)} folds",
     )
     training: dict[tuple[int, int], GatheredColumns] = {}
     problems: dict[tuple[int, int, float], Relaxation] = {}

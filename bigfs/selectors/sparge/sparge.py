@@ -2,7 +2,7 @@
 
     min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0,1}^d, 1ᵀp = m              [eq. 6]
 
-T is the response of the graph embedding (`embedding.responses`). `cutting_plane.loop` solves the
+T are the targets of the graph embedding (`embedding.targets`). `cutting_plane.loop` solves the
 convex relaxation. Backward elimination on eq. 6 itself (`cutting_plane.elimination`), which is not
 in the paper, reduces the union of its sets to exactly m features.
 """
@@ -29,7 +29,7 @@ from bigfs.selectors.base.chooser import copies
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import TARGETS, Labels
 from bigfs.selectors.base.parameters import COUNT, POSITIVE
-from bigfs.selectors.sparge.response import EmbeddingTarget, regression, sample_weights
+from bigfs.selectors.sparge.targets import EmbeddingTarget, regression, sample_weights
 from bigfs.selectors.svm.elimination import eliminate_by_svm, elimination_sizes
 from bigfs.types import IntArray
 
@@ -63,7 +63,7 @@ class SparGE(EmbeddingTarget, Selector):
     %(n_features_to_select)s
     %(sparge_keep)s
     %(forbid)s
-    %(sparge_response)s
+    %(sparge_targets)s
     %(sparge_graph)s
     gamma : float, default=1.0
         Ridge penalty γ, in units of the samples' mean squared distance to their mean, or of
@@ -148,7 +148,7 @@ class SparGE(EmbeddingTarget, Selector):
     }
 
     _nested = False  # `fit_path` chooses each number
-    _in_tiles = True  # a large response is made tile by tile
+    _in_tiles = True  # large targets are made tile by tile
     _largest_tried = 2000  # the products of four times as many columns take 512 MB
 
     @property
@@ -268,7 +268,7 @@ class SparGE(EmbeddingTarget, Selector):
             cuts=self.n_iter_,
             gathered=len(problem.data.features),
             gamma=problem.gamma,
-            **problem.data.response_stats,
+            **problem.data.target_stats,
         )
         if self.ranking == "weights":
             self.scores_[state.features] = row_norms(state.W)

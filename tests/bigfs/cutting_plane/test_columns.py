@@ -14,11 +14,11 @@ from bigfs import L1SVM, Matrix, MultiTaskLasso, SparGE, engine
 from bigfs.cutting_plane import columns, relaxation, tiled_columns
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.tiled_columns import (
-    FactoredResponse,
+    FactoredTargets,
     StreamedColumns,
     TiledColumns,
 )
-from bigfs.embedding.responses import cca_factor, lda_factor, one_hot
+from bigfs.embedding.targets import cca_factor, lda_factor, one_hot
 from bigfs.engine.budget import Shares
 from bigfs.graph import row_blocks
 from bigfs.graph.approximate.cost import GraphCost
@@ -28,8 +28,8 @@ from bigfs.matrix import class_sums, gathering
 from bigfs.matrix.gathering import hold_if_small
 from bigfs.result import NotConverged, Status
 from bigfs.selectors.base.labels import Labels, labels_of
-from bigfs.selectors.sparge import response
-from bigfs.selectors.sparge.response import regression, response_of
+from bigfs.selectors.sparge import targets
+from bigfs.selectors.sparge.targets import regression, targets_of
 
 
 @pytest.mark.parametrize("density", [0.01, 0.2, 1.0])
@@ -101,11 +101,11 @@ def test_tiled_columns_are_those_in_memory(text, rng, weights, is_factored):
     T = lda_factor(y, 4)[y]
     if is_factored:
         Y = sp.csr_array(one_hot(y, 4))
-        response = FactoredResponse(Y, lda_factor(y, 4), np.zeros(3), 3.0)
+        targets = FactoredTargets(Y, lda_factor(y, 4), np.zeros(3), 3.0)
     else:
-        response = FactoredResponse(T, None, np.zeros(3), float(np.vdot(T, T)))
+        targets = FactoredTargets(T, None, np.zeros(3), float(np.vdot(T, T)))
     matrix = Matrix.from_array(X, tile_rows=17)
-    whole, tiled = GatheredColumns(matrix, T, omega), TiledColumns(matrix, response, omega)
+    whole, tiled = GatheredColumns(matrix, T, omega), TiledColumns(matrix, targets, omega)
     for features in (np.array([3, 5, 40]), np.array([1, 3, 60, 79]), np.array([5])):
         for data in (whole, tiled):
             data.add(features)
@@ -128,7 +128,7 @@ def test_class_numbers_stand_for_their_indicators(text):
     features = np.array([1, 3, 60, 79])
     products = []
     for Y in (sp.csr_array(one_hot(y, 4)), y.astype(np.uint8)):
-        data = TiledColumns(matrix, FactoredResponse(Y, C, np.zeros(3), 3.0))
+        data = TiledColumns(matrix, FactoredTargets(Y, C, np.zeros(3), 3.0))
         data.add(features)
         weights = (features, data.B / 7)
         products.append((data.B, data.residual_products([weights])))
@@ -219,12 +219,12 @@ def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, mo
     largest = np.sort(np.diff(sp.csc_array(X).indptr))[-8 * 9 :]
     gathered = []
     monkeypatch.setattr(Matrix, "columns", lambda X, index: gathered.append(index))
-    monkeypatch.setattr(response, "LARGE_GATHERED", 8 * int(largest.sum()) - 1)
+    monkeypatch.setattr(targets, "LARGE_GATHERED", 8 * int(largest.sum()) - 1)
     streamed = clone(selector).fit(matrix)
     assert not gathered
     np.testing.assert_array_equal(streamed.selected_, whole.selected_)
     np.testing.assert_allclose(streamed.scores_, whole.scores_, rtol=1e-6, atol=1e-12)
-    monkeypatch.setattr(response, "LARGE_GATHERED", 8 * int(largest.sum()))
+    monkeypatch.setattr(targets, "LARGE_GATHERED", 8 * int(largest.sum()))
     with pytest.raises(AttributeError):  # the columns are gathered again
         clone(selector).fit(matrix)
     assert gathered
@@ -250,7 +250,7 @@ def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, selector, layo
         gathered.extend([here] if here is not X else [])
         return here
 
-    for module in ("bigfs.lasso.losses", "bigfs.selectors.sparge.response"):
+    for module in ("bigfs.lasso.losses", "bigfs.selectors.sparge.targets"):
         monkeypatch.setattr(f"{module}.hold_if_small", watched)
     here = clone(selector).fit(matrix, y)
     assert len(gathered) == (layout == "columns")  # and not where there are no columns to gather
@@ -303,7 +303,7 @@ def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
     matrix = Matrix.from_array(sp.csr_array(X), tile_rows=100, tile_columns=100)
     matrix.local = False
     monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
-    monkeypatch.setattr(response, "LARGE_GATHERED", 0)
+    monkeypatch.setattr(targets, "LARGE_GATHERED", 0)
     selector = SparGE(n_features_to_select=10, gamma=0.05)
     more = clone(selector).fit(matrix, y)
     for name in ("inner_gap_share", "max_inner_cuts"):
@@ -331,7 +331,7 @@ def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
         ("sda", "balanced"),
     ],
 )
-def test_a_response_in_tiles_gives_the_same_features(text, embedding, class_weight, monkeypatch):
+def test_targets_in_tiles_give_the_same_features(text, embedding, class_weight, monkeypatch):
     X, y = text
     if embedding == "sda":
         y = np.where(np.arange(len(y)) % 3 == 0, y, -1)
@@ -342,7 +342,7 @@ def test_a_response_in_tiles_gives_the_same_features(text, embedding, class_weig
         embedding=embedding, class_weight=class_weight, n_features_to_select=9, tol=1e-6
     )
     whole = clone(selector).fit(matrix, y)
-    monkeypatch.setattr(response, "LARGE_RESPONSE", 0)
+    monkeypatch.setattr(targets, "LARGE_TARGETS", 0)
     gathers = []
     monkeypatch.setattr(
         TiledColumns, "add", lambda self, f, add=TiledColumns.add: (gathers.append(f), add(self, f))
@@ -362,7 +362,7 @@ def test_products_in_single_precision_give_the_same_features(text, embedding, mo
     X, y = text
     matrix = Matrix.from_array(X, tile_rows=17)
     selector = SparGE(embedding=embedding, n_features_to_select=9, tol=1e-4)
-    monkeypatch.setattr(response, "LARGE_RESPONSE", 0)
+    monkeypatch.setattr(targets, "LARGE_TARGETS", 0)
     double = clone(selector).fit(matrix, y)
     for module in (columns, relaxation):
         monkeypatch.setattr(module, "LARGE_SIZE", 12)
@@ -383,7 +383,7 @@ def test_a_penalty_below_the_rounding_of_single_precision_has_a_status_of_its_ow
     X = rng.normal(size=(n, 6)) @ rng.normal(size=(6, d)) + 1e-2 * rng.normal(size=(n, d))
     X += 0.02 * (y[:, None] == np.arange(d) % 4)
     matrix = Matrix.from_array(sp.csr_array(X), tile_rows=30, tile_columns=20)
-    monkeypatch.setattr(response, "LARGE_RESPONSE", 0)
+    monkeypatch.setattr(targets, "LARGE_TARGETS", 0)
     statuses = {}
     for size in (10, 10**9):
         for module in (columns, relaxation):
@@ -415,14 +415,14 @@ def test_products_too_large_for_a_pass_come_from_several_with_the_same_bits(text
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", "root"])
-def test_a_response_by_classes_takes_a_byte_of_each_sample(monkeypatch, class_weight):
+def test_targets_by_classes_take_a_byte_of_each_sample(monkeypatch, class_weight):
     monkeypatch.setattr(class_sums, "COUNTED_ROWS", 10_000)
     n, selector = 300_000, SparGE(class_weight=class_weight)
     X, codes = Matrix.from_array(sp.csr_array((n, 2))), (np.arange(n) % 3).astype(np.int32)
     labels = Labels(np.arange(3), codes)
 
     def step():
-        TiledColumns(X, response_of(selector, X, labels).T)
+        TiledColumns(X, targets_of(selector, X, labels).T)
 
     step()  # with what it imports
     tracemalloc.start()
@@ -433,11 +433,11 @@ def test_a_response_by_classes_takes_a_byte_of_each_sample(monkeypatch, class_we
 
 
 def test_large_sums_are_projected_and_get_room_in_a_worker(text, monkeypatch):
-    """A worker held the sums of 131,072 columns and 39 responses beside a full cache, and died."""
+    """A worker held the sums of 131,072 columns and 39 targets beside a full cache, and died."""
     X, y = text
     T, room = lda_factor(y, 4)[y], []
     monkeypatch.setattr(engine, "make_room", room.append)
-    data = TiledColumns(Matrix.from_array(X, tile_rows=17), FactoredResponse.of(T))
+    data = TiledColumns(Matrix.from_array(X, tile_rows=17), FactoredTargets.of(T))
     data.add(np.arange(10))
     data.residual_products([(np.arange(10), np.zeros((10, T.shape[1])))])
     assert set(room) == {3 * 8 * (10 + 1 + 3) * 10, 3 * 8 * X.shape[1] * 3}
@@ -457,9 +457,7 @@ def test_large_sums_are_projected_and_get_room_in_a_worker(text, monkeypatch):
 
 def test_products_of_several_weights_have_the_same_bits_from_several_passes(text, rng, monkeypatch):
     X, y = text
-    data = TiledColumns(
-        Matrix.from_array(X, tile_rows=17), FactoredResponse.of(lda_factor(y, 4)[y])
-    )
+    data = TiledColumns(Matrix.from_array(X, tile_rows=17), FactoredTargets.of(lda_factor(y, 4)[y]))
     data.add(np.arange(12))
     weights = [(np.arange(k, 10 + k), rng.normal(size=(10, 3))) for k in range(3)]
     whole, passes = data.residual_products(weights), data.passes
@@ -491,7 +489,7 @@ def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch)
     matrix = Matrix.from_array(X, tile_rows=100, tile_columns=150)
     matrix.local = False
     monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
-    monkeypatch.setattr(response, "LARGE_GATHERED", 0)
+    monkeypatch.setattr(targets, "LARGE_GATHERED", 0)
     selector = SparGE(n_features_to_select=m, gamma=0.05, forbid=[0, 1])
     gathered, add = [], StreamedColumns.add
 
@@ -525,7 +523,7 @@ def test_blocks_of_rows_hold_what_32_bits_number():
     ("n", "r", "has_rows", "is_local", "kind"),
     [
         (1000, 2, True, False, "gathered"),
-        (10_000_000, 2, True, False, "tiled"),  # 160 MB of response
+        (10_000_000, 2, True, False, "tiled"),  # 160 MB of targets
         (10_000_000, 2, False, False, "gathered"),  # there are no tiles to make it in
         (2_000_000, 1, True, False, "streamed"),  # 80 columns of 500,000 entries
         (2_000_000, 1, True, True, "gathered"),  # they are in memory anyway
@@ -539,4 +537,4 @@ def test_the_choice_of_columns_follows_the_shapes(n, r, has_rows, is_local, kind
         column_tiles=True,
         local=is_local,
     )
-    assert response.columns_kind(X, 10, r) == kind
+    assert targets.columns_kind(X, 10, r) == kind

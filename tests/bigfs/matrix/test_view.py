@@ -18,7 +18,7 @@ from bigfs.matrix import Centered, Stats
 from bigfs.matrix.gathering import times_columns
 from bigfs.matrix.tiles import DaskTile
 from bigfs.result import Status, iterate
-from bigfs.selectors.sparge import response
+from bigfs.selectors.sparge import targets
 
 N, D = 120, 9
 FAR = [1, 4, 7]
@@ -181,7 +181,7 @@ def test_sparge_by_tiles_bounds_the_optimum_far_from_zero(rng, kind, monkeypatch
     """An upper bound below the optimum was certified."""
     y = np.arange(200) % 4
     X = np.round((rng.normal(size=(200, 40)) + 0.3 * (y[:, None] == np.arange(40) % 4)) * 64) / 64
-    monkeypatch.setattr(response, "columns_for", lambda method, X, r: kind)
+    monkeypatch.setattr(targets, "columns_for", lambda method, X, r: kind)
     records = []
     for data in (X, X + 1e5):
         matrix = Matrix.from_array(sp.csr_array(data), tile_rows=50, tile_columns=10)

@@ -236,7 +236,7 @@ def test_costs_and_errors_are_told(few):
 @pytest.mark.parametrize(
     ("kind", "limit", "words"),
     [
-        ("labels", "LARGE_RESPONSE", "the embedding of the samples takes"),
+        ("labels", "LARGE_TARGETS", "the embedding of the samples takes"),
         ("real", "LARGE_GATHERED", "the columns of each fold take"),
         ("few", "LARGE_GRAPH", "the neighbor graph of 150 samples takes long"),
     ],

@@ -22,7 +22,7 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.embedding.responses import lda_factor
+from bigfs.embedding.targets import lda_factor
 from bigfs.selectors.registry import METHODS
 from tests.helpers.daily import daily
 

@@ -56,7 +56,7 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.loop import cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.factors import gaussian_factor
-from bigfs.embedding.responses import pca
+from bigfs.embedding.targets import pca
 from bigfs.graph import knn
 from bigfs.graph.hypergraph.lasso import lasso_supports
 from bigfs.linalg.prox import project_simplex

@@ -7,7 +7,7 @@ import pytest
 
 import bigfs
 from bigfs import ANOVA, Matrix, SparGE, SparGECV
-from bigfs.embedding.responses import lda_factor
+from bigfs.embedding.targets import lda_factor
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from bigfs.cutting_plane.elimination import best_first
 from bigfs.cutting_plane.loop import certify, cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.cutting_plane.scores import largest_scores
-from bigfs.embedding.responses import lda_factor, one_hot
+from bigfs.embedding.targets import lda_factor, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
 from tests.helpers.daily import daily
@@ -35,7 +35,7 @@ def relaxation_value(Xc, T, gamma, V, m):
     return np.vdot(V, T) - 0.5 * np.vdot(V, V) - s[:m].sum() / (2 * gamma)
 
 
-def test_lda_response_spans_the_centered_indicators():
+def test_lda_targets_span_the_centered_indicators():
     codes = np.random.default_rng(0).integers(0, 5, 60)
     T = lda_factor(codes, 5)[codes]
     assert T.shape == (60, 4)

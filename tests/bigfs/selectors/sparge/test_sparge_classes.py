@@ -7,7 +7,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import compute_class_weight, compute_sample_weight
 
 from bigfs import Matrix, SparGE, SparGECV
-from bigfs.embedding.responses import lda_factor, one_hot
+from bigfs.embedding.targets import lda_factor, one_hot
 from bigfs.linalg.prox import row_norms
 from bigfs.selectors.sparge import sparge
 
@@ -34,7 +34,7 @@ def uneven(text):
 
 
 @pytest.mark.parametrize("class_weight", WEIGHTS)
-def test_the_response_weighs_the_centered_indicators(uneven, class_weight):
+def test_the_targets_weigh_the_centered_indicators(uneven, class_weight):
     _, y = uneven
     v = weigh(class_weight, y)
     T = lda_factor(y, 4, v)[y]
@@ -42,7 +42,7 @@ def test_the_response_weighs_the_centered_indicators(uneven, class_weight):
     Y = one_hot(y, 4)
     Yc = Y - Y.mean(axis=0)
     np.testing.assert_allclose(T @ T.T, Yc @ np.diag(v) @ Yc.T, atol=1e-12)
-    if class_weight == "balanced":  # the response without weights, scaled
+    if class_weight == "balanced":  # the targets without weights, scaled
         balanced = lda_factor(y, 4)[y]
         np.testing.assert_allclose(T @ T.T, 76 / 4 * balanced @ balanced.T, atol=1e-12)
 

@@ -17,7 +17,7 @@ from bigfs import Matrix, SparGE, SparGECV, engine, storage
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.embedding.responses import lda_factor
+from bigfs.embedding.targets import lda_factor
 from bigfs.result import observed
 from bigfs.selectors.sparge import cross_validation, fold_scores
 from bigfs.selectors.sparge.fold_scores import training_data
@@ -203,8 +203,8 @@ def test_folds_see_nothing_of_the_samples_outside(text):
     spoiled = X.toarray()
     spoiled[::3] = np.random.default_rng(0).uniform(0, 9, (40, 80))
     found = []
-    for data, response in ((X, T), (spoiled, np.where((np.arange(120) % 3 == 0)[:, None], 7.0, T))):
-        fold = training_data(GatheredColumns(Matrix.from_array(data), response), inside)
+    for data, T_fold in ((X, T), (spoiled, np.where((np.arange(120) % 3 == 0)[:, None], 7.0, T))):
+        fold = training_data(GatheredColumns(Matrix.from_array(data), T_fold), inside)
         found.append(cutting_plane(Relaxation(fold, 6, 0.5), tol=1e-6, max_iter=50).value)
     np.testing.assert_array_equal(found[0].features, found[1].features)
     np.testing.assert_allclose(found[0].W, found[1].W, atol=1e-7)

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from sklearn.utils import compute_class_weight
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
-from bigfs.cutting_plane.tiled_columns import FactoredResponse, StreamedColumns, TiledColumns
-from bigfs.embedding import responses
+from bigfs.cutting_plane.tiled_columns import FactoredTargets, StreamedColumns, TiledColumns
+from bigfs.embedding import targets
 from bigfs.embedding.spectral import (
     default_width,
     hypergraph_embedding,
@@ -34,31 +34,31 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from bigfs.selectors.sparge.sparge import SparGE
 
-LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
+LARGE_TARGETS = 32 << 20  # bytes of T from which it is made tile by tile
 LARGE_GATHERED = 256 << 20  # bytes of the gathered columns from which they stay in the tiles
 GATHERED_SETS = 8  # sets of m features that a cutting plane gathers, about
 ColumnsKind = Literal["gathered", "streamed", "tiled"]
 
 
-class Response(NamedTuple):
+class Targets(NamedTuple):
     """What the features explain."""
 
     X: Matrix  # the samples that take part
-    T: FactoredResponse  # n × r
+    T: FactoredTargets  # n × r
     omega: FloatArray | None = None  # weights ω of the residuals; None: all are one
     stats: Mapping[str, Any] = MappingProxyType({})  # of the result
 
 
 def columns_kind(X: Matrix, m: int, r: int) -> ColumnsKind:
-    """Return where the columns and a response of width r lie, by the shapes and the non-zeros per
+    """Return where the columns and targets of width r lie, by the shapes and the non-zeros per
     column, so that memory does not change answers.
 
-    A response is made by tile where it is large and its products with all columns are not. Columns
-    stay in the tiles where the `GATHERED_SETS` · m of most non-zeros, about those that a cutting
-    plane gathers, are large and the matrix is not in memory anyway.
+    Targets are made by tile where they are large and their products with all columns are not.
+    Columns stay in the tiles where the `GATHERED_SETS` · m of most non-zeros, about those that a
+    cutting plane gathers, are large and the matrix is not in memory anyway.
     """
     n, d = X.shape
-    if X.row_tiles and 8 * n * r > LARGE_RESPONSE and 8 * d * r <= SUMS_BYTES // 2:
+    if X.row_tiles and 8 * n * r > LARGE_TARGETS and 8 * d * r <= SUMS_BYTES // 2:
         return "tiled"
     if X.row_tiles and X.column_tiles and not X.local and gathered_bytes(X, m) > LARGE_GATHERED:
         return "streamed"
@@ -110,7 +110,7 @@ class EmbeddingTarget(MatrixInput):
 
 def regression(method: SparGE, X: Matrix, y: Any) -> Columns:
     """Return the data of the regression, without any column yet."""
-    X, T, omega, stats = response_of(method, X, y)
+    X, T, omega, stats = targets_of(method, X, y)
     if not T.norm2:
         raise ValueError(
             f"the embedding {method.embedding!r} is empty, because nothing "
@@ -124,21 +124,21 @@ def regression(method: SparGE, X: Matrix, y: Any) -> Columns:
         data = StreamedColumns(X, T.whole(), omega)
     else:
         data = GatheredColumns(hold_if_small(X), T.whole(), omega)
-    data.response_stats = stats
+    data.target_stats = stats
     return data
 
 
 def columns_for(method: SparGE, X: Matrix, r: int) -> ColumnsKind:
-    """Return where the columns and a response of width r lie."""
+    """Return where the columns and targets of width r lie."""
     if method.loss != "squared" or not method._in_tiles:
         return "gathered"
     return columns_kind(X, method._count(X.shape[1]), r)
 
 
-def response_of(method: SparGE, X: Matrix, y: Any) -> Response:
+def targets_of(method: SparGE, X: Matrix, y: Any) -> Targets:
     """Return the samples that take part, and what the features explain."""
     if method.loss == "squared_hinge":
-        return _hinge_response(method, X, y)
+        return _hinge_targets(method, X, y)
     if method.embedding == "lda":
         classes, codes = at_least_two(y)
         if not y.all_labeled:  # else they are not copied
@@ -146,44 +146,44 @@ def response_of(method: SparGE, X: Matrix, y: Any) -> Response:
         c = len(classes)
         # balanced classes weigh the same
         weights = None if method.class_weight == "balanced" else _weigh(method, classes, codes)
-        C = responses.lda_factor(codes, c, weights)
+        C = targets.lda_factor(codes, c, weights)
         norm2 = float(class_sizes(codes, c) @ row_norms(C) ** 2)
-        return Response(X, FactoredResponse(codes, C, np.zeros(c - 1), norm2))
+        return Targets(X, FactoredTargets(codes, C, np.zeros(c - 1), norm2))
     is_sparse = method.embedding == "cca" and sp.issparse(y)
     if is_sparse and columns_for(method, X, y.shape[1]) == "tiled":
-        C, shift = responses.cca_factor(y)
-        return Response(X, FactoredResponse(_compact(y), C, shift, float(C.shape[1])))
+        C, shift = targets.cca_factor(y)
+        return Targets(X, FactoredTargets(_compact(y), C, shift, float(C.shape[1])))
     if method._takes_real and y is not None:
         if isinstance(y, Labels):
             codes = y.codes[y.is_labeled]
             X = X if y.all_labeled else X.take_rows(y.is_labeled)
-            y = responses.one_hot(codes, len(y.classes))
+            y = targets.one_hot(codes, len(y.classes))
         Y = y.toarray() if sp.issparse(y) else y
-        T = responses.cca(Y) if method.embedding == "cca" else responses.hsl_labels(Y)
-        return Response(X, FactoredResponse.of(T))
+        T = targets.cca(Y) if method.embedding == "cca" else targets.hsl_labels(Y)
+        return Targets(X, FactoredTargets.of(T))
     allowed = method._allowed(X)
     if method.embedding == "pca":
         r = method.n_components or default_width(*allowed.shape)
-        result = responses.pca(allowed, r, tol=method.tol / 4)
+        result = targets.pca(allowed, r, tol=method.tol / 4)
         T = result.value.vectors
-        return Response(X, FactoredResponse.of(T), stats=embedding_stats(result))
+        return Targets(X, FactoredTargets.of(T), stats=embedding_stats(result))
     if method.embedding == "hsl":
-        return _hypergraph_response(method, X)
+        return _hypergraph_targets(method, X)
     graph = sample_graph(allowed, method.graph, method.n_neighbors, method.metric)
     degree = np.asarray(graph.A.sum(axis=1)).ravel()
     if method.embedding == "lpp":
         omega = np.sqrt(degree) if method.weighting == "degree" else None
-        T = graph.response(method.n_components, allowed.shape[1])
-        return Response(X, FactoredResponse.of(T), omega, graph.stats)
+        T = graph.targets(method.n_components, allowed.shape[1])
+        return Targets(X, FactoredTargets.of(T), omega, graph.stats)
     classes, codes = at_least_two(y)
     r = method.n_components or len(classes) - 1
-    result = responses.sda(graph.A, codes, len(classes), r, method.beta)
+    result = targets.sda(graph.A, codes, len(classes), r, method.beta)
     T = require_width(result, method.n_components).value.vectors
     omega = np.sqrt(1 + method.beta * degree) if method.weighting == "degree" else None
-    return Response(X, FactoredResponse.of(T), omega, graph.stats | embedding_stats(result))
+    return Targets(X, FactoredTargets.of(T), omega, graph.stats | embedding_stats(result))
 
 
-def _hypergraph_response(method: SparGE, X: Matrix) -> Response:
+def _hypergraph_targets(method: SparGE, X: Matrix) -> Targets:
     """Return the leading eigenvectors of the hypergraph of the neighborhoods."""
     allowed = method._allowed(X)
     neighbors, stats = joined_neighbors(allowed, None, method.n_neighbors, method.metric)
@@ -192,10 +192,10 @@ def _hypergraph_response(method: SparGE, X: Matrix) -> Response:
     r = method.n_components or default_width(*allowed.shape, parts.n_set_aside)
     result = require_width(hypergraph_embedding(hypergraph, r, parts), method.n_components)
     T = result.value.vectors
-    return Response(X, FactoredResponse.of(T), stats=stats | embedding_stats(result))
+    return Targets(X, FactoredTargets.of(T), stats=stats | embedding_stats(result))
 
 
-def _hinge_response(method: SparGE, X: Matrix, y: Labels) -> Response:
+def _hinge_targets(method: SparGE, X: Matrix, y: Labels) -> Targets:
     """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""
     classes, codes = at_least_two(y)
     codes = codes[y.is_labeled]
@@ -203,9 +203,9 @@ def _hinge_response(method: SparGE, X: Matrix, y: Labels) -> Response:
     labeled_X = X if y.all_labeled else X.take_rows(y.is_labeled)
     weights = sample_weights(method, y)
     if weights is None:
-        return Response(labeled_X, FactoredResponse.of(Y))
+        return Targets(labeled_X, FactoredTargets.of(Y))
     omega = np.sqrt(weights)
-    return Response(labeled_X, FactoredResponse.of(omega[:, None] * Y), omega)
+    return Targets(labeled_X, FactoredTargets.of(omega[:, None] * Y), omega)
 
 
 def sample_weights(method: SparGE, y: Labels) -> FloatArray | None:

@@ -1,4 +1,4 @@
-"""The response T of each graph embedding: what SparGE asks the features to explain.
+"""The targets T of each graph embedding: what SparGE asks the features to explain.
 
 In SparGE's Table 1 an embedding is a positive semi-definite S = HHᵀ (n × n). S is never formed. T
 holds the left singular vectors of H with non-negligible singular value, so that TᵀT = I.

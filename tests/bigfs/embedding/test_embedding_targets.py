@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bigfs import DLSR, L1SVM, RFS, TRCFS, Matrix, MultiTaskLasso, engine
-from bigfs.embedding import responses, spectral
+from bigfs.embedding import spectral, targets
 from bigfs.graph import affinity, knn
 
 
@@ -27,7 +27,7 @@ def graph(text):
 def test_pca(text):
     X, _ = text
     Xc = X.toarray().astype(float) - X.toarray().mean(axis=0, dtype=float)
-    T = responses.pca(Matrix.from_array(X), 3).value.vectors
+    T = targets.pca(Matrix.from_array(X), 3).value.vectors
     np.testing.assert_allclose(T.T @ T, np.eye(3), atol=1e-10)
     values = leading(Xc @ Xc.T, 3)[1]
     # the SVD's in_class tolerance
@@ -38,18 +38,18 @@ def test_cca_is_the_projection_on_the_centered_targets(rng):
     Y = rng.normal(size=(40, 3))
     Y = np.column_stack([Y, Y[:, 0] - Y[:, 1]])  # rank 3
     Yc = Y - Y.mean(axis=0)
-    T = responses.cca(Y)
+    T = targets.cca(Y)
     assert T.shape == (40, 3)
     np.testing.assert_allclose(T @ T.T, Yc @ np.linalg.pinv(Yc.T @ Yc) @ Yc.T, atol=1e-10)
     with pytest.raises(ValueError, match="constant"):
-        responses.cca(np.ones((5, 2)))
+        targets.cca(np.ones((5, 2)))
 
 
 def test_cca_of_class_indicators_is_lda(text):
     _, y = text
     np.testing.assert_allclose(
-        projector(responses.cca(responses.one_hot(y, 4))),
-        projector(responses.lda_factor(y, 4)[y]),
+        projector(targets.cca(targets.one_hot(y, 4))),
+        projector(targets.lda_factor(y, 4)[y]),
         atol=1e-10,
     )
 
@@ -72,7 +72,7 @@ def test_hsl_with_one_hyperedge_per_label(rng):
     S = root[:, None] * (Y / De) @ Y.T * root
     vectors, values = leading(S, 4)
     assert values[0] == pytest.approx(1)
-    T = responses.hsl_labels(Y)
+    T = targets.hsl_labels(Y)
     np.testing.assert_allclose(projector(T), projector(vectors[:, 1:]), atol=1e-8)
     assert not T[5].any()
 
@@ -94,7 +94,7 @@ def test_sda(text, graph, share):
     vectors, _ = leading(off @ S @ off, 3)
     assert np.linalg.eigvalsh(S)[-1] <= 1 + 1e-12
     np.testing.assert_allclose(
-        projector(responses.sda(graph, codes, 4, 3, beta).value.vectors),
+        projector(targets.sda(graph, codes, 4, 3, beta).value.vectors),
         projector(vectors),
         atol=1e-5,
     )
@@ -129,8 +129,8 @@ def test_no_contrast_of_classes_is_lost(sizes, weighting):
     weights = None
     if weighting == "root":
         weights = np.sqrt(1 / np.array(sizes)) * len(y) / np.sqrt(sizes).sum()
-    T = responses.lda_factor(y, c, weights)[y]
-    Y = responses.one_hot(y, c)
+    T = targets.lda_factor(y, c, weights)[y]
+    Y = targets.one_hot(y, c)
     S = Y @ np.diag(1 / np.array(sizes) if weights is None else weights) @ Y.T
     centering = np.eye(len(y)) - 1 / len(y)
     np.testing.assert_allclose(T @ T.T, centering @ S @ centering, atol=1e-12)
@@ -138,13 +138,13 @@ def test_no_contrast_of_classes_is_lost(sizes, weighting):
 
 def test_the_signs_of_contrasts_do_not_depend_on_lapack(monkeypatch, rng):
     y = rng.integers(0, 6, 40)
-    C, qr = responses.lda_factor(y, 6), np.linalg.qr
+    C, qr = targets.lda_factor(y, 6), np.linalg.qr
     signs = np.array([1, -1, 1, -1, -1, 1])
     monkeypatch.setattr(np.linalg, "qr", lambda A: (qr(A)[0] * signs, None))
-    np.testing.assert_array_equal(responses.lda_factor(y, 6), C)
+    np.testing.assert_array_equal(targets.lda_factor(y, 6), C)
 
 
 def test_hsl_refuses_counts_and_real_values(rng):
     for Y in (rng.integers(0, 4, (20, 3)).astype(float), rng.normal(size=(20, 2))):
         with pytest.raises(ValueError, match="indicator of label sets"):
-            responses.hsl_labels(Y)
+            targets.hsl_labels(Y)
