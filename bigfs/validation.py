@@ -64,14 +64,14 @@ def require_readable(X: Any) -> None:
     if isinstance(X, np.ndarray) or sp.issparse(X) or hasattr(type(X), "iloc"):
         return  # anndata has views of its own of what is in memory
     kind = type(X)
-    room, name = kind.__module__.partition(".")[0], kind.__name__
+    library, name = kind.__module__.partition(".")[0], kind.__name__
     if isinstance(X, list) and X:
         name = f"list of {type(X[0]).__name__}"
-    advice = UNREAD.get((room, "")) or UNREAD.get((room, name))
-    if advice is None and room.startswith("xarray") and getattr(X, "chunks", None):
+    advice = UNREAD.get((library, "")) or UNREAD.get((library, name))
+    if advice is None and library.startswith("xarray") and getattr(X, "chunks", None):
         advice = f"X.data, or {STAGED}"
     if advice:
-        got = name if room in ("builtins", "pathlib") else f"{room}'s {name}"
+        got = name if library in ("builtins", "pathlib") else f"{library}'s {name}"
         raise TypeError(
             f"X must be an array, a data frame, a Dask array or a Matrix; got {got}: give {advice}"
         )

@@ -11,9 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# From the bottom up. A room imports only what is on a layer below its own. A room is a module or a
-# folder; where the
-# parts of a folder lie on different layers, its parts are named one by one.
+# From the bottom up. A module imports only what is on a layer below its own. A folder counts as one
+# module. Where the parts of a folder lie on different layers, its parts are named one by one.
 LAYERS: dict[str, list[set[str]]] = {
     "bigfs": [
         {"types", "cards", "advice", "plugins"},
@@ -73,7 +72,7 @@ ABOVE = {"bigfs": {"storage", "flows"}, "storage": {"flows"}, "flows": set()}
 # The files that may import a library. Zarr: a store, a graph beside it, and the stores that anndata
 # writes.
 # Prefect: the flows, what they show, and the settings that say whether there is a server.
-ONE_DOOR = {
+ENTRY_POINTS = {
     "dask": {"bigfs/engine"},
     "distributed": {"bigfs/engine"},
     "zarr": {
@@ -115,10 +114,10 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def room(package: str, parts: list[str]) -> tuple[str, int] | None:
-    """The room of a module, given by its path inside the package, and the number of its layer."""
-    for height, rooms in enumerate(LAYERS[package]):
-        for name in rooms:
+def layer_of(package: str, parts: list[str]) -> tuple[str, int] | None:
+    """The name in LAYERS of a module, given by its path in the package, and its layer's number."""
+    for height, names in enumerate(LAYERS[package]):
+        for name in names:
             if parts[: name.count(".") + 1] == name.split("."):
                 return name, height
     return None
@@ -128,15 +127,15 @@ def room(package: str, parts: list[str]) -> tuple[str, int] | None:
 def test_imports_run_downward(path):
     package, *parts = path.relative_to(ROOT).with_suffix("").parts
     parts = [part for part in parts if part != "__init__"]
-    below = room(package, parts)
-    # public names from several rooms, or none
+    below = layer_of(package, parts)
+    # public names from several modules, or none
     package_init = path.name == "__init__.py" and (not parts or below is None)
     assert below or package_init, f"{relative(path)} has no layer: add it to LAYERS"
     for name in imports(path):
         top, *rest = name.split(".")
         assert top not in ABOVE[package], f"{relative(path)} imports {name}, which is above it"
         if top == package and rest and below:
-            other = room(package, rest)
+            other = layer_of(package, rest)
             assert other is not None, f"{relative(path)} imports {name}, which has no layer"
             same = other[0] == below[0]
             assert same or other[1] < below[1], (
@@ -144,7 +143,7 @@ def test_imports_run_downward(path):
             )
 
 
-def test_every_layer_names_rooms_that_exist():
+def test_every_layer_names_modules_that_exist():
     for package, layers in LAYERS.items():
         for name in set().union(*layers):
             base = (ROOT / package).joinpath(*name.split("."))
@@ -153,12 +152,12 @@ def test_every_layer_names_rooms_that_exist():
             )
 
 
-@pytest.mark.parametrize(("library", "doors"), ONE_DOOR.items())
-def test_each_library_enters_by_its_door(library, doors):
+@pytest.mark.parametrize(("library", "entries"), ENTRY_POINTS.items())
+def test_each_library_has_its_entry_points(library, entries):
     for package in LAYERS:
         for path in sources(package):
             if any(name.split(".")[0] == library for name in imports(path)):
-                assert any(relative(path).startswith(door) for door in doors), (
+                assert any(relative(path).startswith(entry) for entry in entries), (
                     f"{relative(path)} imports {library}"
                 )
 
@@ -175,8 +174,8 @@ def test_a_worker_that_reads_tiles_loads_no_format():
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
-def test_the_map_of_the_rooms_is_that_of_the_files(page):
-    """The map of the architecture names every room, and no page names another."""
+def test_the_map_of_the_modules_is_that_of_the_files(page):
+    """The map of the architecture names every module, and no page names another."""
     named: dict[str, set[str]] = {package: set() for package in LAYERS}
     package = None
     for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
@@ -188,12 +187,12 @@ def test_the_map_of_the_rooms_is_that_of_the_files(page):
         if package is not None:
             named[package] |= set(re.findall(r"\w+(?:\.py|/)", line.split("|")[2]))
     for package, names in named.items():
-        rooms = {
+        modules = {
             f"{path.name}/" if path.is_dir() else path.name
             for path in (ROOT / package).iterdir()
             if (path / "__init__.py").exists()
             or (path.suffix == ".py" and not path.name.startswith("__"))
         }
         assert names
-        assert names <= rooms
-        assert page == "CONTRIBUTING.md" or names == rooms
+        assert names <= modules
+        assert page == "CONTRIBUTING.md" or names == modules

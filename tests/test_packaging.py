@@ -56,8 +56,8 @@ def test_dir_imports_no_room_but_the_list_of_methods():
     answer = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    rooms = {"bigfs.plugins", "bigfs.storage", "bigfs.selectors", "bigfs.selectors.registry"}
-    assert set(answer.stdout.split()) == rooms
+    modules = {"bigfs.plugins", "bigfs.storage", "bigfs.selectors", "bigfs.selectors.registry"}
+    assert set(answer.stdout.split()) == modules
 
 
 def test_version_is_written_once():

@@ -73,8 +73,8 @@ def depends_on(experiment: Experiment) -> list[str]:
     while waiting:
         module = waiting.pop()
         path = path_of(module)
-        room = module.startswith(("bigfs.", "benchmarks.")) and not module.startswith(ASIDE)
-        if path is None or not room or path in seen:
+        is_own = module.startswith(("bigfs.", "benchmarks.")) and not module.startswith(ASIDE)
+        if path is None or not is_own or path in seen:
             continue
         seen.add(path)
         waiting += imported(path)

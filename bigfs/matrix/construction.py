@@ -24,10 +24,10 @@ def readable(X: Any) -> Any:
     Arrays of Zarr and of HDF5 and the matrices of a backed AnnData object lie in files. Refuse
     what would be loaded whole.
     """
-    room, kind = type(X).__module__.partition(".")[0], type(X).__name__
-    if room == "anndata" and hasattr(X, "group") and hasattr(X, "format"):
+    library, kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if library == "anndata" and hasattr(X, "group") and hasattr(X, "format"):
         return _lazy_cells(X)
-    if (room, kind) in (("zarr", "Array"), ("h5py", "Dataset")):
+    if (library, kind) in (("zarr", "Array"), ("h5py", "Dataset")):
         return _lazy_slices(X)
     require_readable(X)
     return X

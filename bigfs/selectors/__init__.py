@@ -1,4 +1,4 @@
-"""The methods, a room for each family. A name is imported when it is first used."""
+"""The methods, a package for each family. A name is imported when it is first used."""
 
 from __future__ import annotations
 

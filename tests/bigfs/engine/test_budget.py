@@ -99,14 +99,14 @@ def test_a_step_is_refused_beside_what_the_process_holds(monkeypatch):
             engine.require_memory(200 * 10**6 + 1, "a step")
 
 
-def test_what_a_process_holds_is_measured_at_the_door(monkeypatch):
+def test_what_a_process_holds_is_measured_at_the_entry(monkeypatch):
     """A new process holds less, and comes to hold `IDLE` as it loads the kernels of a fit."""
     held = []
     monkeypatch.setattr(executor, "own_memory", own_memory)
     monkeypatch.setattr(workers, "resident", lambda: held[-1])
     monkeypatch.setattr(workers, "cached_bytes", lambda: 1000)
 
-    def at_door():
+    def at_entry():
         with engine.cluster(workers=0, memory_limit="64GB"), engine.session():
             return current_session().baseline
 
@@ -115,9 +115,9 @@ def test_what_a_process_holds_is_measured_at_the_door(monkeypatch):
         held.append(2 * GB)
         with engine.session():
             assert current_session().baseline == GB - 1000
-    assert at_door() == 2 * GB - 1000
+    assert at_entry() == 2 * GB - 1000
     held.append(IDLE // 2)
-    assert at_door() == IDLE
+    assert at_entry() == IDLE
 
 
 def test_what_the_user_has_loaded_refuses_no_step_of_a_default_limit(monkeypatch):

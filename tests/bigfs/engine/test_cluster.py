@@ -101,7 +101,7 @@ def test_the_answer_is_the_serial_one_whoever_dies(
     assert not killed or killed[0] not in tls_cluster.worker_pids()
 
 
-# --- locks on the doors ---------------------------------------------------------------------------
+# --- locks on the ports ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

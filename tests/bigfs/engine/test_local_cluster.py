@@ -74,7 +74,7 @@ def local(of_pytest):
         yield client
 
 
-def doors(client):
+def ports(client):
     """The addresses of scheduler, worker and nanny."""
     workers = describe_workers(client)
     nannies = (worker["nanny"] for worker in workers.values())
@@ -90,14 +90,14 @@ def listening():
 
 
 def test_local_cluster_speaks_mutual_tls_everywhere(local):
-    assert len(doors(local)) == 3
-    assert all(address.startswith("tls://127.0.0.1:") for address in doors(local))
+    assert len(ports(local)) == 3
+    assert all(address.startswith("tls://127.0.0.1:") for address in ports(local))
     assert {address.ip for address in listening()} == {"127.0.0.1"}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_local_cluster_runs_no_code_of_another_user(local):
-    command = [sys.executable, "-c", INTRUDER, str(NOBODY), *doors(local)]
+    command = [sys.executable, "-c", INTRUDER, str(NOBODY), *ports(local)]
     ended = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=200)
     assert ended.returncode == 0, ended.stderr
     answers = json.loads(ended.stdout)
@@ -138,12 +138,12 @@ def test_local_cluster_refuses_plain_tcp(local):
         finally:
             writer.close()
 
-    for address in doors(local):
+    for address in ports(local):
         assert b"HTTP" not in asyncio.run(hang_up(address))
 
 
 def test_local_cluster_serves_no_page(local, of_pytest):
-    tls = {int(address.rsplit(":", 1)[1]) for address in doors(local)}
+    tls = {int(address.rsplit(":", 1)[1]) for address in ports(local)}
     others = {address.port for address in listening() - of_pytest} - tls
     for port in others:
         for page in (

@@ -78,12 +78,12 @@ def as_stream(frame, folder):
     return (frame.iloc[start : start + 9] for start in range(0, N, 9))
 
 
-doors = pytest.mark.parametrize("door", [as_csv, as_parquet, as_frame, as_stream])
+kinds = pytest.mark.parametrize("kind", [as_csv, as_parquet, as_frame, as_stream])
 
 
-@doors
-def test_numbers_and_categories_are_features_and_the_rest_is_named(frame, tmp_path, door):
-    uri = storage.stage(door(frame, tmp_path), tmp_path / "s.zarr", label="target", scale="none")
+@kinds
+def test_numbers_and_categories_are_features_and_the_rest_is_named(frame, tmp_path, kind):
+    uri = storage.stage(kind(frame, tmp_path), tmp_path / "s.zarr", label="target", scale="none")
     corpus, wanted = storage.open(uri), expected(frame)
     assert list(corpus.feature_names) == list(wanted.columns)
     np.testing.assert_allclose(corpus.X.rows(range(N)).toarray(), wanted, rtol=1e-6)
@@ -109,12 +109,12 @@ def test_what_was_decided_rules_what_is_appended(frame, tmp_path):
     assert added["age"][3] == pytest.approx(frame["age"].mean(), rel=1e-6)
 
 
-@doors
-def test_one_column_of_text_alone_is_a_corpus(frame, tmp_path, door):
-    source = find(door(frame[["comment", "target", "customer_id"]], tmp_path), label="target")
+@kinds
+def test_one_column_of_text_alone_is_a_corpus(frame, tmp_path, kind):
+    source = find(kind(frame[["comment", "target", "customer_id"]], tmp_path), label="target")
     assert source.text == "comment"
     kinds = {as_csv: "csv", as_parquet: "parquet"}
-    assert source.format == kinds.get(door, "stream")
+    assert source.format == kinds.get(kind, "stream")
 
 
 def test_a_column_called_text_is_taken_as_before(frame, tmp_path):

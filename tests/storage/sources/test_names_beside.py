@@ -40,11 +40,11 @@ def put(path, names, end="\n"):
     return str(path)
 
 
-@pytest.mark.parametrize("door", ["files", "lists"])
-def test_names_are_those_of_the_store(source, door, tmp_path):
+@pytest.mark.parametrize("kind", ["files", "lists"])
+def test_names_are_those_of_the_store(source, kind, tmp_path):
     lists = {"names": GENES, "sample_names": CELLS}
     files = {k: put(tmp_path / f"{k}.txt", v, "\tmore\r\n") for k, v in lists.items()}
-    uri = storage.stage(source, tmp_path / "a.zarr", **(files if door == "files" else lists))
+    uri = storage.stage(source, tmp_path / "a.zarr", **(files if kind == "files" else lists))
     corpus = storage.open(uri)
     assert list(corpus.feature_names) == GENES
     assert list(corpus.sample_names) == ["a", "b", "2", "d"]

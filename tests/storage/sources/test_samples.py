@@ -1,4 +1,4 @@
-"""What is told of samples: the same by every door, whatever the memory and the pieces."""
+"""Samples are the same from every kind of source, whatever the memory and the pieces."""
 
 import json
 import re
@@ -27,7 +27,7 @@ N, BAD = 60, 41  # rows, and the one with the bad fact
 GROUP = 9  # rows of a group of Parquet and of a batch of Arrow
 FEATURES = ["a", "b", "c"]
 ROLES = {"label": "kind", "split": "half", "group": "donor", "sample_weight": "w", "time": "day"}
-DOORS = ["csv", "jsonl", "parquet", "arrow", "h5ad", "pandas", "polars", "cells"]
+KINDS = ["csv", "jsonl", "parquet", "arrow", "h5ad", "pandas", "polars", "cells"]
 
 
 def table(bad=None):
@@ -52,28 +52,28 @@ def arrow(frame):
     return pa.table({name: pa.array(values) for name, values in columns.items()})
 
 
-def enter(door, frame, folder):
-    """The source of a table by a door, and its options."""
+def as_source(entry, frame, folder):
+    """The source of a table from a kind of source, and its options."""
     options = {"columns": "a,b,c", "name": "id", **ROLES}
-    path = folder / f"rows.{door}"
-    if door == "csv":
+    path = folder / f"rows.{entry}"
+    if entry == "csv":
         frame.to_csv(path, index=False)
-    elif door == "jsonl":
+    elif entry == "jsonl":
         options = {"indices": "i", "values": "v", "name": "id", **ROLES}
         records = frame.drop(columns=FEATURES).to_dict("records")
         rows = frame[FEATURES].to_numpy().tolist()
         lines = [{"i": [0, 1, 2], "v": v, **r} for v, r in zip(rows, records, strict=True)]
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    elif door == "parquet":
+    elif entry == "parquet":
         parquet.write_table(arrow(frame), path, row_group_size=GROUP)
-    elif door == "arrow":
+    elif entry == "arrow":
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, arrow(frame).schema) as out:
             out.write_table(arrow(frame), max_chunksize=GROUP)
-    elif door == "pandas":
+    elif entry == "pandas":
         return frame, options
-    elif door == "polars":
+    elif entry == "polars":
         return pl.from_arrow(arrow(frame)), options
-    elif door == "cells":
+    elif entry == "cells":
         obs = frame.drop(columns=FEATURES).set_index("id")
         X = sp.csr_array(frame[FEATURES].to_numpy(np.float32))
         return SimpleNamespace(
@@ -110,12 +110,12 @@ def content(uri):
     return corpus.splits, *names, *(np.asarray(part).tolist() for part in (X, *told))
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry", KINDS)
 @pytest.mark.parametrize(("piece", "limit"), [(1 << 25, "320MB"), (600, "320MB"), (600, "4GB")])
-def test_the_same_rows_are_the_same_store_by_every_door(tmp_path, monkeypatch, door, piece, limit):
+def test_the_same_rows_are_one_store_from_every_kind(tmp_path, monkeypatch, entry, piece, limit):
     frame = table({"kind": None})
     monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", piece)
-    source, options = enter(door, frame, tmp_path)
+    source, options = as_source(entry, frame, tmp_path)
     uri = storage.stage(source, tmp_path / "a.zarr", memory_limit=limit, **options)
     expected = storage.stage(
         arrow(frame), tmp_path / "b.zarr", columns="a,b,c", name="id", memory_limit="1GB", **ROLES
@@ -137,16 +137,16 @@ BAD_FACTS = [
 ]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry", KINDS)
 @pytest.mark.parametrize("piece", [1 << 25, 900])
 @pytest.mark.parametrize(("bad", "message"), BAD_FACTS)
-def test_one_bad_fact_is_the_same_error_by_every_door(
-    tmp_path, monkeypatch, door, bad, message, piece
+def test_one_bad_fact_is_the_same_error_from_every_kind_of_source(
+    tmp_path, monkeypatch, entry, bad, message, piece
 ):
-    if door in ("csv", "h5ad") and "kind" in bad:
+    if entry in ("csv", "h5ad") and "kind" in bad:
         pytest.skip("such a file holds no NUL")
     monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", piece)
-    source, options = enter(door, table(bad), tmp_path)
+    source, options = as_source(entry, table(bad), tmp_path)
     with pytest.raises(SourceError, match=message) as caught:
         storage.stage(source, tmp_path / "a.zarr", **options)
     group, row = divmod(BAD, GROUP)
@@ -267,10 +267,10 @@ def test_categories_of_a_file_and_of_an_object_are_the_same_labels(
 ):
     frame = table()[:3]
     frame["kind"] = values
-    cells, _ = enter("cells", frame, tmp_path)
+    cells, _ = as_source("cells", frame, tmp_path)
     cells.obs["kind"] = cells.obs["kind"].astype("category")
     corpus = storage.open(storage.stage(cells, tmp_path / "a.zarr", label="kind", **options))
-    path, _ = enter("h5ad", table()[:3], tmp_path)
+    path, _ = as_source("h5ad", table()[:3], tmp_path)
     with h5py.File(path, "r+") as root:
         codes, found = pd.factorize(np.array(values))
         write_element(root["obs"], "kind", (["x"], codes))

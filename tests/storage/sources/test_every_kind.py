@@ -1,5 +1,5 @@
-"""The same rows by every door: one store content, whatever the memory limit and the pieces, and one
-error for one bad fact of one row.
+"""The same rows from every kind of source: one content, whatever the memory limit and the pieces,
+and one error for one bad fact of one row.
 """
 
 import contextlib
@@ -124,7 +124,7 @@ def h5ad(folder, told):
 
 
 OBS = {"group": "who", "sample_weight": "w"}
-DOORS = {
+KINDS = {
     "csv": (csv, TABLE),
     "a folder of csv": (parts, TABLE),
     "parquet": (parquet, TABLE),
@@ -173,13 +173,13 @@ BARE = {  # without names of columns, labeled by numbers
 
 
 def staged(folder, name, limit, monkeypatch, told=None):
-    """The corpus of the facts by a door."""
+    """The corpus of the facts from a kind of source."""
     place = folder / f"{name} {limit}"
     place.mkdir()
     if told is None:
         source, options = BARE[name](place)
     else:
-        write, options = DOORS[name]
+        write, options = KINDS[name]
         source = write(place, told)
     monkeypatch.setattr(build, "MATRIX_PIECE", LIMITS[limit])
     uri = storage.stage(source, folder / f"{name} {limit}.zarr", memory_limit=limit, **options)
@@ -194,8 +194,8 @@ def told_of(corpus):
     return (X[:, order].tolist(), list(corpus.class_names), corpus.y.tolist(), corpus.splits)
 
 
-@pytest.mark.parametrize("name", DOORS)
-def test_the_same_facts_by_every_door(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("name", KINDS)
+def test_the_same_facts_from_every_kind_of_source(tmp_path, monkeypatch, name):
     first, second = (staged(tmp_path, name, limit, monkeypatch, facts()) for limit in LIMITS)
     assert first.spec["content"] == second.spec["content"]
     train = np.array(facts()["split"]) == "train"
@@ -209,7 +209,7 @@ def test_the_same_facts_by_every_door(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", BARE)
-def test_the_same_matrix_by_every_door(tmp_path, monkeypatch, name):
+def test_the_same_matrix_from_every_kind_of_source(tmp_path, monkeypatch, name):
     first, second = (staged(tmp_path, name, limit, monkeypatch) for limit in LIMITS)
     assert first.spec["content"] == second.spec["content"]
     assert told_of(first) == (matrix().tolist(), ["0", "1", "2"], Y.tolist(), ())
@@ -231,7 +231,7 @@ BAD = {  # a fact of row 41, and what is said of it everywhere
 
 
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", KINDS)
 def test_one_bad_fact_is_one_error(tmp_path, monkeypatch, name, bad):
     changed, message = BAD[bad]
     for limit in LIMITS:

@@ -24,7 +24,7 @@ CHOSEN = ["age", "city", "height"]
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """A table whose classes hang on an age with gaps, a height and a city, and a run on it."""
-    folder, rng = tmp_path_factory.mktemp("door"), np.random.default_rng(5)
+    folder, rng = tmp_path_factory.mktemp("entry"), np.random.default_rng(5)
     frame = pd.DataFrame(
         {
             "age": rng.normal(40, 10, N).round(1),
