@@ -42,7 +42,7 @@ from bigfs import engine
 from bigfs.evaluation import linear_model
 from bigfs.evaluation.metrics import count_classes, scores_of
 from bigfs.evaluation.splits import draw_subsamples
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from bigfs.selectors.registry import METHODS
 
 SIZES = (20, 50, 100, 200)
@@ -206,7 +206,7 @@ def measure(method: str, metric: str, where: tuple[Path, str, int]) -> Values:
     samples = split(*where)
     sizes = [m for m in SIZES if m < samples.X.shape[1] / 2]
     with warnings.catch_warnings():
-        for harmless in (ConvergenceWarning, NotConverged, UserWarning):
+        for harmless in (ConvergenceWarning, NotConvergedWarning, UserWarning):
             warnings.simplefilter("ignore", harmless)
         run = timed(fit, method, metric, samples.X, samples.y, sizes[-1])
         scores = []

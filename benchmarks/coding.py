@@ -19,7 +19,7 @@ from shared import STORES, peaks, row, timed
 
 import bigfs
 from bigfs import engine, storage
-from bigfs.result import NotConverged, observed
+from bigfs.result import NotConvergedWarning, observed
 from bigfs.storage import sources
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
@@ -98,5 +98,5 @@ def eyes(data: Path, out: Path = Path("docs/pictures")) -> None:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", NotConverged)
+    warnings.simplefilter("ignore", NotConvergedWarning)
     app()

@@ -20,7 +20,7 @@ from shared import table
 
 import bigfs
 from bigfs import storage
-from bigfs.engine import NotEnoughMemory, peak_memory
+from bigfs.engine import MemoryLimitError, peak_memory
 from bigfs.selectors.registry import METHODS
 
 LIMITS = "400MB,650MB,1GB"
@@ -55,7 +55,7 @@ def fit(method: str, uri: str, limit: str) -> None:
     try:
         with bigfs.cluster(workers=0, memory_limit=limit):
             selector.fit(corpus.X, corpus.y)
-    except NotEnoughMemory as error:
+    except MemoryLimitError as error:
         said = f"refused: {error}"
     except (ValueError, MemoryError, np.linalg.LinAlgError) as error:
         said = f"{type(error).__name__}: {error}"

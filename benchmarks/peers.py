@@ -26,7 +26,7 @@ from bigfs.flows.comparison.files import read_comparison
 from bigfs.flows.comparison.report import picture
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.comparison.standings import cost_rows, failure_lines, score_rows
-from bigfs.flows.comparison.time_limit import TooLate
+from bigfs.flows.comparison.time_limit import TimeLimitError
 from bigfs.flows.options import Engine
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
@@ -147,10 +147,10 @@ def call_in_processor_time(step: Any, request: Comparison, *arguments: Any) -> A
 
 @contextlib.contextmanager
 def processor_time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TooLate` in the block once this process has worked so long."""
+    """Raise `TimeLimitError` in the block once this process has worked so long."""
 
     def end(*_: Any) -> NoReturn:
-        raise TooLate
+        raise TimeLimitError
 
     previous = signal.signal(signal.SIGPROF, end)
     signal.setitimer(signal.ITIMER_PROF, seconds)

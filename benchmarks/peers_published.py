@@ -31,7 +31,7 @@ from benchmarks.shared import timed
 from bigfs import engine
 from bigfs.evaluation.significance import jaccard
 from bigfs.flows.evaluation import selection
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from bigfs.selectors.registry import METHODS
 
 app = typer.Typer(add_completion=False)
@@ -70,7 +70,7 @@ def ours(method: str, X: np.ndarray, y: np.ndarray, m: int, limit: float) -> dic
     engine.reset_peak_memory()
     try:
         with warnings.catch_warnings(), peers.processor_time_limit(limit):
-            warnings.simplefilter("ignore", NotConverged)
+            warnings.simplefilter("ignore", NotConvergedWarning)
             run = timed(selector.fit, X, target)
     except TimeoutError:
         return {"error": f"longer than {limit:g} s"}

@@ -27,20 +27,20 @@ from benchmarks.peers import KEPT, MEASURED, all_methods, measure_missing, read_
 from benchmarks.shared import STORES, table, timed
 from bigfs import engine, storage
 from bigfs.flows.evaluation import selection
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 
 app = typer.Typer(add_completion=False)
 CORPORA = "news20,rcv1.binary,real-sim"
 FEATURES = 500
 START = 60  # processor seconds more for the imports, the workers and the graph
 LOOK = 2.0  # seconds between two looks at the processor time
-REFUSALS = (ValueError, MemoryError, engine.ClusterLost)
+REFUSALS = (ValueError, MemoryError, engine.ClusterLostError)
 
 
 @app.command()
 def one(store: str, method: str) -> None:
     """Choose by one method and print its figures as JSON."""
-    warnings.simplefilter("ignore", NotConverged)
+    warnings.simplefilter("ignore", NotConvergedWarning)
     corpus, began = storage.open(store), time.perf_counter()
     figures: dict[str, Any] = {}
     with engine.cluster(workers=2, memory_limit="1GB"):

@@ -24,12 +24,12 @@ from bigfs import JHLSR, RLSR, SRLSR, engine, storage
 from bigfs.graph import knn
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.graph.hypergraph.lasso import lasso_hyperedges
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 
 app = typer.Typer(add_completion=False)
 CORPORA = ("news20", "rcv1.binary", "real-sim")
 SIZES = (50, 100, 250, 500, 1000)
-warnings.simplefilter("ignore", NotConverged)  # the tables show the gap
+warnings.simplefilter("ignore", NotConvergedWarning)  # the tables show the gap
 
 
 def some_labels(y: np.ndarray, share: float, seed: int) -> np.ndarray:

@@ -53,7 +53,7 @@ class Status(StrEnum):
     See Also
     --------
     Result : Holds the status of a run.
-    NotConverged : The warning of a run that ended early.
+    NotConvergedWarning : The warning of a run that ended early.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Status(StrEnum):
     NOT_FINITE = "stopped at NaN or infinity: remove extreme values or raise the regularization"
 
 
-class NotConverged(UserWarning):
+class NotConvergedWarning(UserWarning):
     """Warning of a run that ended before its tolerance.
 
     The message says why the run ended and how far it is from the optimum.
@@ -96,10 +96,10 @@ class NotConverged(UserWarning):
     >>> import warnings
     >>> from sklearn.datasets import load_iris
     >>> from bigfs import RLSR
-    >>> from bigfs.result import NotConverged
+    >>> from bigfs.result import NotConvergedWarning
     >>> X, y = load_iris(return_X_y=True)
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", NotConverged)
+    ...     warnings.simplefilter("ignore", NotConvergedWarning)
     ...     selector = RLSR(max_iter=1, tol=1e-9).fit(X, y)
     >>> selector.result_.status.name
     'MAX_ITER'
@@ -134,7 +134,7 @@ class Result(Generic[State]):
     See Also
     --------
     Status : How a run ended.
-    NotConverged : The warning of a run that ended early.
+    NotConvergedWarning : The warning of a run that ended early.
 
     Examples
     --------
@@ -297,7 +297,7 @@ def warn_early_end(message: str, stacklevel: int = 2) -> None:
     if (messages := _early_ends.get()) is not None:
         messages.append(message)
     else:
-        warnings.warn(message, NotConverged, stacklevel=stacklevel + 1)
+        warnings.warn(message, NotConvergedWarning, stacklevel=stacklevel + 1)
 
 
 def iterate(

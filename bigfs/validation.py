@@ -37,7 +37,7 @@ UNREAD = {
 }
 
 
-class UnequalScales(UserWarning):
+class UnequalScalesWarning(UserWarning):
     """Warning that the units of the features decide the choice.
 
     The standard deviation of a feature is over ten times the median one, and the method follows the
@@ -49,12 +49,12 @@ class UnequalScales(UserWarning):
     >>> import warnings
     >>> from sklearn.datasets import load_wine
     >>> from bigfs import SparGE
-    >>> from bigfs.validation import UnequalScales
+    >>> from bigfs.validation import UnequalScalesWarning
     >>> X, y = load_wine(return_X_y=True)
     >>> with warnings.catch_warnings(record=True) as said:
     ...     warnings.simplefilter("always")
     ...     selector = SparGE(n_features_to_select=3).fit(X, y)
-    >>> said[0].category is UnequalScales
+    >>> said[0].category is UnequalScalesWarning
     True
     """
 

@@ -32,7 +32,7 @@ from bigfs.flows.staging import stage as stage
 from bigfs.flows.use import predict
 from bigfs.matrix.class_sums import class_sizes
 from bigfs.matrix.statistics import UNEQUAL_SCALES
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.runs.runs import Run, RunError
 from bigfs.types import FloatArray, IntArray
@@ -110,7 +110,7 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
     if isinstance(corpus, Corpus) and (decided := corpus.manifest.source.get("decided")):
         figures["decided"] = decided  # of the source, which rules what `predict` reads
     with abandon_on_error(run), warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always", NotConverged)
+        warnings.simplefilter("always", NotConvergedWarning)
         with time_step("select") as record:
             if m == selection.AUTO:
                 choice = choosing.choose_number(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bigfs.storage.appending import append as append
     from bigfs.storage.corpus import Corpus as Corpus
-    from bigfs.storage.errors import Damaged as Damaged
+    from bigfs.storage.errors import CorruptStoreError as CorruptStoreError
     from bigfs.storage.errors import SourceError as SourceError
     from bigfs.storage.errors import StoreError as StoreError
     from bigfs.storage.graphs import Graph as Graph
@@ -27,7 +27,7 @@ _MODULES = {
     "corpus": ("Corpus",),
     "opening": ("open",),
     "prune": ("delete_leftovers", "leftovers"),
-    "errors": ("Damaged", "SourceError", "StoreError"),
+    "errors": ("CorruptStoreError", "SourceError", "StoreError"),
     "graphs": ("Graph", "graph", "open_graph"),
     "integrity": ("Report", "check", "info"),
     "looking": ("look",),

@@ -98,14 +98,14 @@ def append(
 
     Raises
     ------
-    NotEnoughMemory
+    MemoryLimitError
         `memory_limit` is less than the libraries take.
     SourceError
         The source is missing or broken, has more columns than the store where they have no names,
         lacks a column, or has another kind of target.
     StoreError
         The store is not there, or not on a local disk.
-    Damaged
+    CorruptStoreError
         The store is not what was written.
 
     See Also

@@ -298,7 +298,7 @@ class Corpus(SampleRoles):
         ------
         SourceError
             There is no such graph, it holds distances, or its samples are not those of the corpus.
-        NotEnoughMemory
+        MemoryLimitError
             The graph does not fit in memory.
 
         Examples

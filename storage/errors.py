@@ -46,7 +46,7 @@ PASSING_KINDS = {  # of the errors of clients of servers, and of the system with
     *("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError"),
     *("ConnectionClosedError", "IncompleteReadError", "ResponseStreamingError"),
 }
-LATE = {"TaskRunTimeoutError", "TooLate"}  # limits of time that the user set
+LATE = {"TaskRunTimeoutError", "TimeLimitError"}  # limits of time that the user set
 FULL = (errno.ENOSPC, errno.EDQUOT)
 LIMITS = {errno.EFBIG: "ulimit -f", errno.EMFILE: "ulimit -n"}  # of a process, as a shell sets them
 
@@ -101,7 +101,7 @@ class StoreError(ValueError):
     See Also
     --------
     SourceError : The fault lies in the source of the store.
-    Damaged : The store is not what was written.
+    CorruptStoreError : The store is not what was written.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class SourceError(StoreError):
     """
 
 
-class Damaged(StoreError):
+class CorruptStoreError(StoreError):
     """Error of a stored document, array or chunk that is missing, truncated or altered.
 
     The message names the document, array or chunk.
@@ -149,7 +149,7 @@ class Damaged(StoreError):
     Examples
     --------
     >>> from bigfs import storage
-    >>> issubclass(storage.Damaged, storage.StoreError)
+    >>> issubclass(storage.CorruptStoreError, storage.StoreError)
     True
     """
 

@@ -25,7 +25,7 @@ from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import row_alignment
 from bigfs.storage import atomic
 from bigfs.storage.corpus import Corpus
-from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.errors import CorruptStoreError, StoreError
 from bigfs.storage.fingerprint import fingerprint_of
 from bigfs.storage.format import manifest
 from bigfs.storage.format.verified import StoreRef
@@ -95,7 +95,7 @@ class Graph:
 
         Raises
         ------
-        Damaged
+        CorruptStoreError
             A chunk is missing or is not what was written. The message names it.
         """
         store = StoreRef(self.uri, self.content)
@@ -155,7 +155,7 @@ def graph(
         recall, or a recall is asked of an exact graph.
     StoreError
         Another process holds the graph, or the disk is full.
-    Damaged
+    CorruptStoreError
         The stored graph is not what was written.
 
     See Also
@@ -211,7 +211,7 @@ def open_graph(uri: str) -> Graph:
     ------
     StoreError
         Nothing is there, or it is not a graph, or it is of a newer version.
-    Damaged
+    CorruptStoreError
         The graph is not what was written.
 
     See Also
@@ -237,7 +237,7 @@ def open_graph(uri: str) -> Graph:
         and len(shape) == 2
         and "content" in body
     ):
-        raise Damaged(
+        raise CorruptStoreError(
             f"{uri}: bigfs did not write its manifest: remove the graph and repeat the command"
         )
     return Graph(uri, (int(shape[0]), int(shape[1])), info, body["content"])

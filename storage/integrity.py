@@ -74,7 +74,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
     ------
     StoreError
         Nothing is there, or the store is unfinished or of a newer version.
-    Damaged
+    CorruptStoreError
         The manifest or the checksums are damaged, so nothing can be compared.
 
     See Also
@@ -146,7 +146,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
     ------
     StoreError
         Nothing is there, or the store is unfinished or of a newer version.
-    Damaged
+    CorruptStoreError
         The manifest is not what was written.
 
     See Also

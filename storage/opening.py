@@ -42,7 +42,7 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
     StoreError
         Nothing is there, the store is unfinished or of a newer version, or anndata wrote it and it
         cannot be used as it is.
-    Damaged
+    CorruptStoreError
         The manifest is not what was written.
 
     See Also

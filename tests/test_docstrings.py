@@ -21,7 +21,7 @@ from bigfs import storage
 PACKAGES = "bigfs."
 PUBLIC = {f"bigfs.{name}": getattr(bigfs, name) for name in bigfs.__all__}
 PUBLIC |= {f"bigfs.storage.{name}": getattr(storage, name) for name in storage.__all__}
-RESULTS = ("Result", "Status", "NotConverged", "observed", "iterate")
+RESULTS = ("Result", "Status", "NotConvergedWarning", "observed", "iterate")
 PUBLIC |= {f"bigfs.result.{name}": getattr(bigfs.result, name) for name in RESULTS}
 PUBLIC |= {f"bigfs.plot.{name}": getattr(bigfs.plot, name) for name in bigfs.plot.__all__}
 SELECTORS = {
@@ -141,7 +141,7 @@ def test_selector_documents_the_default_of_every_parameter(name):
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid")
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGridWarning")
 @pytest.mark.parametrize("name", SELECTORS)
 def test_selector_documents_every_fitted_attribute(name):
     X, y = load_iris(return_X_y=True, as_frame=True)

@@ -19,7 +19,7 @@ from benchmarks.papers import (
     unsupervised_page,
 )
 from benchmarks.papers.experiments import run
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 
 PAGES = (sparge_page, srlsr_page, jhlsr_page, jgsc_page, smr_page, unsupervised_page)
 PAPERS = tuple(page.PAPER for page in PAGES)
@@ -57,5 +57,5 @@ def log(line: str) -> None:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", NotConverged)
+    warnings.simplefilter("ignore", NotConvergedWarning)
     typer.run(main)

@@ -32,7 +32,7 @@ from benchmarks.data import Corpus, load, newsgroups
 from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.papers.results import Values
 from bigfs import Matrix, SparGE
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from bigfs.selectors.sparge.sparge import column_scale
 
 ARCHIVE = "20news-bydate.tar.xz"
@@ -235,7 +235,7 @@ def both(order: Callable[[Split], Order], where: tuple[Path, str, int]) -> Value
     """Return the accuracies on the test samples, and the means of the inner folds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("ignore", NotConverged)
+        warnings.simplefilter("ignore", NotConvergedWarning)
         split = outer(*where)
         found = [accuracies(one, order(one)) for one in (split, *inner(split))]
     return {"test": found[0], "inner": np.mean(found[1:], axis=0)}

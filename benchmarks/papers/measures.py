@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 
 PENALTIES = (0.1, 1.0, 10.0)  # C of the SVM: the papers don't print theirs
 CHOOSING = 1000  # samples at most that choose C
@@ -32,7 +32,7 @@ def rank(model: Any, X: Any, y: Any, m: int) -> Ranking:
     """Fit a selector that keeps m features, twice where the first fit of its class compiles."""
     model.set_params(n_features_to_select=m)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)
+        warnings.simplefilter("ignore", NotConvergedWarning)
         if type(model) not in COMPILED:
             clone(model).fit(X, y)
             COMPILED.add(type(model))

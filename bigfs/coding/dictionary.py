@@ -46,7 +46,7 @@ RIDGE = 1e-10  # on DᵀD, so that equal atoms have a Cholesky factor too
 UNUSED = 1e-10  # an atom whose A_kk is below this share of the largest is unused, and stays
 
 
-class NoSpams(ImportError):
+class SpamsMissingError(ImportError):
     """SPAMS is not installed."""
 
 
@@ -88,7 +88,7 @@ def learn_atoms(
     try:
         from spams import lasso
     except ImportError as error:
-        raise NoSpams(
+        raise SpamsMissingError(
             f"dictionary learning needs SPAMS (GPL-3.0), which is not "
             f"installed: {install_command('jgsc')}"
         ) from error

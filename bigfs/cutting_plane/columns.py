@@ -122,7 +122,7 @@ class Columns(ABC):
 
         Raises
         ------
-        NotEnoughMemory
+        MemoryLimitError
             A master over all of them does not fit in this process. Nothing is gathered then.
         """
         new = np.setdiff1d(features, self.features)
@@ -154,7 +154,7 @@ class Columns(ABC):
         self.G, self.B = G, np.concatenate([self.B, B_new])[order]
 
     def _require_memory(self, u: int, n_new: int) -> None:
-        """Raise `NotEnoughMemory` if a master over u columns does not fit in this process."""
+        """Raise `MemoryLimitError` if a master over u columns does not fit in this process."""
         of_product, u_before = 4 if self.in_single else 8, u - n_new
         widened = of_product * (u**2 + u_before**2) + self.keeps_factor * FACTOR_BYTES * u_before**2
         largest = max((of_product + FACTOR_BYTES) * u**2, widened)

@@ -32,7 +32,7 @@ import numpy as np
 
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation, relative_gap
 from bigfs.cutting_plane.scores import largest_scores
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.result import Record, Result, Status, iterate
 from bigfs.types import IntArray
 
@@ -177,7 +177,7 @@ def solve_jointly(
         tol=tol,
         max_iter=max_iter,
         name=name,
-        no_room=NotEnoughMemory,
+        no_room=MemoryLimitError,
         at_limit=status_at_limit,
     )
     results = []

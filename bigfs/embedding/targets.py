@@ -27,7 +27,7 @@ def one_hot(codes: IntArray, c: int) -> FloatArray:
 
     Raises
     ------
-    NotEnoughMemory
+    MemoryLimitError
         Y and a copy of it do not fit in one process.
     """
     engine.require_memory(2 * 8 * len(codes) * c, f"{len(codes)} targets of {c} classes each")

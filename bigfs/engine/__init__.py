@@ -16,13 +16,13 @@ from dask.utils import parse_bytes as parse_bytes
 from bigfs.engine.budget import IDLE as IDLE
 from bigfs.engine.budget import SHARES as SHARES
 from bigfs.engine.budget import TILE_TASK as TILE_TASK
-from bigfs.engine.budget import NotEnoughMemory as NotEnoughMemory
+from bigfs.engine.budget import MemoryLimitError as MemoryLimitError
 from bigfs.engine.budget import current_session as current_session
 from bigfs.engine.budget import first_time as first_time
 from bigfs.engine.budget import leave_unsaid as leave_unsaid
 from bigfs.engine.budget import limit_memory as limit_memory
 from bigfs.engine.budget import trim_memory as trim_memory
-from bigfs.engine.clusters import ClusterLost as ClusterLost
+from bigfs.engine.clusters import ClusterLostError as ClusterLostError
 from bigfs.engine.clusters import cluster as cluster
 from bigfs.engine.clusters import prepare_workers as prepare_workers
 from bigfs.engine.clusters import quiet_dask as quiet_dask

@@ -28,7 +28,7 @@ IDLE = 352 << 20
 TILE_TASK = 96 << 20  # bytes that a task on a tile of the usual size takes (measured)
 
 
-class NotEnoughMemory(MemoryError):
+class MemoryLimitError(MemoryError):
     """The projected memory of a step exceeds its limit. Raised before the step runs."""
 
 

@@ -58,7 +58,7 @@ WORKER_MEMORY = "1GB"  # of a worker of a local cluster, where no limit is given
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
 
 
-class ClusterLost(RuntimeError):
+class ClusterLostError(RuntimeError):
     """The Dask cluster cannot be reached, or it lost too many workers."""
 
 
@@ -118,7 +118,7 @@ def cluster(
 
     Raises
     ------
-    ClusterLost
+    ClusterLostError
         The cluster cannot be reached, or it is lost while the block runs. The message has advice.
     ValueError
         `workers` is below -1. `memory_limit` is not a size, or is less than the libraries of a
@@ -257,7 +257,7 @@ def _specified(path: str | os.PathLike[str]) -> Iterator[Any]:
         with _interrupts_blocked() if is_here else contextlib.nullcontext():
             started = kind(**arguments)
     except (OSError, TypeError, ValueError, RuntimeError) as error:
-        raise ClusterLost(f"the {kind.__name__} of {path} did not start: {error}") from error
+        raise ClusterLostError(f"the {kind.__name__} of {path} did not start: {error}") from error
     with started:
         if adaptation:
             started.adapt(**adaptation)
@@ -406,7 +406,7 @@ def _security(security: Any) -> Any:
 
 @contextlib.contextmanager
 def _translate_connect_errors(scheduler: str | None) -> Iterator[None]:
-    """Turn the errors of a failed connection into `ClusterLost` with advice."""
+    """Turn the errors of a failed connection into `ClusterLostError` with advice."""
     try:
         yield
     except (OSError, TimeoutError) as error:
@@ -416,23 +416,23 @@ def _translate_connect_errors(scheduler: str | None) -> Iterator[None]:
             else ""
         )
         if scheduler is None:
-            raise ClusterLost(
+            raise ClusterLostError(
                 f"the cluster on this machine did not start ({error}): give a longer timeout, or "
                 f"workers=0 to run in this process"
             ) from error
-        raise ClusterLost(
+        raise ClusterLostError(
             f"no Dask scheduler answers at {scheduler}: start one or give another address{trusted}"
         ) from error
     except TypeError as error:  # from distributed, for a tls:// address without certificates
         if "ssl_context" not in str(error):
             raise
-        raise ClusterLost(
+        raise ClusterLostError(
             f"{scheduler} accepts only encrypted connections: pass your certificates with --tls DIR"
         ) from error
     except RuntimeError as error:  # and for a tcp:// address where encryption is required
         if "encryption required" not in str(error):
             raise
-        raise ClusterLost(
+        raise ClusterLostError(
             f"{scheduler} is not encrypted, but the Dask configuration requires "
             f"encryption: give a tls:// address"
         ) from error
@@ -441,13 +441,13 @@ def _translate_connect_errors(scheduler: str | None) -> Iterator[None]:
 AGAIN = "repeat the command; finished stages and steps are kept"
 
 
-def no_workers_left() -> ClusterLost:
+def no_workers_left() -> ClusterLostError:
     """Return the error for a cluster that has had no workers for too long."""
-    return ClusterLost(f"the Dask cluster has no workers left: start some and {AGAIN}")
+    return ClusterLostError(f"the Dask cluster has no workers left: start some and {AGAIN}")
 
 
-def connection_lost() -> ClusterLost:
-    return ClusterLost(
+def connection_lost() -> ClusterLostError:
+    return ClusterLostError(
         f"the connection to the Dask cluster was lost: see whether the cluster and the network "
         f"work, and {AGAIN}"
     )
@@ -455,7 +455,8 @@ def connection_lost() -> ClusterLost:
 
 @contextlib.contextmanager
 def translate_cluster_errors() -> Iterator[None]:
-    """Turn errors of a broken cluster into `ClusterLost`. Errors of the tasks pass unchanged."""
+    """Turn errors of a broken cluster into `ClusterLostError`. Errors of the tasks pass
+    unchanged."""
     from distributed.client import CancelledError, ClosedClientError
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
@@ -464,7 +465,7 @@ def translate_cluster_errors() -> Iterator[None]:
         yield
     except KilledWorker as error:
         step = str(key_split(error.task)).strip("_")
-        raise ClusterLost(
+        raise ClusterLostError(
             f"the step {step} killed every worker that ran it, most likely because "
             f"it exceeded their memory limit: "
             "raise --memory-limit, or stage with fewer --tile-rows; "
@@ -478,8 +479,8 @@ def translate_cluster_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def asking_cluster() -> Iterator[None]:
-    """Turn errors of a question to the scheduler or the workers into `ClusterLost`. It runs no task
-    that could read a disk, so an OSError is one of the connection."""
+    """Turn errors of a question to the scheduler or the workers into `ClusterLostError`. It runs no
+    task that could read a disk, so an OSError is one of the connection."""
     with translate_cluster_errors():
         try:
             yield
@@ -519,7 +520,7 @@ def _require_same_versions(versions: dict[str, Any]) -> None:
     own = _version(versions["client"])
     for place, found in {"the scheduler": versions["scheduler"], **versions["workers"]}.items():
         if (theirs := _version(found)) != own:
-            raise ClusterLost(
+            raise ClusterLostError(
                 f"{place} of the Dask cluster runs {theirs}, and this process {own}: start the "
                 f"scheduler and the workers from an environment like this one"
             )

@@ -26,7 +26,7 @@ import numpy as np
 
 from bigfs.engine.budget import IDLE, SERIAL, current_session, holding, holding_session, in_task
 from bigfs.engine.clusters import (
-    ClusterLost,
+    ClusterLostError,
     asking_cluster,
     connection_lost,
     describe_workers,
@@ -400,11 +400,11 @@ class OnCluster:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn errors of a broken cluster into `ClusterLost`, and remember a lost client."""
+        """Turn errors of a broken cluster into `ClusterLostError`, and remember a lost client."""
         try:
             with translate_cluster_errors():
                 yield
-        except ClusterLost:
+        except ClusterLostError:
             if self.client.status != "running" and self.client in _users:
                 _lost.add(self.client)
             raise
@@ -566,7 +566,7 @@ def client() -> Any:
 
     Raises
     ------
-    ClusterLost
+    ClusterLostError
         The user's own client has lost its cluster.
     """
     held = current_session().client

@@ -13,7 +13,7 @@ from bigfs.engine.budget import (
     IDLE,
     PLANNED,
     SHARES,
-    NotEnoughMemory,
+    MemoryLimitError,
     current_session,
     given_limit,
     in_task,
@@ -65,7 +65,7 @@ def spare_memory() -> int:
 
 
 def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:
-    """Raise `NotEnoughMemory`, with the numbers, if a step does not fit.
+    """Raise `MemoryLimitError`, with the numbers, if a step does not fit.
 
     Its peak of `projected` bytes must fit in `limit`, or in the memory of this process beside the
     baseline and the cached tiles, which are dropped where they are in the way.
@@ -77,7 +77,7 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
             clear_cache()
     if projected + held > allowed:
         beside = f" beside the {format_bytes(held)} that it holds" if held else ""
-        raise NotEnoughMemory(
+        raise MemoryLimitError(
             f"{what} needs {format_bytes(int(projected))} in one process{beside} and "
             f"{format_bytes(int(allowed))} is allowed: "
             "raise --memory-limit, use smaller tiles, or choose smaller parameters"

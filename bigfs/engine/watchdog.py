@@ -20,8 +20,8 @@ from typing import Any
 import dask
 from dask.utils import format_bytes, key_split, parse_timedelta
 
-from bigfs.engine.budget import NotEnoughMemory
-from bigfs.engine.clusters import AGAIN, ClusterLost, describe_workers, no_workers_left
+from bigfs.engine.budget import MemoryLimitError
+from bigfs.engine.clusters import AGAIN, ClusterLostError, describe_workers, no_workers_left
 
 NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"  # in Dask's configuration
 NO_WORKERS_SECONDS = 60.0  # until a step without workers is given up, where that says nothing
@@ -120,8 +120,10 @@ def standstill(workers: dict[str, Any], assigned: dict[str, Any]) -> Exception |
         return None
     still = f"the cluster stands still: {describe(workers, assigned)}"
     if any(worker["status"] == "paused" for worker in workers.values()):
-        return NotEnoughMemory(still)
-    return None if any(assigned.values()) else ClusterLost(f"{still}; start it again and {AGAIN}")
+        return MemoryLimitError(still)
+    return (
+        None if any(assigned.values()) else ClusterLostError(f"{still}; start it again and {AGAIN}")
+    )
 
 
 def describe(workers: dict[str, Any], assigned: dict[str, Any]) -> str:

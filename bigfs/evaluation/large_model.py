@@ -57,7 +57,7 @@ def choose_way(
     if logistic:
         if index is not None:
             needed = linear_model.projected_memory(X, y, index, logistic=True)
-            raise engine.NotEnoughMemory(
+            raise engine.MemoryLimitError(
                 f"a logistic regression on {len(index)} features of {X.shape[0]} samples is fitted "
                 f"in memory. It needs {engine.format_bytes(needed)} in one process and "
                 f"{engine.format_bytes(int(room))} is allowed: raise --memory-limit, choose fewer "

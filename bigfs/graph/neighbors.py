@@ -27,7 +27,7 @@ from bigfs import engine
 from bigfs.graph.approximate import sketch
 from bigfs.graph.approximate.cost import choose_method, predict
 from bigfs.graph.approximate.sample import draw_sample
-from bigfs.graph.approximate.search import RecallMissed, candidate_steps, choose_screen
+from bigfs.graph.approximate.search import RecallError, candidate_steps, choose_screen
 from bigfs.graph.edges import Metric, Neighbors
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
@@ -92,7 +92,7 @@ def knn(
     ValueError
         k is not in 1 … n − 1, the metric or the method is unknown, the matrix has no layout by
         rows, or the candidates miss the recall.
-    NotEnoughMemory
+    MemoryLimitError
         The blocks, or the n × k result, do not fit in memory.
     """
     engine.require_memory(
@@ -168,11 +168,11 @@ def stream_knn(
             sample = draw_sample(X, blocks, k)
             plan = choose_screen(X, blocks, sample, k, metric, recall=recall, candidates=candidates)
             if method == "auto" and plan.seconds >= cost.seconds:
-                raise RecallMissed(
+                raise RecallError(
                     f"the approximate graph is predicted to take {plan.seconds:.0f} s with the "
                     f"{plan.columns} columns that its recall needs"
                 )
-        except RecallMissed as error:
+        except RecallError as error:
             if method == "approx":
                 raise
             chosen, why = "exact", f"{why}, but {error}"

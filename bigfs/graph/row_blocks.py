@@ -104,7 +104,7 @@ def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
 
 
 def require_whole(X: Matrix, what: str) -> None:
-    """Raise `NotEnoughMemory` where a task that needs many rows waits for all of X, too large."""
+    """Raise `MemoryLimitError` where a task that needs many rows waits for all of X, too large."""
     if engine.lazy_inputs(X.row_tiles):
         (n, d), is_sparse = X.shape, sp.issparse(X.meta)
         engine.require_memory(

@@ -18,7 +18,7 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from bigfs import __version__
-from bigfs.engine import ClusterLost
+from bigfs.engine import ClusterLostError
 from bigfs.engine.display import json_line
 from bigfs.flows.cli import comparisons, corpus, runs, servers, signals
 from bigfs.flows.cli.options import UsageError, expand_model_options
@@ -196,7 +196,7 @@ def run() -> None:
     with signals.handle_signals():
         try:
             status = app(prog_name="bigfs", standalone_mode=False)
-        except (TyperException, ValueError, OSError, MemoryError, ClusterLost) as error:
+        except (TyperException, ValueError, OSError, MemoryError, ClusterLostError) as error:
             if state["debug"]:
                 raise
             status = _say(error)

@@ -312,7 +312,7 @@ class Bench:
             union = np.unique(np.concatenate(list(fitting.values())))
             try:
                 C = absolute_correlations(self.train.X, union)
-            except engine.NotEnoughMemory:
+            except engine.MemoryLimitError:
                 continue
             places = {m: np.searchsorted(union, index) for m, index in fitting.items()}
             found |= {m: mean_of_pairs(C[np.ix_(place, place)]) for m, place in places.items()}

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bigfs import engine as work
-from bigfs.coding.dictionary import NoSpams
-from bigfs.engine import ClusterLost
+from bigfs.coding.dictionary import SpamsMissingError
+from bigfs.engine import ClusterLostError
 from bigfs.flows import steps
 from bigfs.flows.comparison.bench import Bench
 from bigfs.flows.comparison.files import (
@@ -31,7 +31,7 @@ from bigfs.flows.comparison.outcomes import Outcome
 from bigfs.flows.comparison.report import comparison_page
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.comparison.standings import csv_rows, make_standings, markdown
-from bigfs.flows.comparison.time_limit import TooLate, time_limit
+from bigfs.flows.comparison.time_limit import TimeLimitError, time_limit
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
 from bigfs.flows.options import Engine
@@ -42,7 +42,7 @@ from bigfs.storage import atomic
 from bigfs.storage.runs.checkpoints import to_json_types
 
 # errors that a row tells; any other one ends the comparison
-REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError, NoSpams)
+REFUSALS = (ValueError, MemoryError, ClusterLostError, TimeoutError, SpamsMissingError)
 
 
 def run_method(request: Comparison, bench: Bench, name: str) -> Outcome:
@@ -133,7 +133,7 @@ def run_methods(
         work.show_progress(name, 0, 1)
         try:
             return call(run_method, request, bench, name)
-        except TooLate:
+        except TimeLimitError:
             late = f"it took longer than {request.timeout:g} s"
             return f"{late}, and goes on from its last step when repeated"
         except REFUSALS as error:

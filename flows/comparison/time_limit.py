@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 
-class TooLate(TimeoutError):
+class TimeLimitError(TimeoutError):
     """The block of `time_limit` took too long. A socket's `TimeoutError` is none."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TooLate` in the block once it has taken so long, also in a call that waits.
+    """Raise `TimeLimitError` in the block once it has taken so long, also in a call that waits.
 
     It is for the main thread, which alone gets signals.
     """
 
     def end(*_: Any) -> NoReturn:
-        raise TooLate(f"it took longer than {seconds:g} s")
+        raise TimeLimitError(f"it took longer than {seconds:g} s")
 
     previous = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)

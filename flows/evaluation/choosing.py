@@ -17,7 +17,7 @@ from bigfs.evaluation.metrics import require_metrics
 from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, stratified_folds, target_kind
 from bigfs.flows.evaluation import selection
 from bigfs.matrix import Matrix
-from bigfs.result import NotConverged, observed
+from bigfs.result import NotConvergedWarning, observed
 from bigfs.selectors.auto import AutoSelector
 from bigfs.selectors.base.estimator import fit_sizes
 from bigfs.selectors.trials import trials
@@ -70,7 +70,7 @@ class Chooser:
         said = engine.leave_unsaid("scales")
         with warnings.catch_warnings(), observed(checkpoint=keep(0)), said:
             # the status of each run says so
-            warnings.simplefilter("ignore", NotConverged)
+            warnings.simplefilter("ignore", NotConvergedWarning)
             fitted = fit_sizes(self.selector, self.X, self.y, sizes, **self.options)
         runs = list({id(run): run for run in fitted.values()}.values())
         passes = [int(run.result_.stats.get("passes", 0)) for run in runs]

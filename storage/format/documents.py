@@ -7,7 +7,7 @@ from typing import Any
 import google_crc32c
 
 from bigfs import engine
-from bigfs.storage.errors import Damaged
+from bigfs.storage.errors import CorruptStoreError
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import Shards
 from bigfs.storage.format.shards import chunks_of
@@ -71,7 +71,7 @@ def _check_shard(path: str, number: int, store: StoreRef, told: Shards) -> list[
     last = min(first + told.size, told.chunks)
     try:
         expected = store.read(manifests.CHUNK_CHECKSUMS, told.first + first, told.first + last)
-    except Damaged:  # a document of its own, which is reported
+    except CorruptStoreError:  # a document of its own, which is reported
         return []
     try:
         crcs = [

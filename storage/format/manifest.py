@@ -38,7 +38,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from bigfs.cards import brief
 from bigfs.storage import atomic, versions
-from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.errors import CorruptStoreError, StoreError
 from bigfs.storage.format.checked import parse
 
 VERSION = 1  # of a store and of a graph
@@ -223,7 +223,7 @@ def is_hashed(key: str) -> bool:
 
 
 def manifest_of(uri: str) -> Manifest:
-    """Read the manifest of a finished store, or raise a StoreError or Damaged."""
+    """Read the manifest of a finished store, or raise a StoreError or CorruptStoreError."""
     body = read_root(uri)
     if "segments" not in body:
         raise StoreError(
@@ -242,7 +242,7 @@ def manifest_of(uri: str) -> Manifest:
         names = [str(first["loc"][0])]
         if first["type"] == "unexpected_keyword_argument":
             fault = "is unknown"
-    raise Damaged(
+    raise CorruptStoreError(
         f"{uri}: bigfs did not write the manifest in {MANIFEST}: the field {names[0]!r} {fault}; "
         f"{MEND}"
     )
@@ -296,7 +296,7 @@ def _read_metadata(uri: str) -> dict[str, Any]:
         body, expected = metadata["manifest"], metadata.pop("checksum")
         is_old, version = "version" in body, metadata.get("version")
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: {MEND}") from None
+        raise CorruptStoreError(f"{uri}: the manifest in {MANIFEST} is damaged: {MEND}") from None
     if is_old:  # it stood in the manifest then
         raise StoreError(
             f"{uri} was written by a bigfs before version 1.0: remove it, and stage it again"
@@ -307,7 +307,7 @@ def _read_metadata(uri: str) -> dict[str, Any]:
             f"upgrade bigfs, or stage again"
         )
     if digest(canonical(document)) != expected:
-        raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: {MEND}")
+        raise CorruptStoreError(f"{uri}: the manifest in {MANIFEST} is damaged: {MEND}")
     return dict(metadata)
 
 
@@ -360,7 +360,9 @@ def checksums_of(uri: str, content: str) -> Checksums:
         if any(min(told) < 0 or not told.size for told in shards.values()):
             raise ValueError("an array has shards of no size")
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise Damaged(f"{uri}: bigfs did not write array {CHECKSUMS}: {error}; {MEND}") from None
+        raise CorruptStoreError(
+            f"{uri}: bigfs did not write array {CHECKSUMS}: {error}; {MEND}"
+        ) from None
     return Checksums(documents, shards)
 
 
@@ -374,4 +376,4 @@ def lost_document(uri: str, content: str, what: str) -> StoreError:
         return StoreError(
             f"{uri} was replaced while it was in use: repeat the command", may_pass=True
         )
-    return Damaged(f"{uri}: {what}: {MEND}")
+    return CorruptStoreError(f"{uri}: {what}: {MEND}")

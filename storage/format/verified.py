@@ -10,7 +10,7 @@ import numpy as np
 import zarr
 from zarr.abc.store import Store
 
-from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.errors import CorruptStoreError, StoreError
 from bigfs.storage.format.manifest import (
     CHECKSUM_CHUNK,
     CHUNK_CHECKSUMS,
@@ -44,7 +44,7 @@ class VerifiedStore(ChunkedStore):
         array = key.partition("/c/")[0]
         unlisted = self.sizes.get(array, 1) > 1 and array not in self.checksums.shards
         if byte_range is not None or unlisted:
-            raise Damaged(
+            raise CorruptStoreError(
                 f"{self.uri} cannot be read: {document_name(key)} holds a shard, which bigfs did "
                 f"not write: stage again"
             )
@@ -66,7 +66,7 @@ class VerifiedStore(ChunkedStore):
         try:
             await super().require(key, value, prototype)
         except ValueError as error:
-            raise Damaged(f"{self.uri} cannot be read: {error}") from None
+            raise CorruptStoreError(f"{self.uri} cannot be read: {error}") from None
 
     async def _expected(self, key: str, prototype: Any) -> str | None:
         """Return the recorded checksum of a document or of a chunk in a shard."""
@@ -106,7 +106,7 @@ def array(uri: str, content: str, path: str) -> zarr.Array[Any]:
     except KeyError:
         raise lost_document(uri, content, f"array {path} is missing") from None
     if not isinstance(found, zarr.Array):
-        raise Damaged(f"{uri}: {path} is not an array: {MEND}")
+        raise CorruptStoreError(f"{uri}: {path} is not an array: {MEND}")
     return found
 
 
@@ -141,12 +141,12 @@ class StoreRef:
         except StoreError:
             raise
         except (ValueError, RuntimeError) as error:  # a forged chunk, whose checksum fits
-            raise Damaged(f"{self.uri}: array {path} is damaged: {MEND}") from error
+            raise CorruptStoreError(f"{self.uri}: array {path} is damaged: {MEND}") from error
 
     def require(self, is_right: bool, path: str) -> None:
         """Refuse an array whose checksum fits and whose values bigfs does not write."""
         if not is_right:
-            raise Damaged(f"{self.uri}: array {path} is damaged: {MEND}")
+            raise CorruptStoreError(f"{self.uri}: array {path} is damaged: {MEND}")
 
     def size(self, path: str) -> int:
         """Return the length of an array."""

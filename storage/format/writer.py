@@ -15,7 +15,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import LocalStore
 
 from bigfs.storage import atomic
-from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.errors import CorruptStoreError, StoreError
 from bigfs.storage.format.checked import CheckedStore
 from bigfs.storage.format.manifest import (
     CHECKSUM_CHUNK,
@@ -264,7 +264,7 @@ class Writer:
                 key = f"{path}/c/{i}{rest}"
                 document = read_document(self.uri, key)
                 if checksum(key, document) != self.checksums.pop(key):
-                    raise Damaged(f"{self.uri}: {key} is damaged: repeat the command")
+                    raise CorruptStoreError(f"{self.uri}: {key} is damaged: repeat the command")
                 shard.add(document)
             shard.finish()
             shards[shard.key] = shard.crcs

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from bigfs import engine
-from bigfs.engine import NotEnoughMemory, format_bytes, require_memory
+from bigfs.engine import MemoryLimitError, format_bytes, require_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
 from bigfs.storage.sources import checks, samples
@@ -91,7 +91,7 @@ class Mat(SavedMatrix):
             what = f"reading {self.path}, which can't be read in parts,"
             if reply["needs"] is not None:
                 require_memory(reply["needs"], what, limit)
-            raise NotEnoughMemory(
+            raise MemoryLimitError(
                 f"{what} needs more than the {format_bytes(limit)} that are allowed in one "
                 f"process: raise --memory-limit"
             )

@@ -83,9 +83,9 @@ def telling_base(source: Source) -> Iterator[None]:
     """Say in a refusal of what does not fit what the libraries take of the limit."""
     try:
         yield
-    except engine.NotEnoughMemory as error:
+    except engine.MemoryLimitError as error:
         base = format_bytes(base_of(source))
-        raise engine.NotEnoughMemory(f"{error} (libraries take {base} of the limit)") from error
+        raise engine.MemoryLimitError(f"{error} (libraries take {base} of the limit)") from error
 
 
 def entries_for(memory_limit: int) -> int:

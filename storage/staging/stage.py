@@ -142,13 +142,13 @@ def stage(
 
     Raises
     ------
-    NotEnoughMemory
+    MemoryLimitError
         `memory_limit` is less than the libraries take.
     SourceError
         The source is missing, broken or empty, or holds a bad value.
     StoreError
         The name is taken by something else, another process holds it, or the disk is full.
-    Damaged
+    CorruptStoreError
         The store is there, but is not what was written.
 
     See Also
@@ -257,7 +257,7 @@ def staged(
         The source is missing or broken, or an object, which can be read only once.
     StoreError
         The name is taken by something else.
-    Damaged
+    CorruptStoreError
         The store is there, but is not what was written.
 
     See Also

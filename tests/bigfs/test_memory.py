@@ -296,7 +296,7 @@ def test_every_step_that_asks_is_tried():
         assert sum(place_of(step) == place for step in STEPS) >= calls().count(place), place
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning")
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_takes_what_it_asks_for(name, monkeypatch):
     asked = []

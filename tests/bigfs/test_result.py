@@ -6,9 +6,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_wine
 
 from bigfs import Matrix, SelectorCV, SparGE, stability
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.evaluation import large_model
-from bigfs.result import NotConverged, Status, iterate, observed
+from bigfs.result import NotConvergedWarning, Status, iterate, observed
 from tests.helpers.fitting import MemoryCheckpoint
 
 
@@ -42,7 +42,7 @@ def test_stops_at_the_tolerance():
 
 def test_the_iteration_limit_is_a_status_and_a_warning_with_the_gap():
     with pytest.warns(
-        NotConverged, match=r"halving stopped at the iteration " r"limit.*change 1\.25e-01"
+        NotConvergedWarning, match=r"halving stopped at the iteration " r"limit.*change 1\.25e-01"
     ):
         result = run(max_iter=3)
     assert result.status is Status.MAX_ITER
@@ -50,23 +50,23 @@ def test_the_iteration_limit_is_a_status_and_a_warning_with_the_gap():
 
 
 def test_nan_ends_the_run():
-    with pytest.warns(NotConverged, match="NaN or infinity"):
+    with pytest.warns(NotConvergedWarning, match="NaN or infinity"):
         assert run(step=lambda s: s._replace(x=s.x * np.nan)).status is Status.NOT_FINITE
 
 
 def test_a_step_that_does_not_fit_in_memory_ends_the_run_at_the_state_before():
     def hungry(state):
         if state.steps == 2:
-            raise NotEnoughMemory("the third step needs 2 GB")
+            raise MemoryLimitError("the third step needs 2 GB")
         return step(state)
 
-    with pytest.warns(NotConverged, match=r"does not fit in memory.*change 2\.50e-01"):
-        result = run(step=hungry, no_room=NotEnoughMemory)
+    with pytest.warns(NotConvergedWarning, match=r"does not fit in memory.*change 2\.50e-01"):
+        result = run(step=hungry, no_room=MemoryLimitError)
     assert result.status is Status.MEMORY
     assert result.value.steps == len(result.history) == 2
-    with pytest.raises(NotEnoughMemory, match="third step"):  # there is no state to return
-        run(step=lambda state: hungry(state._replace(steps=2)), no_room=NotEnoughMemory)
-    with pytest.raises(NotEnoughMemory, match="third step"):
+    with pytest.raises(MemoryLimitError, match="third step"):  # there is no state to return
+        run(step=lambda state: hungry(state._replace(steps=2)), no_room=MemoryLimitError)
+    with pytest.raises(MemoryLimitError, match="third step"):
         run(step=hungry)
 
 

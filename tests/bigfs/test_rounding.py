@@ -32,7 +32,7 @@ from bigfs.evaluation.quality import (
 from bigfs.rounding import variance_or_zero
 
 # the columns differ in scale on purpose
-pytestmark = pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScales")
+pytestmark = pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScalesWarning")
 N = 90
 
 

@@ -32,7 +32,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from bigfs import storage
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.storage import sources
 from bigfs.storage.errors import StoreError
 from tests.helpers.sources import documents_of
@@ -293,7 +293,7 @@ def verdict_of(kind, number, folder):
     of_text = kind.split(".")[0] in TEXTS
     try:
         found = (read_texts if of_text else read_matrix)(path, folder)
-    except (StoreError, NotEnoughMemory) as error:
+    except (StoreError, MemoryLimitError) as error:
         plain = path.name.split(".")[0] in str(error) and "\n" not in str(error)
         return "" if plain else f"{path.name}: {error}", False
     except Exception as error:  # every error that is no refusal is a failure

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
 
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from bigfs.selectors.registry import METHODS
 
 PROBLEMS = int(os.environ.get("BIGFS_PROBLEMS", "40"))
@@ -166,7 +166,9 @@ def fit(selector, X, y):
             assert not any(said in result.lower() for said in INTERNALS), result
     for one in caught:
         if not str(one.message).startswith(OF_SCIKIT_LEARN):
-            ours = issubclass(one.category, (NotConverged, DataConversionWarning, UserWarning))
+            ours = issubclass(
+                one.category, (NotConvergedWarning, DataConversionWarning, UserWarning)
+            )
             ours &= not issubclass(one.category, (RuntimeWarning, DeprecationWarning))
             assert ours, f"{one.message} ({Path(one.filename).name}:{one.lineno})"
             assert "(gap inf" not in str(one.message)

@@ -11,7 +11,7 @@ from bigfs.flows.job import Job
 from bigfs.flows.options import Engine, Staging
 from bigfs.flows.plan import Plan
 from bigfs.result import Status
-from bigfs.storage.errors import Damaged
+from bigfs.storage.errors import CorruptStoreError
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.staging.stage import make_plan
 from tests.helpers import stages
@@ -103,7 +103,7 @@ def test_a_damaged_store_is_not_reused(done, bigfs):
     command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
     fails(bigfs(*command), "chunk 0 of array X/data is damaged: restore it or remove it")
     job = runs.prepare(Job(source=done, out="runs/new", **JOB))
-    with pytest.raises(Damaged, match="chunk 0 of array X/data is damaged"):
+    with pytest.raises(CorruptStoreError, match="chunk 0 of array X/data is damaged"):
         steps.stage(job)
 
 

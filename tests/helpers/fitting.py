@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from bigfs.result import NotConverged, observed
+from bigfs.result import NotConvergedWarning, observed
 
 
 def unbalanced():
@@ -25,7 +25,7 @@ def unbalanced():
 def fit_few_steps(selector, X, y=None):
     """Fit where a number of steps is asked for and not a tolerance: no warning at the limit."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)
+        warnings.simplefilter("ignore", NotConvergedWarning)
         return selector.fit(X, y)
 
 

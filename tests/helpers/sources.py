@@ -9,7 +9,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import samples
@@ -85,7 +85,7 @@ def whole_or_refused(read, *args, **options):
     """What `read` gives, or "refused"; any error but one of our own, of one line, goes through."""
     try:
         return read(*args, **options)
-    except (SourceError, NotEnoughMemory) as error:
+    except (SourceError, MemoryLimitError) as error:
         return "refused" if "\n" not in str(error) else "refused at length"
 
 

@@ -89,14 +89,14 @@ def test_what_is_damaged_or_newer_says_so(corpus, tmp_path):
     chunk = chunk if chunk.is_file() else chunk / "0"
     kept = chunk.read_bytes()
     chunk.unlink()
-    with pytest.raises(storage.Damaged, match="array distance"):
+    with pytest.raises(storage.CorruptStoreError, match="array distance"):
         stored.neighbors()
     chunk.write_bytes(bytes([kept[0] ^ 255]) + kept[1:])
-    with pytest.raises(storage.Damaged, match="array distance"):
+    with pytest.raises(storage.CorruptStoreError, match="array distance"):
         stored.neighbors()
     manifest = root / "zarr.json"
     manifest.write_text(manifest.read_text().replace('"k":3', '"k":4'))
-    with pytest.raises(storage.Damaged, match="manifest"):
+    with pytest.raises(storage.CorruptStoreError, match="manifest"):
         graphs.open_graph(stored.uri)
 
 

@@ -14,7 +14,7 @@ from zarr.storage import LocalStore
 
 from bigfs import ANOVA, engine, storage
 from bigfs.storage import atomic, versions
-from bigfs.storage.errors import Damaged, SourceError, StoreError
+from bigfs.storage.errors import CorruptStoreError, SourceError, StoreError
 from bigfs.storage.format import manifest, writer
 from bigfs.storage.format.verified import StoreRef
 from tests.helpers.daily import daily
@@ -286,7 +286,7 @@ def test_a_store_whose_list_of_checksums_is_damaged_is_not_reused(store, tmp_pat
     (Path(store) / "uns" / "checksums" / "c" / "0").write_bytes(b"")  # as after a loss of power
     manifest.checksums_of.cache_clear()
     for use in (storage.stage, storage.staged):
-        with pytest.raises(Damaged, match="array uns/checksums is damaged"):
+        with pytest.raises(CorruptStoreError, match="array uns/checksums is damaged"):
             use(tmp_path / "1", store)
 
 
@@ -300,7 +300,9 @@ def test_a_store_with_a_damaged_file_is_not_reused(store, tmp_path, array, how):
         file.unlink()
     fault = "missing" if how == "missing" else "damaged"
     for use, source in ((storage.stage, "1"), (storage.staged, "1"), (storage.append, "2")):
-        with pytest.raises(Damaged, match=f"chunk 0 of array {array} is {fault}: restore it or re"):
+        with pytest.raises(
+            CorruptStoreError, match=f"chunk 0 of array {array} is {fault}: restore it or re"
+        ):
             use(tmp_path / source, store)
     file.write_bytes(raw)
     assert storage.stage(tmp_path / "1", store) == store

@@ -19,7 +19,7 @@ import zarr
 from bigfs import engine, storage
 from bigfs.matrix import Matrix
 from bigfs.storage import integrity
-from bigfs.storage.errors import Damaged, StoreError
+from bigfs.storage.errors import CorruptStoreError, StoreError
 from bigfs.storage.format import manifest, verified, writer
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
@@ -81,7 +81,7 @@ def test_every_way_of_zarr_to_write_and_read_is_checked(codec_pipeline, tmp_path
     for raw in (None, Path(uri, "X/indptr/c/0").read_bytes()):
         chunk.unlink() if raw is None else chunk.write_bytes(raw)
         fresh()
-        with pytest.raises(Damaged, match="chunk 0 of array uns/columns/0/data is"):
+        with pytest.raises(CorruptStoreError, match="chunk 0 of array uns/columns/0/data is"):
             everything(uri)
     chunk.write_bytes(kept)
     fresh()
@@ -117,7 +117,7 @@ def test_a_shard_cannot_be_read_past_its_checksum(store):
     ]
     document.write_text(json.dumps(metadata))
     opened = verified.VerifiedStore(manifest.store_at(store, read_only=True), store)
-    with pytest.raises(Damaged, match=r"chunk \d of array X/data holds a shard"):
+    with pytest.raises(CorruptStoreError, match=r"chunk \d of array X/data holds a shard"):
         zarr.open_array(opened, path="X/data", mode="r")[:3]
 
 
@@ -169,7 +169,7 @@ def test_a_bad_chunk_is_named_when_it_is_read(tmp_path, array, how):
     else:
         chunk.write_bytes(chunk.read_bytes()[: 100 if how == "truncated" else 0])
     fresh()
-    with pytest.raises(Damaged, match=f"{uri}: chunk 0 of array {array} is"):
+    with pytest.raises(CorruptStoreError, match=f"{uri}: chunk 0 of array {array} is"):
         everything(uri)
     assert [p for p in storage.check(uri).problems if array in p] == [
         f"chunk 0 of array {array} is {'missing' if how == 'missing' else 'damaged'}"
@@ -219,9 +219,9 @@ def test_a_store_of_before_version_1_is_refused_with_advice(store):
 def test_a_store_without_its_word_is_damaged_and_nobody_elses(store):
     path = Path(store) / "zarr.json"
     path.write_bytes(path.read_bytes().replace(b'"bigfs"', b'"bigfr"'))
-    with pytest.raises(storage.Damaged, match="the manifest in zarr"):
+    with pytest.raises(storage.CorruptStoreError, match="the manifest in zarr"):
         storage.open(store)
-    with pytest.raises(storage.Damaged, match="the manifest in zarr"):
+    with pytest.raises(storage.CorruptStoreError, match="the manifest in zarr"):
         storage.stage(store, f"{store}-again.zarr")
 
 

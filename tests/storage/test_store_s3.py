@@ -29,7 +29,7 @@ from bigfs.flows import run as runs
 from bigfs.selectors import ANOVA
 from bigfs.storage import atomic
 from bigfs.storage.downloads import downloader, remote
-from bigfs.storage.errors import Damaged, SourceError, StoreError
+from bigfs.storage.errors import CorruptStoreError, SourceError, StoreError
 from bigfs.storage.format import documents
 from bigfs.storage.format import manifest as manifests
 from tests.helpers.anndata import write_anndata, zarr_text
@@ -194,7 +194,7 @@ def test_what_is_unfinished_or_damaged_there_says_so(bucket, tmp_path):
         storage.open(uri)
     s3.pipe_file(f"{uri}/zarr.json", manifest)
     s3.rm_file(f"{uri}/X/data/c/0")
-    with pytest.raises(Damaged, match="chunk 0 of array X/data is missing"):
+    with pytest.raises(CorruptStoreError, match="chunk 0 of array X/data is missing"):
         storage.open(uri).X.row_tiles[0].load()
     assert storage.check(uri).problems == ["chunk 0 of array X/data is missing"]
 
@@ -215,10 +215,10 @@ def test_a_store_whose_etags_are_as_they_were_is_reused_without_being_read(
     assert compared == []
     chunk = s3.cat_file(key)
     s3.pipe_file(key, bytes([chunk[0] ^ 1]) + chunk[1:])
-    with pytest.raises(Damaged, match="chunk 0 of array X/data is damaged"):
+    with pytest.raises(CorruptStoreError, match="chunk 0 of array X/data is damaged"):
         storage.stage(source, uri)
     s3.rm_file(key)
-    with pytest.raises(Damaged, match="chunk 0 of array X/data is missing"):
+    with pytest.raises(CorruptStoreError, match="chunk 0 of array X/data is missing"):
         storage.stage(source, uri)
     assert compared == [uri, uri]
     # a copy has no ETags, and one that is whole is reused as well

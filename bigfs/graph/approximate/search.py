@@ -41,7 +41,7 @@ SCREEN_SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.7, 1.0)
 PASSING_PER_CANDIDATE = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 
-class RecallMissed(ValueError):
+class RecallError(ValueError):
     """The candidates miss the required recall, or finding them costs as much as the exact graph."""
 
 
@@ -117,7 +117,7 @@ def choose_screen(
                     seconds=seconds,
                 )
     if best is None:
-        raise RecallMissed(
+        raise RecallError(
             f"{candidates} candidates find {best_recall:.2%} of the neighbors, "
             f"but recall is {recall:.2%}: "
             "lower the recall, raise candidates, or compute the exact graph"

@@ -142,9 +142,9 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         ValueError
             X holds NaN or infinity, the dictionary does not fit X, or no sample has anything in
             common with the atoms.
-        NoSpams
+        SpamsMissingError
             The atoms are to be learned and SPAMS is not installed.
-        NotEnoughMemory
+        MemoryLimitError
             The codes do not fit in memory.
         """
         self._validate_params()
@@ -285,7 +285,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         ------
         ValueError
             The codes do not have one column per kept atom.
-        NotEnoughMemory
+        MemoryLimitError
             The dense reconstruction does not fit in memory.
         """
         check_is_fitted(self)

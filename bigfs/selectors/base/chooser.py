@@ -87,7 +87,7 @@ class FoldedSelector(Selector):
         ValueError
             As in the `fit` of what is chosen from. Also, a parameter does not suit X or y, or
             `groups` or `times` has another length than X, or fewer values than there are folds.
-        NotEnoughMemory
+        MemoryLimitError
             The projected memory of the run is above the limit.
         """
         return self._run(X, y, groups=groups, times=times)

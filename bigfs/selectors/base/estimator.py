@@ -39,7 +39,7 @@ from bigfs.selectors.base.labels import (
 from bigfs.selectors.base.parameters import fill_in
 from bigfs.selectors.registry import who_takes
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
-from bigfs.validation import UnequalScales
+from bigfs.validation import UnequalScalesWarning
 
 MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
@@ -295,7 +295,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         ValueError
             X holds NaN or infinity, X and y have different lengths, y has fewer than two classes,
             or more features are asked for than X has.
-        NotEnoughMemory
+        MemoryLimitError
             The projected memory of the run is above the limit.
         """
         return self._run(X, y)
@@ -309,7 +309,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         before = matrix.passes
         self._leave_out_constants(matrix)
         if self._needs_one_scale and (hint := scale_hint(matrix)) and engine.first_time("scales"):
-            warnings.warn(hint, UnequalScales, stacklevel=4)
+            warnings.warn(hint, UnequalScalesWarning, stacklevel=4)
         self._fit(matrix, y, **extra)
         if not hasattr(self, "result_"):
             self.result_ = Result(self.scores_, Status.EXACT)

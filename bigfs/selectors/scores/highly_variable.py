@@ -193,7 +193,7 @@ class HighlyVariable(Selector):
         ValueError
             X holds NaN, infinity or negative values, every batch has one cell, or more genes are
             asked for than X has.
-        NotEnoughMemory
+        MemoryLimitError
             The projected memory of the run is above the limit.
         """
         return self._run(X, y, batch=batch)

@@ -99,7 +99,7 @@ class WeightedSelector(Selector):
         ValueError
             X holds NaN or infinity, X and y have different lengths, y has fewer than two classes,
             more features are asked for than X has, or a weight is negative.
-        NotEnoughMemory
+        MemoryLimitError
             The projected memory of the run is above the limit.
         """
         self._totals = None  # of `partial_fit`, which starts anew

@@ -108,7 +108,7 @@ def audit(
     ValueError
         A list is empty, names a feature twice or one that is not there, or the estimator has
         another loss, ``ranking="svm"``, or kept or forbidden features.
-    NotEnoughMemory
+    MemoryLimitError
         The products of the lists' columns do not fit in this process.
 
     See Also

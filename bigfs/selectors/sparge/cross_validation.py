@@ -62,7 +62,7 @@ SHORT_LIST = (
 GAMMAS = (0.1, 0.3, 1.0, 3.0)  # that are tried for other embeddings
 
 
-class EndOfGrid(UserWarning):
+class EndOfGridWarning(UserWarning):
     """Warning that the best penalty is at an end of the grid, so that one outside may be better."""
 
 
@@ -132,9 +132,9 @@ class SparGECV(EmbeddingTarget, Chooser):
 
     Notes
     -----
-    A warning (`EndOfGrid`) says when the best of three or more γ is the least or the largest. The
-    unit of γ is the variance of all features together, so standardized data with few samples ask
-    for a grid that reaches down to about 1/d, such as ``10.0 ** np.arange(-4, 2)``.
+    A warning (`EndOfGridWarning`) says when the best of three or more γ is the least or the
+    largest. The unit of γ is the variance of all features together, so standardized data with few
+    samples ask for a grid that reaches down to about 1/d, such as ``10.0 ** np.arange(-4, 2)``.
 
     The embedding T is that of all samples of `fit`. The grid costs the passes of its slowest
     member, and the fit at the chosen γ costs its own.
@@ -340,7 +340,7 @@ class SparGECV(EmbeddingTarget, Chooser):
             warnings.warn(
                 f"gamma={gamma:g} is the {end} of gammas={sorted(gammas.tolist())} and the best: "
                 f"add {'smaller' if end == 'least' else 'larger'} ones",
-                EndOfGrid,
+                EndOfGridWarning,
                 stacklevel=2,
             )
 

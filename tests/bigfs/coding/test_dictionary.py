@@ -12,9 +12,9 @@ from sklearn.decomposition import sparse_encode
 from bigfs import engine
 from bigfs.advice import install_command
 from bigfs.coding import dictionary
-from bigfs.coding.dictionary import NoSpams, default_atoms, learn_atoms
+from bigfs.coding.dictionary import SpamsMissingError, default_atoms, learn_atoms
 from bigfs.matrix import Matrix
-from bigfs.result import NotConverged, Status, observed
+from bigfs.result import NotConvergedWarning, Status, observed
 from tests.helpers.fitting import MemoryCheckpoint
 
 pytestmark = pytest.mark.slow
@@ -206,7 +206,7 @@ def test_bad_data_is_refused_before_spams_sees_it(X, message):
 def test_memory_is_projected(signals, allow_memory):
     X = Matrix.from_array(signals)
     allow_memory(50_000)
-    with pytest.raises(engine.NotEnoughMemory, match="a dictionary of 60 atoms over 60 features"):
+    with pytest.raises(engine.MemoryLimitError, match="a dictionary of 60 atoms over 60 features"):
         learn_atoms(X, 60)
     assert default_atoms(1200, 60) == 10  # 25,000 // (5 · 8 · 60)
 
@@ -228,10 +228,10 @@ def test_without_spams_the_extra_is_named(signals, monkeypatch):
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", hide)
-    with pytest.raises(NoSpams, match=re.escape(install_command("jgsc"))):
+    with pytest.raises(SpamsMissingError, match=re.escape(install_command("jgsc"))):
         learn_atoms(Matrix.from_array(signals), 4)
 
 
 def test_no_warning_about_convergence(signals, recwarn):
     learn_atoms(Matrix.from_array(signals), 4)
-    assert not [w for w in recwarn if issubclass(w.category, NotConverged)]
+    assert not [w for w in recwarn if issubclass(w.category, NotConvergedWarning)]

@@ -26,7 +26,7 @@ from bigfs.linalg import sparse_gram as kernels
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import class_sums, gathering
 from bigfs.matrix.gathering import hold_if_small
-from bigfs.result import NotConverged, Status
+from bigfs.result import NotConvergedWarning, Status
 from bigfs.selectors.base.labels import Labels, labels_of
 from bigfs.selectors.sparge import targets
 from bigfs.selectors.sparge.targets import regression, targets_of
@@ -390,7 +390,7 @@ def test_a_penalty_below_the_rounding_of_single_precision_has_a_status_of_its_ow
             monkeypatch.setattr(module, "LARGE_SIZE", size)
         for gamma in (1e-8, 1.0):
             selector = SparGE(n_features_to_select=9, gamma=gamma, tol=1e-9, max_iter=3)
-            with pytest.warns(NotConverged):
+            with pytest.warns(NotConvergedWarning):
                 statuses[size, gamma] = selector.fit(matrix, y).result_.status
     assert statuses.pop((10, 1e-8)) is Status.ROUNDED
     assert set(statuses.values()) == {Status.MAX_ITER}
@@ -448,7 +448,7 @@ def test_large_sums_are_projected_and_get_room_in_a_worker(text, monkeypatch):
             assert tiled_columns.most_at_once(3, size) == most
     with (
         engine.limit_memory(512 * 10**6),
-        pytest.raises(engine.NotEnoughMemory, match=r"adding up sums of 19\.00 MiB each"),
+        pytest.raises(engine.MemoryLimitError, match=r"adding up sums of 19\.00 MiB each"),
     ):
         tiled_columns.most_at_once(3, size)
     with engine.limit_memory(200 * 10**6):  # less than the libraries take

@@ -109,7 +109,7 @@ def test_targets_that_do_not_fit_are_refused_before_they_are_made(text, selector
     size = 8 * len(y) * (len(y) // 2)
     with (
         engine.limit_memory(size),
-        pytest.raises(engine.NotEnoughMemory, match=r"classes each|60 sparse"),
+        pytest.raises(engine.MemoryLimitError, match=r"classes each|60 sparse"),
     ):
         selector.fit(matrix, y)
 

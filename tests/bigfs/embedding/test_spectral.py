@@ -23,7 +23,7 @@ from bigfs.graph import affinity, components, knn, laplacian
 from bigfs.graph.hypergraph.hypergraph import Hypergraph, neighbor_hyperedges
 from bigfs.linalg import lanczos
 from bigfs.matrix import Centered, Matrix
-from bigfs.result import NotConverged, Status
+from bigfs.result import NotConvergedWarning, Status
 
 
 @pytest.fixture(params=["dense", "lanczos"])
@@ -180,7 +180,7 @@ def test_the_embedding_is_the_same_every_time(text):
 def test_iteration_limit_warns_with_the_residual(rng, monkeypatch):
     monkeypatch.setattr("bigfs.embedding.spectral.MAX_DENSE_VERTICES", 0)
     A = ring(2000, 2)  # a long ring: eigenvalues crowd at 1
-    with pytest.warns(NotConverged, match="graph embedding stopped"):
+    with pytest.warns(NotConvergedWarning, match="graph embedding stopped"):
         result = graph_embedding(A, 4, max_iter=1)
     assert result.status is Status.MAX_ITER
     gram = result.value.vectors.T @ result.value.vectors
@@ -211,16 +211,16 @@ def test_eigenvectors_take_what_is_projected(rng):
     n, r = 40_000, 10
     A = sp.random_array((n, n), density=4 / n, rng=rng, format="csr")
     A = sp.csr_array(A + A.T)
-    with pytest.warns(NotConverged):
+    with pytest.warns(NotConvergedWarning):
         graph_embedding(A, r, max_iter=2)  # with what it imports
     tracemalloc.start()
-    with pytest.warns(NotConverged):
+    with pytest.warns(NotConvergedWarning):
         graph_embedding(A, r, max_iter=2)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     projected = 8 * n * (lanczos.basis_size(r + 1) + r + 1 + spectral.VECTORS_BESIDE)
     assert 0.7 * projected < peak < projected
-    with engine.limit_memory(projected - 1), pytest.raises(engine.NotEnoughMemory, match="10 eig"):
+    with engine.limit_memory(projected - 1), pytest.raises(engine.MemoryLimitError, match="10 eig"):
         graph_embedding(A, r)
 
 
@@ -253,7 +253,7 @@ def test_the_error_bounds_the_angle_of_the_singular_vectors(rng, shape):
     U = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[0][:, :4]
     for steps in range(2, 40, 4):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConverged)
+            warnings.simplefilter("ignore", NotConvergedWarning)
             found = randomized_svd(Centered(matrix), 4, tol=0, max_iter=steps)
         sine = np.sin(subspace_angles(found.value.vectors, U)).max()
         if found.stats["error"] < 0.1:  # it bounds once the space is about the true one

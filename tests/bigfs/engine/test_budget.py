@@ -22,7 +22,7 @@ GB = 10**9
 def test_a_serial_block_has_the_limit_that_it_is_given():
     with engine.cluster(workers=0, memory_limit="512MB"):
         assert engine.memory_limit() == 512 * 10**6
-        with pytest.raises(engine.NotEnoughMemory, match=r"488\.28 MiB is allowed"):
+        with pytest.raises(engine.MemoryLimitError, match=r"488\.28 MiB is allowed"):
             engine.require_memory(GB, "a step")
     for none in (None, "auto"):
         with engine.cluster(workers=0, memory_limit=none):
@@ -92,7 +92,7 @@ def test_a_step_is_refused_beside_what_the_process_holds(monkeypatch):
     with engine.cluster(workers=0, memory_limit="600MB"), engine.session():
         engine.require_memory(200 * 10**6, "a step")
         with pytest.raises(
-            engine.NotEnoughMemory,
+            engine.MemoryLimitError,
             match=r"a step needs 190\.73 MiB in one process beside the 381\.47 MiB that it holds "
             r"and 572\.20 MiB is allowed",
         ):
@@ -127,11 +127,11 @@ def test_what_the_user_has_loaded_refuses_no_step_of_a_default_limit(monkeypatch
         engine.require_memory(600 * 10**6, "a step")
         with (
             engine.session(),
-            pytest.raises(engine.NotEnoughMemory, match=r"beside the 352\.00 MiB"),
+            pytest.raises(engine.MemoryLimitError, match=r"beside the 352\.00 MiB"),
         ):
             engine.require_memory(700 * 10**6, "a step")
     # a limit that is given is that of all
-    refused = pytest.raises(engine.NotEnoughMemory, match=r"beside the 1\.86 GiB that it holds")
+    refused = pytest.raises(engine.MemoryLimitError, match=r"beside the 1\.86 GiB that it holds")
     with Engine(workers=0, memory_limit="1GB").start(), refused:
         engine.require_memory(1, "a step")
 
@@ -141,7 +141,7 @@ def test_what_the_user_has_loaded_refuses_no_step_beside_workers(monkeypatch):
     monkeypatch.setattr(executor, "known_workers", dict)
     with engine.limit_memory(GB), holding_session(client=object(), baseline=None):
         engine.require_memory(600 * 10**6, "a step")
-    refused = pytest.raises(engine.NotEnoughMemory, match=r"beside the 1\.86 GiB that it holds")
+    refused = pytest.raises(engine.MemoryLimitError, match=r"beside the 1\.86 GiB that it holds")
     with holding_session(client=SERIAL, limit=GB, baseline=None), refused:
         engine.require_memory(1, "a step")
 

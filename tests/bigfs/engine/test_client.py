@@ -228,7 +228,7 @@ def test_number_of_features_is_chosen_where_the_blocks_lie(
     with engine.cluster(pair):
         _ = lazy.stats
         monkeypatch.setattr(gathering, "gather_columns", lambda *_: pytest.fail("it gathered"))
-        with pytest.raises(engine.NotEnoughMemory, match="2 gathered columns of"):
+        with pytest.raises(engine.MemoryLimitError, match="2 gathered columns of"):
             hold_columns(lazy, [1, 5])
     assert pair.who_has(futures) == {f.key: [home] for f, home in zip(futures, homes, strict=True)}
 

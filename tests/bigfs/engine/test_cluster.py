@@ -122,7 +122,7 @@ def test_a_client_without_a_certificate_of_the_cluster_is_refused(
     )
     tls = make_certificates(tmp_path / "foreign") if certificate == "foreign" else None
     with (
-        pytest.raises(tile_engine.ClusterLost, match=said),
+        pytest.raises(tile_engine.ClusterLostError, match=said),
         tile_engine.cluster(address, security=tls, timeout="5s"),
     ):
         raise AssertionError("let in")
@@ -193,7 +193,7 @@ def test_a_task_that_exceeds_its_memory_is_a_plain_error(doomed):
     with tile_engine.cluster(doomed.address, security=doomed.tls) as client:
         client.run_on_scheduler(_allow_no_failure)
         with pytest.raises(
-            tile_engine.ClusterLost,
+            tile_engine.ClusterLostError,
             match=r"hog killed every worker that ran " r"it.*raise --memory-limit",
         ):
             tile_engine.map_tiles(hog, [6])
@@ -220,7 +220,7 @@ def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(
         with (
             observed(callback=strike),
             pytest.raises(
-                tile_engine.ClusterLost, match="the connection to the Dask cluster was lost"
+                tile_engine.ClusterLostError, match="the connection to the Dask cluster was lost"
             ),
         ):
             select(store, tmp_path / "run")

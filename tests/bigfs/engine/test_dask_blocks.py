@@ -17,9 +17,9 @@ from bigfs.graph.class_neighbors import neighbors_by_class
 from bigfs.graph.discriminant import local_discriminant
 from bigfs.graph.hypergraph.lasso import lasso_hyperedges
 from bigfs.matrix.construction import TILE_VALUES
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from bigfs.selectors.registry import METHODS
-from bigfs.selectors.sparge.cross_validation import EndOfGrid
+from bigfs.selectors.sparge.cross_validation import EndOfGridWarning
 from tests.helpers.daily import daily
 from tests.helpers.threads import threads
 
@@ -80,8 +80,8 @@ def counted(size=N // BLOCKS):
 
 def fitted(name, X, target):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)
-        warnings.simplefilter("ignore", EndOfGrid)
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        warnings.simplefilter("ignore", EndOfGridWarning)
         return METHODS[name].make(n_features_to_select=3, **ARGUMENTS.get(name, {})).fit(X, target)
 
 
@@ -266,7 +266,7 @@ def test_held_blocks_that_do_not_fit_together_are_staged_first(graph, held, allo
         X = Matrix.from_dask(persisted)
         neighbors = knn(X, 5)
         allow_memory(8 * N * D - 1)
-        with pytest.raises(engine.NotEnoughMemory, match="stage it first"):
+        with pytest.raises(engine.MemoryLimitError, match="stage it first"):
             graph(X, neighbors)
 
 

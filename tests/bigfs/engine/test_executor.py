@@ -29,7 +29,7 @@ from bigfs.graph import class_neighbors, row_blocks
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import RowBlock, Step, block_size, compare_pairs
 from bigfs.matrix import gathering
-from bigfs.result import NotConverged, observed
+from bigfs.result import NotConvergedWarning, observed
 from tests.helpers.counting import counted_tasks
 from tests.helpers.threads import threads
 
@@ -57,7 +57,7 @@ class Pair(NamedTuple):
 def fit(X, y):
     selector = SparGE(n_features_to_select=5, embedding="lpp", max_iter=2, tol=1e-12)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)
+        warnings.simplefilter("ignore", NotConvergedWarning)
         return selector.fit(X, y).scores_
 
 
@@ -101,17 +101,19 @@ def test_a_lost_cluster_of_the_users_own_is_an_error_in_each_step(store, step, h
     monkeypatch.setattr(executor, "CANCEL_SECONDS", 0.1)
     with threads() as client:
         stack, names = at_step(step, lambda: lose(client, how))
-        with stack, pytest.raises(engine.ClusterLost, match=r"lost|no workers"):
+        with stack, pytest.raises(engine.ClusterLostError, match=r"lost|no workers"):
             fit(*store)
         assert len(names) >= step
-        with pytest.raises(engine.ClusterLost):  # nor is the next fit a serial one
+        with pytest.raises(engine.ClusterLostError):  # nor is the next fit a serial one
             fit(*store)
 
 
 def test_a_client_that_has_lost_its_cluster_is_not_this_process():
     with threads() as client:
         client.cluster.close()
-        with pytest.raises(engine.ClusterLost, match="connection to the Dask cluster was lost"):
+        with pytest.raises(
+            engine.ClusterLostError, match="connection to the Dask cluster was lost"
+        ):
             engine.map_tiles(len, ["a"])
         with engine.cluster(workers=0):
             assert engine.map_tiles(len, ["a"]) == [1]
@@ -135,7 +137,7 @@ def test_a_restarted_cluster_is_an_error_and_a_killed_worker_none(store, step, h
         with stack:
             try:
                 np.testing.assert_array_equal(fit(*store), expected)
-            except engine.ClusterLost:
+            except engine.ClusterLostError:
                 assert how == "restarted"
 
 
@@ -160,11 +162,11 @@ def test_workers_of_another_version_are_refused_in_one_line(monkeypatch):
         monkeypatch.setattr(client, "get_versions", lambda **_: found)
         clusters._prepared.pop(client, None)
         with pytest.raises(
-            engine.ClusterLost, match=r"with bigfs 0\.0\.9, and this process Python"
+            engine.ClusterLostError, match=r"with bigfs 0\.0\.9, and this process Python"
         ):
             engine.map_tiles(len, ["a"])
         worker["packages"]["bigfs"] = None
-        with pytest.raises(engine.ClusterLost, match=r"without bigfs, and this process"):
+        with pytest.raises(engine.ClusterLostError, match=r"without bigfs, and this process"):
             engine.map_tiles(len, ["a"])
 
 
@@ -175,9 +177,9 @@ def test_a_worker_with_another_version_installed_is_refused(tmp_path):
     (tmp_path / "other.py").write_text(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n")
     own = {"processes": True, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
     with LocalCluster(n_workers=1, preload=[str(tmp_path / "other.py")], **own) as running:
-        with Client(running), pytest.raises(engine.ClusterLost) as refused:
+        with Client(running), pytest.raises(engine.ClusterLostError) as refused:
             engine.map_tiles(len, ["a"])
-        with pytest.raises(engine.ClusterLost), engine.cluster(running.scheduler_address):
+        with pytest.raises(engine.ClusterLostError), engine.cluster(running.scheduler_address):
             pass
     assert "with bigfs 0.0.9, and this process Python" in str(refused.value)
     assert "\n" not in str(refused.value)

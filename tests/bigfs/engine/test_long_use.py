@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from bigfs import LaplacianScore, Matrix, SparGE, engine
 from bigfs.engine import watchdog
 from bigfs.engine.budget import resident
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from tests.helpers.counting import counted_tasks
 from tests.helpers.processes import until
 from tests.helpers.threads import threads
@@ -25,7 +25,7 @@ Y = np.arange(N) % 3
 def fit(X):
     selector = SparGE(n_features_to_select=5, embedding="lpp", max_iter=2, tol=1e-12)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)
+        warnings.simplefilter("ignore", NotConvergedWarning)
         return selector.fit(X, Y).scores_
 
 
@@ -85,7 +85,7 @@ def test_tasks_go_on_after_all_workers_were_replaced(has_plugin, monkeypatch):
         with (
             contextlib.nullcontext()
             if has_plugin
-            else pytest.raises(engine.ClusterLost, match="stands still")
+            else pytest.raises(engine.ClusterLostError, match="stands still")
         ):
             client.cluster.scale(1)
             found |= stream

@@ -125,7 +125,7 @@ def test_a_missing_file_and_a_cluster_that_does_not_start_are_plain(written, tmp
         read_specification(tmp_path / "none.yaml")
     path = written(NOTED + "cluster_kwargs: {n_workers: 1}")
     with (
-        pytest.raises(engine.ClusterLost, match=r"the Noted of .* did not start: .*n_workers"),
+        pytest.raises(engine.ClusterLostError, match=r"the Noted of .* did not start: .*n_workers"),
         engine.cluster(path),
     ):
         raise AssertionError("let in")

@@ -1,5 +1,5 @@
-"""A cluster that is struck within a step of each kind: the same bits or `ClusterLost`, and never a
-step in this process.
+"""A cluster that is struck within a step of each kind: the same bits or `ClusterLostError`, and
+never a step in this process.
 """
 
 import contextlib
@@ -117,7 +117,7 @@ def test_a_step_of_a_lost_cluster_is_an_error(step, how, tmp_path, monkeypatch):
                 (tmp_path / "struck").touch()  # a worker that closes waits for its tasks
                 client.cluster.close()
 
-        with struck(tmp_path, strike), contextlib.suppress(engine.ClusterLost):
+        with struck(tmp_path, strike), contextlib.suppress(engine.ClusterLostError):
             np.testing.assert_array_equal(STEPS[step](matrix(str(tmp_path))), STEPS[step](matrix()))
             assert how == "scheduler", "the step went on without a client"
 
@@ -142,7 +142,7 @@ def test_a_step_survives_a_worker_and_says_when_all_are_gone(two, step, how, tmp
     with struck(tmp_path, strike):
         try:
             found = STEPS[step](matrix(str(tmp_path)))
-        except engine.ClusterLost:
+        except engine.ClusterLostError:
             assert how == "restarted"
             return
     with engine.cluster(workers=0):

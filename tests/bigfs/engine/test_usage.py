@@ -125,5 +125,7 @@ class Unreachable:
 def test_a_scheduler_that_does_not_answer_is_a_lost_cluster(module, ask, monkeypatch):
     for name in {module, "executor"}:
         monkeypatch.setattr(f"bigfs.engine.{name}.client", Unreachable)
-    with pytest.raises(engine.ClusterLost, match="the connection to the Dask cluster was lost"):
+    with pytest.raises(
+        engine.ClusterLostError, match="the connection to the Dask cluster was lost"
+    ):
         ask()

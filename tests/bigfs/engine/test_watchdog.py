@@ -57,11 +57,11 @@ def test_of_many_workers_some_are_listed_and_paused_ones_first():
 @pytest.mark.parametrize(
     ("statuses", "running", "assigned", "error"),
     [
-        (["paused", "running"], 0, [], engine.NotEnoughMemory),
-        (["paused", "paused"], 0, ["a"], engine.NotEnoughMemory),
+        (["paused", "running"], 0, [], engine.MemoryLimitError),
+        (["paused", "paused"], 0, ["a"], engine.MemoryLimitError),
         (["paused", "running"], 1, ["a"], None),
         (["running", "running"], 0, ["a"], None),
-        (["running", "running"], 0, [], engine.ClusterLost),
+        (["running", "running"], 0, [], engine.ClusterLostError),
         ([], 0, [], None),
     ],
 )
@@ -113,7 +113,9 @@ def test_a_watch_goes_on_after_a_question_without_an_answer(monkeypatch, is_done
             until(lambda: client.asked > 5, "some questions")
         assert not client.canceled.is_set()
         return
-    with pytest.raises(engine.ClusterLost, match=r"stands still: worker 0 has nothing to do; sta"):
+    with pytest.raises(
+        engine.ClusterLostError, match=r"stands still: worker 0 has nothing to do; sta"
+    ):
         wait_for(client, future)
 
 
@@ -135,7 +137,7 @@ def test_a_cluster_whose_workers_are_all_paused_is_given_up(monkeypatch):
     with (
         dask.config.set({"distributed.worker.memory.pause": 0.01}),
         engine.cluster(workers=1),
-        pytest.raises(engine.NotEnoughMemory, match=r"stands still: worker 0 is paused, because"),
+        pytest.raises(engine.MemoryLimitError, match=r"stands still: worker 0 is paused, because"),
     ):
         engine.map_tiles(load_slowly, [Slow()])
 
@@ -153,7 +155,9 @@ def test_a_scheduler_without_workers_is_given_up_whoever_started_it(monkeypatch,
         else:
             given = empty.scheduler_address if whose == "own client" else empty
             stack.enter_context(Client(given))
-        with pytest.raises(engine.ClusterLost, match=r"no workers left: start some and repeat the"):
+        with pytest.raises(
+            engine.ClusterLostError, match=r"no workers left: start some and repeat the"
+        ):
             engine.map_tiles(load_slowly, [Slow()])
 
 

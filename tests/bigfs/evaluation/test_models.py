@@ -258,7 +258,7 @@ def test_a_logistic_classifier_needs_classes_and_memory(columns, rng, monkeypatc
             lambda: scoring.score_sets(split, {"a": index}, scorer=LOGISTIC),
             lambda: large_model.fit_columns(X, y, index, logistic=True),
         ):
-            with pytest.raises(engine.NotEnoughMemory) as refused:
+            with pytest.raises(engine.MemoryLimitError) as refused:
                 fit()
             assert "on 7 features of 90 samples is fitted in memory. It needs" in str(refused.value)
             assert str(refused.value).endswith("choose fewer features, or score by svm")
@@ -301,7 +301,7 @@ def test_decision_values_of_all_rows_are_held_only_where_they_are_compared(
     if is_needed:
         monkeypatch.setattr(linear_model, "projected_memory", lambda *parts, **options: 0)
         monkeypatch.setattr(linear_model, "fit", None)
-        with engine.limit_memory(2 * 16 * 3 * 90 - 1), pytest.raises(engine.NotEnoughMemory) as no:
+        with engine.limit_memory(2 * 16 * 3 * 90 - 1), pytest.raises(engine.MemoryLimitError) as no:
             scoring.score_sets(split, sets, scorer=scorer)
         assert "scoring 90 test samples of 3 classes by all their decision values" in str(no.value)
 

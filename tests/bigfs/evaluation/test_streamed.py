@@ -20,7 +20,7 @@ from bigfs.evaluation.metrics import Scorer
 from bigfs.evaluation.scoring import score_sets
 from bigfs.evaluation.splits import Split
 from bigfs.matrix.view import ColumnSet, ViewTile
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 
 
 def parts(text, tile_rows=25, classes=3):
@@ -137,7 +137,9 @@ def test_a_ridge_regression_that_ends_early_says_so(text, monkeypatch):
     X, y = text
     given = {"solver": "cg", "max_iter": 1}
     monkeypatch.setattr(large_model, "Ridge", partial(large_model.Ridge, **given))
-    with pytest.warns(NotConverged, match=r"the ridge regression by tiles .* tolerance 1e-04"):
+    with pytest.warns(
+        NotConvergedWarning, match=r"the ridge regression by tiles .* tolerance 1e-04"
+    ):
         large_model.fit(Matrix.from_array(X), y + 0.5, "ridge")
 
 
@@ -213,7 +215,7 @@ def test_the_model_of_chosen_columns_is_fitted_by_tiles_if_they_do_not_fit(text,
             patch.setattr(linear_model, "fit", None)
             with engine.limit_memory(2_000_000):
                 by_tiles = large_model.fit_columns(X, y, index)
-            with engine.limit_memory(20_000), pytest.raises(engine.NotEnoughMemory) as refused:
+            with engine.limit_memory(20_000), pytest.raises(engine.MemoryLimitError) as refused:
                 large_model.fit_columns(X, y, index)
         assert "a linear model on 40 of the features needs" in str(refused.value)
         assert by_tiles.scale.shape == inside.scale.shape

@@ -14,7 +14,7 @@ from bigfs.selectors.registry import METHODS, groups_of
 from tests.helpers.fitting import fit_few_steps
 
 # the axis that separates clusters varies far more than the others, as it should
-pytestmark = pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScales")
+pytestmark = pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScalesWarning")
 
 N = 60  # samples per blob
 
@@ -302,7 +302,7 @@ def test_the_result_says_what_the_graph_and_the_embedding_are(monkeypatch, text)
 
 def test_an_embedding_that_ended_early_is_no_closed_form(monkeypatch, text):
     from bigfs.embedding import spectral
-    from bigfs.result import NotConverged
+    from bigfs.result import NotConvergedWarning
 
     monkeypatch.setattr(spectral, "MAX_DENSE_VERTICES", 0)
     largest = spectral.largest_eigenvectors
@@ -311,7 +311,7 @@ def test_an_embedding_that_ended_early_is_no_closed_form(monkeypatch, text):
         "largest_eigenvectors",
         lambda *a, **options: largest(*a, **options | {"max_iter": 1}),
     )
-    with pytest.warns(NotConverged):
+    with pytest.warns(NotConvergedWarning):
         result = SPEC(n_components=2).fit(text[0]).result_
     assert result.status is Status.MAX_ITER
     assert result.stats["embedding_status"] == "MAX_ITER"

@@ -140,7 +140,7 @@ def test_a_layout_by_columns_is_refused(words):
 
 def test_more_rows_than_fit_are_refused(words, allow_memory):
     allow_memory(500_000)
-    with pytest.raises(engine.NotEnoughMemory, match="300 rows at a time"):
+    with pytest.raises(engine.MemoryLimitError, match="300 rows at a time"):
         graph.knn(Matrix.from_array(words), 3)
 
 

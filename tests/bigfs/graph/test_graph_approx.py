@@ -321,7 +321,7 @@ def test_a_selector_makes_the_graph_that_the_command_line_makes(corpus, monkeypa
         JGSC(max_iter=1),
     ],
 )
-@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning")
 def test_selectors_let_the_predicted_cost_choose_their_graph(selector, rng, monkeypatch):
     methods = []
 

@@ -198,7 +198,7 @@ def test_bad_requests_are_refused(text, allow_memory):
     with pytest.raises(ValueError, match="empty columns"):
         Hypergraph.of(np.zeros((4, 2)))
     allow_memory(10_000)
-    with pytest.raises(engine.NotEnoughMemory, match="119 neighbors"):
+    with pytest.raises(engine.MemoryLimitError, match="119 neighbors"):
         lasso_hyperedges(X, None)
 
 

@@ -10,9 +10,9 @@ from sklearn.svm import LinearSVC
 
 from bigfs import L1SVM, Matrix, MultiTaskLasso
 from bigfs.cutting_plane.hinge import best_slack
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.linalg.descent import descend
-from bigfs.result import NotConverged, Status
+from bigfs.result import NotConvergedWarning, Status
 from tests.helpers.fitting import fit_and_resume, fit_few_steps
 
 
@@ -211,21 +211,21 @@ class TestBoth:
 
     def test_too_little_memory_is_refused(self, noisy, selector):
         X, y = noisy
-        with limit_memory(15_000), pytest.raises(NotEnoughMemory, match="3 sparse regressions on"):
+        with limit_memory(15_000), pytest.raises(MemoryLimitError, match="3 sparse regressions on"):
             selector.fit(X, y)
-        with limit_memory(27_000), pytest.raises(NotEnoughMemory, match="a working set of"):
+        with limit_memory(27_000), pytest.raises(MemoryLimitError, match="a working set of"):
             selector.fit(X, y)
 
     def test_limit_of_passes_warns(self, noisy, selector):
         X, y = noisy
         limited = type(selector)(max_iter=2)
-        with pytest.warns(NotConverged, match="missing"):
+        with pytest.warns(NotConvergedWarning, match="missing"):
             limited.fit(X, y)
         assert limited.result_.status.name == "MAX_ITER"
 
     def test_the_end_of_the_grid_is_named_with_what_is_missing(self, rng, selector):
         X, y = rng.normal(size=(10, 30)), np.arange(10) % 2
-        with pytest.warns(NotConverged, match="least penalty"):
+        with pytest.warns(NotConvergedWarning, match="least penalty"):
             ended = type(selector)(n_features_to_select=28).fit(X, y)
         last = ended.result_.history[-1]
         assert ended.result_.status.name == "GRID_END"

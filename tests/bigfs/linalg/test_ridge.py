@@ -723,7 +723,7 @@ def test_the_kernel_holds_three_matrices_of_samples_at_most():
 def test_a_solver_that_does_not_fit_is_refused_with_both_numbers():
     X, _, _ = data(40, 15)
     with pytest.raises(
-        engine.NotEnoughMemory, match=r"by primal needs 5\.27 kiB .* 1\.00 kiB " r"is allowed"
+        engine.MemoryLimitError, match=r"by primal needs 5\.27 kiB .* 1\.00 kiB " r"is allowed"
     ):
         Ridge(Matrix.from_array(X), solver="primal", limit=1024)
 

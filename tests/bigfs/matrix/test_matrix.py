@@ -184,14 +184,14 @@ def _row_count(block, start, stop):
 
 
 def test_memory_is_refused_with_both_numbers():
-    with pytest.raises(engine.NotEnoughMemory, match=r"needs 1\.86 GiB .* 476\.84 MiB is allowed"):
+    with pytest.raises(engine.MemoryLimitError, match=r"needs 1\.86 GiB .* 476\.84 MiB is allowed"):
         engine.require_memory(2_000_000_000, "the kernel", "500MB")
 
 
 def test_no_scheduler_is_said_plainly():
     with (
         pytest.raises(
-            engine.ClusterLost, match=r"no Dask scheduler answers at " r"tcp://127\.0\.0\.1:1"
+            engine.ClusterLostError, match=r"no Dask scheduler answers at " r"tcp://127\.0\.0\.1:1"
         ),
         engine.cluster("tcp://127.0.0.1:1", timeout="1s"),
     ):

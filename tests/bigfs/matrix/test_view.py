@@ -303,5 +303,5 @@ def test_gathered_rows_that_do_not_fit_are_refused(rng):
     X = layouts(rng.normal(size=(500, 40)))["rows"]
     with engine.limit_memory(100_000):
         for gather in (lambda: X.columns(np.arange(40)), lambda: X.rows(np.arange(500))):
-            with pytest.raises(engine.NotEnoughMemory, match=r"needs .* is allowed"):
+            with pytest.raises(engine.MemoryLimitError, match=r"needs .* is allowed"):
                 gather()

@@ -361,7 +361,7 @@ def test_a_metric_reaches_the_methods_that_decide_by_one():
     assert decided_by("anova", {}, "auc") == decided_by("auto", {}, None) == {}
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScales")
+@pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScalesWarning")
 @pytest.mark.parametrize("as_dask", [False, True])
 def test_a_table_in_several_units_is_tried_standardized_first(as_dask):
     rng = np.random.default_rng(0)

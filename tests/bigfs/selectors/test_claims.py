@@ -55,7 +55,7 @@ def fitted(method, **options):
     return selector.fit(X, y)
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_has_what_the_docstring_says(method):
     selector = fitted(method)
@@ -80,7 +80,7 @@ def test_a_run_has_what_the_docstring_says(method):
         assert result.status in (Status.FINISHED, Status.MAX_ITER)
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_an_approximate_graph_is_in_the_stats(method, monkeypatch):
     exact, asked = neighbors.stream_knn, []

@@ -63,11 +63,11 @@ from bigfs import (
     Variance,
 )
 from bigfs.matrix.statistics import scale_hint
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from bigfs.selectors.base.estimator import Selector
 from bigfs.selectors.base.labels import labels_of
 from bigfs.selectors.registry import METHODS
-from bigfs.validation import UnequalScales
+from bigfs.validation import UnequalScalesWarning
 from tests.bigfs.selectors.test_no_information import LABELED, dense, target_of
 from tests.bigfs.selectors.test_no_information import make as selector_of
 from tests.helpers.daily import daily
@@ -160,7 +160,7 @@ def few_rounds():
     """The data here are noise: not every loop ends at its tolerance."""
     pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)
+        warnings.simplefilter("ignore", NotConvergedWarning)
         yield
 
 
@@ -413,7 +413,7 @@ def test_a_supervised_method_leaves_minus_one_out_beside_a_matrix(selector, samp
         assert fitted.result_.stats["unlabeled"] == 6
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning")
 @pytest.mark.parametrize(
     "method", [m for m in LABELED if not selector_of(m, None)._semi_supervised]
 )
@@ -615,7 +615,9 @@ def test_columns_of_a_far_larger_scale_are_named(rng):
     X[:, 5] *= 500
     y = np.arange(60) % 2
     for selector in (SparGE(), SelectorCV(SparGE(), sizes=[2, 4], cv=3), SparGECV(cv=3)):
-        with pytest.warns(UnequalScales, match="the deviation of x3, x5 is up to .* times") as said:
+        with pytest.warns(
+            UnequalScalesWarning, match="the deviation of x3, x5 is up to .* times"
+        ) as said:
             selector.fit(X, y)
         assert len(said) == 1
         assert "StandardScaler, or --scale standard" in str(said[0].message)

@@ -9,7 +9,7 @@ from sklearn.svm import LinearSVC
 
 from benchmarks import extraction
 from bigfs import Matrix
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.evaluation.splits import Split
 from bigfs.graph import affinity, knn
 from bigfs.selectors.base.labels import Labels
@@ -100,9 +100,12 @@ def test_bad_input_is_refused_in_one_line(X):
     labels = Labels(np.arange(2), np.arange(40) % 2)
     with pytest.raises(ValueError, match="images of 3 × 5 pixels and 2 directions need 15 f"):
         extraction.lda2d(Matrix.from_array(X), labels, (3, 5), 2)
-    with limit_memory(1000), pytest.raises(NotEnoughMemory, match="a map of 3 × 4 pixels to 3 × 4"):
+    with (
+        limit_memory(1000),
+        pytest.raises(MemoryLimitError, match="a map of 3 × 4 pixels to 3 × 4"),
+    ):
         extraction.lda2d(Matrix.from_array(X), labels, (3, 4), 4)
-    with limit_memory(1000), pytest.raises(NotEnoughMemory, match="2 singular vectors"):
+    with limit_memory(1000), pytest.raises(MemoryLimitError, match="2 singular vectors"):
         extraction.pca(Matrix.from_array(X), 2)
     with pytest.raises(ValueError, match="number of singular vectors must be at most 12"):
         extraction.pca(Matrix.from_array(X), 20)

@@ -60,7 +60,7 @@ from bigfs.embedding.targets import pca
 from bigfs.graph import knn
 from bigfs.graph.hypergraph.lasso import lasso_supports
 from bigfs.linalg.prox import project_simplex
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from bigfs.selectors.row_sparse.label_sums import LabelSums
 from bigfs.selectors.row_sparse.srlsr import SRLSRProblem
 from bigfs.selectors.sparge.sparge import column_scale
@@ -129,7 +129,7 @@ def name(selector):
 @pytest.fixture(autouse=True)
 def few_rounds():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)  # the data are noise
+        warnings.simplefilter("ignore", NotConvergedWarning)  # the data are noise
         yield
 
 
@@ -295,7 +295,7 @@ def test_the_unit_of_gamma_is_a_mean_of_the_centered_squares(rng):
 )
 def test_iteration_limit_says_what_is_left(selector, said, sample):
     X, y = sample
-    with pytest.warns(NotConverged, match=said) as warned:
+    with pytest.warns(NotConvergedWarning, match=said) as warned:
         clone(selector).fit(sp.csr_array(X), y)
     assert not any("inf" in str(one.message).split("(")[-1] for one in warned)
 

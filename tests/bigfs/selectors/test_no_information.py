@@ -56,7 +56,7 @@ def ranking(method, X, y, m):
     return selector.set_params(n_features_to_select=m).fit(X, y).selected_
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning")
 @pytest.mark.parametrize("data", [dense, counts])
 @pytest.mark.parametrize("method", METHODS)
 def test_what_says_nothing_comes_last_and_changes_nothing(method, data):
@@ -80,7 +80,7 @@ def test_what_says_nothing_comes_last_and_changes_nothing(method, data):
 LABELED = [m for m, e in METHODS.items() if "class" in e.targets and m != "auto"]
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning")
 @pytest.mark.parametrize("method", [m for m in LABELED if not make(m, None)._semi_supervised])
 def test_what_is_constant_among_the_labeled_samples_comes_last(method):
     """The methods that leave unlabeled samples out do not see that it varies."""

@@ -21,7 +21,7 @@ def wide(n, d, a_row=3):
 
 
 def refused(limit, what, step):
-    with engine.limit_memory(limit), pytest.raises(engine.NotEnoughMemory, match=what):
+    with engine.limit_memory(limit), pytest.raises(engine.MemoryLimitError, match=what):
         step()
 
 

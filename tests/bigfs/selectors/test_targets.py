@@ -46,7 +46,7 @@ def takes(method, kind):
     return kind in entry.targets or (kind == "class" and entry.targets == ("real",))
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged", "ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_target_is_taken_or_answered_with_a_line_to_type(method, X):
     for kind, y in KINDS.items():

@@ -86,7 +86,7 @@ def test_scores_and_losses_are_those_of_a_linear_svm(own):
 def test_redundancy_is_missing_where_its_correlations_do_not_fit(own, monkeypatch):
     def allow(projected, what, limit=None):
         if "correlations" in what and projected > 4 * 8 * 6 * 6:
-            raise engine.NotEnoughMemory(what)
+            raise engine.MemoryLimitError(what)
 
     monkeypatch.setattr(engine, "require_memory", allow)
     found = own._redundancies({m: np.arange(m) for m in (6, 7)})

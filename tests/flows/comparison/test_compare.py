@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bigfs import SparGE, storage
-from bigfs.engine import ClusterLost
+from bigfs.engine import ClusterLostError
 from bigfs.flows import run as runs
 from bigfs.flows.cli import comparisons
 from bigfs.flows.comparison import bench, files
@@ -148,7 +148,7 @@ def test_a_late_method_and_one_without_memory_or_workers_are_rows(corpus, home, 
         if method == "variance":
             raise MemoryError("it needs 5 GB\nand 1 GB is allowed")
         if method == "l2-svm":
-            raise ClusterLost("the step scores killed every worker that ran it")
+            raise ClusterLostError("the step scores killed every worker that ran it")
         return choose(chooser, *given)
 
     monkeypatch.setattr(bench.Chooser, "sets", choose)

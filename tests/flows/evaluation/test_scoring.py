@@ -162,7 +162,7 @@ def test_a_classifier_that_fits_in_no_way_is_refused_before_the_work(
     corpus = storage.open(without_test_half)
     with engine.limit_memory(2 * least):
         require_choices(corpus, 1, classifier=classifier)
-    with engine.limit_memory(2 * least - 2), pytest.raises(engine.NotEnoughMemory) as refused:
+    with engine.limit_memory(2 * least - 2), pytest.raises(engine.MemoryLimitError) as refused:
         require_choices(corpus, 1, classifier=classifier)
     assert "scoring 1 features by a model of 13 training samples needs" in str(refused.value)
     assert "raise --memory-limit" in str(refused.value)

@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 from bigfs import engine, storage
-from bigfs.storage.errors import Damaged
+from bigfs.storage.errors import CorruptStoreError
 from bigfs.storage.format import manifest, shards, verified
 from bigfs.storage.format.shards import chunks_per_shard
 from bigfs.storage.format.writer import Writer
@@ -132,7 +132,7 @@ def test_a_damaged_chunk_of_a_shard_is_named(store):
     shard = files(store)["X/data/c/1"]
     length = len(next(shards.chunks_of(store, "X/data/c/1", 4)))
     replace_part(shard, length - 9, b"\0\1")
-    with pytest.raises(Damaged, match="array X/data is damaged"):
+    with pytest.raises(CorruptStoreError, match="array X/data is damaged"):
         everything(store)
     assert storage.check(store).problems == ["chunk 4 of array X/data is damaged"]
 
@@ -146,7 +146,7 @@ def test_chunks_that_are_exchanged_are_seen(store):
     body = index.tobytes()
     crc = shards.google_crc32c.value(body).to_bytes(4, "little")
     shard.write_bytes(raw[:-tail] + body + crc)
-    with pytest.raises(Damaged, match=r"chunk [01] of array X/data is damaged"):
+    with pytest.raises(CorruptStoreError, match=r"chunk [01] of array X/data is damaged"):
         everything(store)
     assert storage.check(store).problems == ["shard 0 of array X/data is damaged"]
 
@@ -160,7 +160,7 @@ def test_a_bad_shard_is_named(store, how):
         shutil.copy(files(store)["X/data/c/0"], shard)
     else:
         shard.write_bytes(shard.read_bytes()[: 100 if how == "truncated" else 0])
-    with pytest.raises(Damaged, match=r"chunk \d of array uns/columns/0/data is"):
+    with pytest.raises(CorruptStoreError, match=r"chunk \d of array uns/columns/0/data is"):
         everything(store)
     problems = storage.check(store).problems
     assert problems
@@ -170,7 +170,7 @@ def test_a_bad_shard_is_named(store, how):
 @pytest.mark.parametrize("name", ["uns/chunk_checksums/c/0", "X/data/zarr.json"])
 def test_changed_checksums_and_metadata_are_seen(store, name):
     replace_part(files(store)[name], 9, b"\7")
-    with pytest.raises(Damaged, match="is damaged"):
+    with pytest.raises(CorruptStoreError, match="is damaged"):
         everything(store)
     assert storage.check(store).problems
 
@@ -254,7 +254,9 @@ def test_a_store_with_a_damaged_shard_is_not_reused(store, tmp_path, how):
     shard.write_bytes(raw[:-9] if how == "cut short" else bytes([raw[0] ^ 1]) + raw[1:])
     if how == "missing":
         shard.unlink()
-    with pytest.raises(Damaged, match=r"(shard 1|chunk 4) of array X/data is (damaged|missing)"):
+    with pytest.raises(
+        CorruptStoreError, match=r"(shard 1|chunk 4) of array X/data is (damaged|missing)"
+    ):
         storage.stage(tmp_path / "a.svm", store, tile_rows=40)
 
 
@@ -268,7 +270,7 @@ def test_append_does_not_hide_a_chunk_that_was_damaged(store, tmp_path):
     for chunk in (other, *chunks[1:]):
         shard.add(chunk)
     shard.finish()
-    with pytest.raises(Damaged, match="chunk 4 of array X/data is damaged"):
+    with pytest.raises(CorruptStoreError, match="chunk 4 of array X/data is damaged"):
         storage.append(write_svmlight(tmp_path / "b.svm", 30, 1), store)
 
 
@@ -345,7 +347,7 @@ def test_a_graph_of_many_blocks_has_shards_and_the_same_neighbors(store, tmp_pat
     assert len(files(moved.uri)) < len(files(plain.uri))
     replace_part(files(moved.uri)["index/c/1/0"], 50, b"\0\1\2")
     fresh()
-    with pytest.raises(Damaged, match="array index is damaged"):
+    with pytest.raises(CorruptStoreError, match="array index is damaged"):
         moved.neighbors()
 
 

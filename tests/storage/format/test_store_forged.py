@@ -11,7 +11,7 @@ import zarr
 
 from bigfs import engine, storage
 from bigfs.storage import sources
-from bigfs.storage.errors import Damaged, SourceError, StoreError
+from bigfs.storage.errors import CorruptStoreError, SourceError, StoreError
 from bigfs.storage.format import manifest, verified
 from bigfs.storage.format.verified import StoreRef
 from tests.helpers.listing import names_in
@@ -61,7 +61,8 @@ def test_a_forged_manifest_is_one_line(store, name):
     forge(store, change)
     for action in (storage.open, storage.check, storage.info):
         with pytest.raises(
-            Damaged, match=f"bigfs did not write the manifest in zarr.json: the field {word}"
+            CorruptStoreError,
+            match=f"bigfs did not write the manifest in zarr.json: the field {word}",
         ) as caught:
             action(store)
         assert "\n" not in str(caught.value)
@@ -81,14 +82,16 @@ def test_a_forged_manifest_is_one_line(store, name):
 )
 def test_a_manifest_of_another_form_is_one_line(store, text):
     (Path(store) / manifest.MANIFEST).write_text(text)
-    with pytest.raises(Damaged, match=r"the manifest in zarr\.json is damaged"):
+    with pytest.raises(CorruptStoreError, match=r"the manifest in zarr\.json is damaged"):
         storage.open(store)
 
 
 def test_a_forged_graph_is_one_line(store):
     uri = storage.graph(storage.open(store), 1, method="exact").uri
     forge(uri, lambda m: m.update(graph=5))
-    with pytest.raises(Damaged, match="bigfs did not write its manifest: remove the graph"):
+    with pytest.raises(
+        CorruptStoreError, match="bigfs did not write its manifest: remove the graph"
+    ):
         storage.graph(storage.open(store), 1, method="exact")
 
 
@@ -102,7 +105,7 @@ def test_append_links_no_file_from_outside_the_store(store, tmp_path):
     path.write_bytes(raw)
     forge(store, lambda m: m.update(content=manifest.digest(raw)))
     (tmp_path / "b.svm").write_text("1 1:0.5\n")
-    with pytest.raises(Damaged, match=r"the checksum of '\.\./secret' is wrong"):
+    with pytest.raises(CorruptStoreError, match=r"the checksum of '\.\./secret' is wrong"):
         storage.append(tmp_path / "b.svm", store)
     assert names_in(tmp_path) == ["a.svm", "a.zarr", "b.svm", "secret"]
 
@@ -188,7 +191,7 @@ def test_a_store_that_goes_away_while_it_is_used_is_no_damage(store, tmp_path, e
         StoreError, match=rf"a\.zarr was {event} while it was in use: " rf".*repeat the command"
     ) as caught:
         read(corpus)
-    assert not isinstance(caught.value, Damaged)
+    assert not isinstance(caught.value, CorruptStoreError)
 
 
 @pytest.mark.parametrize("wrong", [10**6, -1])
@@ -208,7 +211,7 @@ def test_a_tile_whose_checksums_fit_and_whose_indices_lead_out_is_damaged(
     X = storage.open(store).X
     monkeypatch.setattr(StoreRef, "read", forged)
     for tile in (X.row_tiles[0], X.column_tiles[0]):
-        with pytest.raises(Damaged, match=f"{part} is damaged"):
+        with pytest.raises(CorruptStoreError, match=f"{part} is damaged"):
             tile.load()
 
 
@@ -220,5 +223,5 @@ def test_labels_that_are_no_classes_are_damaged(store, monkeypatch):
             np.array([0, 99], dtype=np.int32) if path.endswith("codes") else read(self, path, *_)
         ),
     )
-    with pytest.raises(Damaged, match="obs/label/codes is damaged"):
+    with pytest.raises(CorruptStoreError, match="obs/label/codes is damaged"):
         _ = storage.open(store).y

@@ -9,7 +9,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from bigfs import storage
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.storage import sources
 from bigfs.storage.sources import matlab
 from tests.helpers.sources import refused, rows_of
@@ -49,7 +49,7 @@ def test_mat_that_expands_without_end_is_refused_by_memory(tmp_path, allow_memor
     packed = start + b"".join(packer.compress(b"X" * (1 << 20)) for _ in range(400))
     packed += packer.flush()
     (tmp_path / "X.mat").write_bytes(header + tag(15, len(packed)) + packed)
-    with pytest.raises(NotEnoughMemory, match=r"X\.mat.* needs more than the 100\.00 MiB"):
+    with pytest.raises(MemoryLimitError, match=r"X\.mat.* needs more than the 100\.00 MiB"):
         rows_of(sources.find(tmp_path / "X.mat"), tmp_path / "scratch")
 
 

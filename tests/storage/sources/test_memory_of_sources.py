@@ -18,7 +18,7 @@ source, store, limit, options = sys.argv[1:]
 said = "staged"
 try:
     storage.stage(source, store, memory_limit=limit, **json.loads(options))
-except (engine.NotEnoughMemory, storage.StoreError) as error:
+except (engine.MemoryLimitError, storage.StoreError) as error:
     said = str(error)
 print(json.dumps([engine.peak_memory()["driver"], said]))
 """

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bigfs import storage
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
 from tests.helpers.sources import documents_of, refused
@@ -195,7 +195,7 @@ def test_name_that_is_not_utf8_is_read_as_latin1(tmp_path, form):
 
 
 def too_large(path, match, tmp_path, memory_limit="512MB"):
-    with pytest.raises(NotEnoughMemory, match=match) as caught:
+    with pytest.raises(MemoryLimitError, match=match) as caught:
         storage.stage(path, tmp_path / "a.zarr", memory_limit=memory_limit)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "a.zarr").exists()
@@ -251,7 +251,7 @@ def test_a_source_of_others_holds_them_to_the_memory(tmp_path, name):
         if name == "joined"
         else sources.Topics("both", parts, str(tmp_path / "qrels"))
     )
-    with pytest.raises(NotEnoughMemory, match=r"a\.svm, the line at byte .* cannot be cut"):
+    with pytest.raises(MemoryLimitError, match=r"a\.svm, the line at byte .* cannot be cut"):
         storage.stage(source, tmp_path / "a.zarr", memory_limit="400MB")
 
 
@@ -259,7 +259,7 @@ def test_a_long_list_of_members_is_refused_by_memory(tmp_path):
     path = write_tar(tmp_path / "a.tar")
     source = sources.find(path)
     source.memory_limit = 1000
-    with pytest.raises(NotEnoughMemory, match=r"the list of documents of .*a\.tar needs"):
+    with pytest.raises(MemoryLimitError, match=r"the list of documents of .*a\.tar needs"):
         source.pieces(10**6)
     source.memory_limit = 10**6
     assert len(source.pieces(10**6)) == 1
@@ -319,5 +319,5 @@ def test_a_worker_refuses_a_line_beyond_its_memory(tmp_path, line):
     source.memory_limit = 4000 * source.memory_per_byte
     ready = pickle.loads(pickle.dumps(source))  # noqa: S301, as a worker gets it
     [piece] = source.pieces(10**6)
-    with pytest.raises(NotEnoughMemory, match=r"a\.jsonl, line 2: a record of .* cannot be cut"):
+    with pytest.raises(MemoryLimitError, match=r"a\.jsonl, line 2: a record of .* cannot be cut"):
         list(ready.read(piece))

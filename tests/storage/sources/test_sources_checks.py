@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import zarr
 
 from bigfs import storage
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
@@ -310,7 +310,7 @@ def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(tmp_path, 
     limit = build.MATRIX_BASE + (70 << 20)
     (tmp_path / "b.svm").write_text("1 100000000:1\n")
     with pytest.raises(
-        NotEnoughMemory,
+        MemoryLimitError,
         match=r"b\.svm with 100000000 features.* needs 0\.96 GiB .* " r"and 289\.35 MiB is allowed",
     ):
         storage.stage(tmp_path / "b.svm", tmp_path / "b.zarr", memory_limit=limit)
@@ -338,7 +338,7 @@ def watched(function, largest):
 def test_stage_holds_a_source_s_shape_to_its_memory_limit(tmp_path):
     np.savez(tmp_path / "X.npz", data=[1.0], row=[0], col=[0], format="coo", shape=(30_000_000, 1))
     with pytest.raises(
-        NotEnoughMemory,
+        MemoryLimitError,
         match=r"X\.npz, whose shape says so, needs 915\.53 MiB in one "
         r"process and 268\.94 MiB is allowed",
     ):
@@ -352,7 +352,7 @@ def test_matrix_market_refuses_rows_that_memory_does_not_hold(tmp_path, allow_me
         "%%MatrixMarket matrix coordinate real general\n2000000000 1 1\n1 1 1\n"
     )
     with pytest.raises(
-        NotEnoughMemory,
+        MemoryLimitError,
         match=r"X\.mtx.* needs 59\.60 GiB in one process .*and 0\.93 GiB is allowed",
     ):
         rows_of(sources.find(tmp_path / "X.mtx"), tmp_path / "scratch")

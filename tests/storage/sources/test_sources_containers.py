@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from bigfs import storage
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import find
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
@@ -208,7 +208,7 @@ def test_a_stream_whose_batch_does_not_fit_is_refused(tmp_path):
     write_arrow(table, tmp_path / "b.arrows", 1 << 20, pa.ipc.new_stream)
     with limit_memory(4 << 20):
         assert len(rows_of(find(tmp_path / "a.arrows", columns="x"), tmp_path / "s")[0]) == 10**6
-        with pytest.raises(NotEnoughMemory, match=r"b\.arrows: a record batch cannot be cut"):
+        with pytest.raises(MemoryLimitError, match=r"b\.arrows: a record batch cannot be cut"):
             find(tmp_path / "b.arrows", columns="x").prepare(tmp_path / "t")
 
 

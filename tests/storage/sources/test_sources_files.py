@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bigfs import storage
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import files, find, hdf5, trial
 from bigfs.storage.sources.scratch_matrix import cut_sparse
@@ -156,7 +156,7 @@ def test_a_long_first_line_is_refused_before_it_is_parsed(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text('{"text": "' + "word " * 1_000_000 + '", "label": "a"}\n{"text": "b"}\n')
     tracemalloc.start()
-    with limit_memory(32 << 20), pytest.raises(NotEnoughMemory, match="line 1: a record of"):
+    with limit_memory(32 << 20), pytest.raises(MemoryLimitError, match="line 1: a record of"):
         find(path, label="label").prepare(tmp_path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

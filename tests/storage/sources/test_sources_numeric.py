@@ -303,7 +303,7 @@ def test_a_wide_csv_takes_few_calls_per_column(tmp_path):
 def test_a_csv_with_more_columns_than_fit_is_refused_before_it_is_read(tmp_path):
     path = write_wide(tmp_path / "t.csv", 10_000)
     match = r"reading 10,000 columns of .*t.csv needs 76.29 MiB .*libraries take 219.35 MiB of"
-    with pytest.raises(engine.NotEnoughMemory, match=match):
+    with pytest.raises(engine.MemoryLimitError, match=match):
         storage.stage(path, tmp_path / "s", columns="*", memory_limit="300MB")
     storage.stage(path, tmp_path / "s", columns="c0,c1", memory_limit="300MB")
 

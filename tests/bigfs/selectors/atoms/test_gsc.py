@@ -7,10 +7,10 @@ from sklearn.linear_model import Lasso
 
 from bigfs import GSC
 from bigfs.coding.sparse_codes import lasso_codes
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.graph import affinity, knn, laplacian
 from bigfs.matrix import Matrix
-from bigfs.result import NotConverged, Status
+from bigfs.result import NotConvergedWarning, Status
 from tests.helpers.fitting import fit_and_resume
 
 
@@ -64,7 +64,7 @@ def test_without_the_graph_each_sample_has_a_lasso(data):
 def test_codes_of_new_samples_that_end_early_say_so(data):
     X, atoms, _ = data
     H, R = atoms @ atoms.T, X @ atoms.T
-    with pytest.warns(NotConverged, match="the codes of 60 samples stopped"):
+    with pytest.warns(NotConvergedWarning, match="the codes of 60 samples stopped"):
         lasso_codes(H, R, 0.1, 1e-12, 1)
     every = lasso_codes(H, R, 0.1, 1e-3, 100)
     np.testing.assert_allclose(lasso_codes(H, R[7:9], 0.1, 1e-3, 100), every[7:9], rtol=1e-12)
@@ -99,7 +99,10 @@ def test_resumes_from_a_checkpoint(data):
 
 def test_what_can_not_be_coded_is_refused(data):
     X, atoms, _ = data
-    with limit_memory(20_000), pytest.raises(NotEnoughMemory, match=r"8 atoms .* needs 41\.00 kiB"):
+    with (
+        limit_memory(20_000),
+        pytest.raises(MemoryLimitError, match=r"8 atoms .* needs 41\.00 kiB"),
+    ):
         gsc(atoms).fit(X)
     with pytest.raises(ValueError, match="every code is zero"):
         gsc(np.eye(14)[:3]).fit(np.eye(14)[5:])

@@ -315,5 +315,5 @@ def test_dense_results_are_projected(data, allow_memory):
     X, atoms, _ = data
     model = fit(JGSC, X, atoms)
     allow_memory(5_000)
-    with pytest.raises(engine.NotEnoughMemory, match="a dense reconstruction of 60 × 14"):
+    with pytest.raises(engine.MemoryLimitError, match="a dense reconstruction of 60 × 14"):
         model.inverse_transform(model.codes_)

@@ -9,7 +9,7 @@ from sklearn.feature_selection import f_classif, f_regression
 from sklearn.preprocessing import KBinsDiscretizer
 
 from bigfs import CMIM, JMI, MRMR, RRPC, Matrix, storage
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.result import Status
 from bigfs.selectors.greedy import search
 from bigfs.selectors.greedy.correlations import Correlations
@@ -278,7 +278,7 @@ def test_a_store_gives_the_same(tmp_path):
 def test_a_table_of_too_many_bins_is_refused(sample, allow_memory):
     X, y = sample
     allow_memory(100_000)
-    with pytest.raises(NotEnoughMemory, match="a table of 1001 bins per feature needs"):
+    with pytest.raises(MemoryLimitError, match="a table of 1001 bins per feature needs"):
         JMI(n_bins=1000).fit(X, y)
 
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.result import NotConverged, Status
+from bigfs.result import NotConvergedWarning, Status
 from bigfs.selectors.images.smr import SMR
 from bigfs.selectors.images.systems import CovarianceSystems, ImageLayout
 from tests.helpers.fitting import fit_few_steps
@@ -198,7 +198,7 @@ def test_auto_leaves_the_covariance_when_memory_is_short(images, allow_memory):
     allow_memory(100_000)
     assert fit(X, y).result_.stats["route"] == "samples"
     allow_memory(10_000)
-    with pytest.raises(engine.NotEnoughMemory, match="covariance of the pixels"):
+    with pytest.raises(engine.MemoryLimitError, match="covariance of the pixels"):
         fit(X, y, gram="covariance")
 
 
@@ -230,7 +230,7 @@ def test_scaling_pixels_scales_the_map_only(images):
 
 def test_stops_and_says_how(images):
     X, y = images
-    with pytest.warns(NotConverged, match="SMR stopped at the iteration limit"):
+    with pytest.warns(NotConvergedWarning, match="SMR stopped at the iteration limit"):
         SMR(sample_shape=(M, N), max_iter=1).fit(X, y)
     assert fit(X, y, p=2.0, alpha=50.0).result_.status is Status.FINISHED
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from bigfs import GLSPFS, engine
 from bigfs.embedding import factors
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.engine.budget import Shares
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.hypergraph.smoothness import Smoothness, choose_weights
@@ -729,7 +729,7 @@ def test_a_hypergraph_that_does_not_fit_is_refused_before_the_graph():
     seen = Matrix.from_array(X)
     with (
         engine.limit_memory(7_000),
-        pytest.raises(NotEnoughMemory, match=r"JHLSR on 30 samples, .* 240 members, needs"),
+        pytest.raises(MemoryLimitError, match=r"JHLSR on 30 samples, .* 240 members, needs"),
     ):
         JHLSR(hyperedges="knn", n_neighbors=7).fit(seen, y)
     assert seen.passes <= 2  # the statistics and the product with the labels

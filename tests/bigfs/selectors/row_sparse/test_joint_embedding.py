@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from bigfs import JELSR, NDFS, Matrix
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.graph import affinity, knn
 from bigfs.result import Status, observed
 from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume, fit_few_steps
@@ -42,7 +42,7 @@ def dense_weights(X, H, Y, W, penalty):
     return solved
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScales")
+@pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScalesWarning")
 @pytest.mark.parametrize("kind", [JELSR, NDFS])
 def test_a_run_whose_systems_are_not_solved_has_not_converged(rng, kind):
     """Where CG stops early W hardly moves, and is still far from stationary."""
@@ -182,7 +182,7 @@ class TestBoth:
         wide, graph = np.hstack([X] * 5), sp.csr_array(np.kron(np.eye(3), np.ones((15, 15))))
         with (
             limit_memory(110_000),
-            pytest.raises(NotEnoughMemory, match=r"by primal needs 189\.84 kiB"),
+            pytest.raises(MemoryLimitError, match=r"by primal needs 189\.84 kiB"),
         ):
             clone(selector).set_params(solver="primal", graph=graph).fit(wide)
 

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from bigfs import JFS, RFS, Matrix
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.result import Status
 from bigfs.selectors.row_sparse.rfs import RFSProblem
@@ -189,7 +189,7 @@ def test_resumes_from_a_checkpoint(data):
 
 def test_solver_that_does_not_fit_is_refused(data):
     X, y = data
-    with limit_memory(20_000), pytest.raises(NotEnoughMemory, match="ridge solve by woodbury"):
+    with limit_memory(20_000), pytest.raises(MemoryLimitError, match="ridge solve by woodbury"):
         RFS(solver="woodbury").fit(X, y)
 
 

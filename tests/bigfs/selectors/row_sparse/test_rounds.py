@@ -7,7 +7,7 @@ import pytest
 
 from bigfs import JFS, RFS, RLSR, SRLSR
 from bigfs.linalg.ridge import Prepared
-from bigfs.result import NotConverged, Status
+from bigfs.result import NotConvergedWarning, Status
 from tests.helpers.fitting import fit_few_steps
 
 
@@ -33,7 +33,7 @@ def test_a_loop_is_stalled_where_its_last_solve_is_too_far_from_exact(
     X[:, :3] += y[:, None] == np.arange(3)
     selector = method(n_features_to_select=3, max_iter=2, tol=1e-12)
     expected = Status.STALLED if residual > 1e-12 else Status.MAX_ITER
-    with pytest.warns(NotConverged, match=expected.value):
+    with pytest.warns(NotConvergedWarning, match=expected.value):
         selector.fit(X, y)
     assert selector.result_.status is expected
 
@@ -42,7 +42,7 @@ def test_a_loop_is_stalled_where_its_last_solve_is_too_far_from_exact(
 def test_a_loop_whose_solves_are_exact_ends_at_its_limit(rng, method):
     y = np.arange(60) % 3
     X = rng.normal(size=(60, 12)) + y[:, None] * (np.arange(12) < 3)
-    with pytest.warns(NotConverged, match=Status.MAX_ITER.value):
+    with pytest.warns(NotConvergedWarning, match=Status.MAX_ITER.value):
         method(n_features_to_select=3, max_iter=2, tol=1e-12).fit(X, y)
 
 
@@ -52,7 +52,9 @@ def test_a_run_without_convergence_says_what_still_moves(rng):
     X = rng.normal(size=(60, 20))
     X[:, :6] += 1.2 * (np.arange(6) // 2 == y[:, None])
     few = np.where(np.arange(60) < 3, y, -1)
-    with pytest.warns(NotConverged, match=r"θ of \d+ of \d+ features still moves by up to") as said:
+    with pytest.warns(
+        NotConvergedWarning, match=r"θ of \d+ of \d+ features still moves by up to"
+    ) as said:
         model = RLSR(n_features_to_select=3).fit(X, few)
     why = model.result_.stats["why"]
     assert why in str(said[0].message)

@@ -564,7 +564,7 @@ def test_what_double_precision_does_not_hold_is_refused(accelerate):
         cls(start=[np.inf, *np.ones(21)]).fit(X, y)
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning")
 @pytest.mark.parametrize("accelerate", [True, False])
 @pytest.mark.parametrize("p", [0.1, 0.05])
 def test_a_small_p_ends_with_the_objective_of_its_weights(p, accelerate):

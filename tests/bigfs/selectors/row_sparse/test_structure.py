@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
 
 from bigfs import GLSPFS, JFS, Matrix
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.graph import affinity, knn
 from tests.helpers.fitting import fit_and_resume
 
@@ -65,7 +65,7 @@ def test_jfs_is_rfs_on_the_features_themselves(X):
 def test_jfs_refuses_features_that_do_not_fit(X):
     with (
         limit_memory(30_000),
-        pytest.raises(NotEnoughMemory, match=r"12 features of 40 samples .* needs 31\.50 kiB"),
+        pytest.raises(MemoryLimitError, match=r"12 features of 40 samples .* needs 31\.50 kiB"),
     ):
         JFS().fit(X)
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bigfs import UDFS, Matrix, engine
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.engine.budget import Shares
 from bigfs.graph import knn
 from bigfs.graph.discriminant import local_discriminant
@@ -141,7 +141,7 @@ def test_bad_input_is_refused_in_one_line(X):
     ridge = {"solver": "primal", "limit": 60_000}
     M = local_discriminant(wide, graph, 1.0)
     problem = UDFSProblem(wide, M, 3, 0.1, True, tol=1e-2, ridge=ridge)
-    with pytest.raises(NotEnoughMemory, match=r"primal needs 68\.34 kiB"):
+    with pytest.raises(MemoryLimitError, match=r"primal needs 68\.34 kiB"):
         problem.step(problem.start())
     with pytest.raises(ValueError, match="every feature of X that may be chosen is constant"):
         clone(SELECTOR).fit(np.ones((20, 3)))

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from bigfs import LLFS, Matrix
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.result import Status
 from bigfs.selectors.scores import llfs
 from bigfs.selectors.scores.llfs import nearest_hits_and_misses
@@ -143,7 +143,7 @@ def test_resumes_from_a_checkpoint(data):
 
 def test_bad_input_is_refused_in_one_line(data):
     X, y = data
-    with limit_memory(20_000), pytest.raises(NotEnoughMemory, match=r"830 pairs .* 659\.62 kiB"):
+    with limit_memory(20_000), pytest.raises(MemoryLimitError, match=r"830 pairs .* 659\.62 kiB"):
         LLFS().fit(X, y)
     with pytest.raises(ValueError, match="no anchor has another sample of its class"):
         LLFS().fit(X[:5], np.arange(5))

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances
 
 from bigfs import Matrix, ReliefF, engine
-from bigfs.engine import NotEnoughMemory
+from bigfs.engine import MemoryLimitError
 from bigfs.graph import class_neighbors
 
 K = 4
@@ -91,6 +91,6 @@ def test_lists_that_do_not_fit_are_refused(sample):
     X, y = sample
     with (
         engine.limit_memory(20_000),
-        pytest.raises(NotEnoughMemory, match="61 × 4 neighbors in each of 3 classes"),
+        pytest.raises(MemoryLimitError, match="61 × 4 neighbors in each of 3 classes"),
     ):
         ReliefF(n_neighbors=K).fit(X, y)

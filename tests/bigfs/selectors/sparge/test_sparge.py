@@ -16,7 +16,7 @@ from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.cutting_plane.scores import largest_scores
 from bigfs.embedding.targets import lda_factor, one_hot
 from bigfs.graph import affinity, knn
-from bigfs.result import NotConverged, Status, observed
+from bigfs.result import NotConvergedWarning, Status, observed
 from tests.helpers.daily import daily
 from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
 from tests.helpers.master_solvers import apg, simplex
@@ -264,7 +264,7 @@ def test_killed_run_resumes_to_the_same_answer(text, after):
 
 def test_iteration_limit_warns_with_the_gap(text):
     X, y = text
-    with pytest.warns(NotConverged, match="SparGE stopped at the iteration limit"):
+    with pytest.warns(NotConvergedWarning, match="SparGE stopped at the iteration limit"):
         selector = SparGE(n_features_to_select=5, tol=1e-9, max_iter=1).fit(X, y)
     assert selector.result_.status is Status.MAX_ITER
     assert selector.result_.history[-1]["gap"] > 1e-9
@@ -279,7 +279,7 @@ def test_columns_that_do_not_fit_in_memory_end_the_cuts_and_more_memory_goes_on(
     with engine.limit_memory(10**9):
         with monkeypatch.context() as patch, observed(checkpoint=checkpoint):
             patch.setattr(columns, "FACTOR_BYTES", 10**9 // (most - 1) ** 2)
-            with pytest.warns(NotConverged, match="next step does not fit in memory"):
+            with pytest.warns(NotConvergedWarning, match="next step does not fit in memory"):
                 short = clone(selector).fit(X, y)
         assert short.result_.status is Status.MEMORY
         assert short.result_.stats["gathered"] < most

@@ -53,7 +53,7 @@ def test_the_largest_variance_is_chosen_over_two_copies_that_share_the_first_com
     assert SparGE(embedding="pca", n_features_to_select=1, n_components=1).fit(X).selected_[0] == 1
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScales")
+@pytest.mark.filterwarnings("ignore::bigfs.validation.UnequalScalesWarning")
 def test_explained_variance_has_its_plateau_at_the_50_informative_of_550():
     rng = np.random.default_rng(0)
     signal = rng.normal(size=(200, 50)) @ rng.normal(size=(50, 50))

@@ -10,12 +10,12 @@ from sklearn.svm import LinearSVC
 from bigfs import Matrix, SparGE, SparGECV
 from bigfs.matrix import gathering
 from bigfs.selectors.sparge import cross_validation
-from bigfs.selectors.sparge.cross_validation import EndOfGrid
+from bigfs.selectors.sparge.cross_validation import EndOfGridWarning
 from tests.helpers.fitting import fit_and_resume
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid"),
+    pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGridWarning"),
 ]
 
 
@@ -173,7 +173,9 @@ def test_the_held_out_loss_scores_the_features_of_the_ranking(noisy, ranking, mo
 def test_a_choice_at_an_end_of_the_grid_is_said(text, scoring):
     X, y = text
     selector = SparGECV(n_features_to_select=8, gammas=(1e4, 1e5, 1e6), cv=2, scoring=scoring)
-    with pytest.warns(EndOfGrid, match=r"is the (least|largest) of gammas=\[10000.0, .* add"):
+    with pytest.warns(
+        EndOfGridWarning, match=r"is the (least|largest) of gammas=\[10000.0, .* add"
+    ):
         selector.fit(X, y)
 
 

@@ -110,7 +110,7 @@ def test_the_held_out_loss_is_that_of_a_dense_ridge(text):
         assert found == pytest.approx(min(losses), rel=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid")
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGridWarning")
 def test_the_folds_share_their_passes(text):
     X, y = text
     matrix = Matrix.from_array(X, tile_columns=17)
@@ -124,7 +124,7 @@ def test_the_folds_share_their_passes(text):
     )
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid")
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGridWarning")
 def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_losses(
     text, monkeypatch
 ):
@@ -177,7 +177,7 @@ def test_large_folds_end_at_a_penalty_that_is_worse_than_a_larger_one(text, monk
     np.testing.assert_array_equal(np.isnan(few.cv_results_["mean_test_score"]), ~tried)
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid")
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGridWarning")
 def test_large_folds_of_one_size_do_not_go_on_from_those_of_another(text, tmp_path, monkeypatch):
     X, y = text
     monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 0)

@@ -9,11 +9,11 @@ from sklearn.feature_selection import RFE
 from sklearn.svm import LinearSVC
 
 from bigfs import L2SVM, SVMRFE, Matrix
-from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.linalg import svm
 from bigfs.linalg.prox import column_dots
 from bigfs.linalg.svm import line_search
-from bigfs.result import NotConverged
+from bigfs.result import NotConvergedWarning
 from bigfs.selectors.svm.elimination import elimination_sizes
 from tests.helpers.fitting import fit_and_resume
 
@@ -124,7 +124,7 @@ def test_both_ways_tell_the_same_gap_and_gradient(few):
     matrix, mask = Matrix.from_array(sp.csr_array(X)), np.arange(60) % 5 > 0
     settings = {"C": 2.0, "tol": 1e-14, "max_iter": 1, "name": "SVM"}
     settings |= {"features": mask, "sample_weight": np.where(np.arange(24) % 7 == 3, 0, 1.5)}
-    with pytest.warns(NotConverged):
+    with pytest.warns(NotConvergedWarning):
         found = svm.fit_svm(matrix, y, 3, **settings).value
     Y = np.where(y[:, None] == np.arange(3), 1, -1).astype(np.int8)
     weights = settings["sample_weight"]
@@ -167,7 +167,7 @@ def test_gap_is_that_of_the_dual_objective(noisy, rng, weighted):
     X, y = noisy
     Y = np.where(y[:, None] == np.arange(3), 1, -1)
     weights = rng.gamma(2.0, size=60) if weighted else None
-    with pytest.warns(NotConverged):
+    with pytest.warns(NotConvergedWarning):
         state = svm.fit_svm(
             *(Matrix.from_array(X), y, 3),
             **{"C": 2.0, "tol": 1e-12, "max_iter": 2, "name": "SVM", "sample_weight": weights},
@@ -271,7 +271,7 @@ class TestBoth:
     def test_too_little_memory_is_refused_before_training(self, noisy, selector):
         X, y = noisy
         matrix = Matrix.from_array(X, tile_rows=20)
-        with limit_memory(20_000), pytest.raises(NotEnoughMemory, match="3 linear SVMs on 60"):
+        with limit_memory(20_000), pytest.raises(MemoryLimitError, match="3 linear SVMs on 60"):
             selector.fit(matrix, y)
         assert matrix.passes <= 1  # the statistics
 
@@ -286,7 +286,7 @@ def test_equal_columns_leave_by_their_index(noisy):
 
 def test_step_limit_warns_with_the_gap(noisy):
     X, y = noisy
-    with pytest.warns(NotConverged, match="gap"):
+    with pytest.warns(NotConvergedWarning, match="gap"):
         selector = L2SVM(max_iter=1, tol=1e-9).fit(X, y)
     assert selector.result_.status.name == "MAX_ITER"
     with warnings.catch_warnings():
