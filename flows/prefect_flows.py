@@ -89,7 +89,7 @@ def _make_task(step: Callable[..., Any]) -> Any:
 STEPS = (steps.stage, steps.graph, steps.select, steps.evaluate, steps.report)
 OTHERS = (
     *(steps.evaluate_again, comparison.run_method, predict_samples),
-    *(storage.append, storage.leftovers, storage.delete_leftovers),
+    *(storage.append, storage.find_unused, storage.delete_unused),
 )
 TASKS = {step: _make_task(step) for step in (*STEPS, *OTHERS)}
 SHOW = {
@@ -344,10 +344,10 @@ def prune(folder: Folder = ".", also: Also = None, keep: Keep = "30d") -> int:
 
     Returns the number of bytes.
     """
-    found = _call(storage.leftovers, folder, runs=also or (), older_than=seconds_of(keep))
+    found = _call(storage.find_unused, folder, runs=also or (), older_than=seconds_of(keep))
     for path, _, why in found:
         get_run_logger().info("%s: %s", path, why)
-    return int(_call(storage.delete_leftovers, found))
+    return int(_call(storage.delete_unused, found))
 
 
 @flow(name="bigfs-nightly", flow_run_name=named("night of {store}"))

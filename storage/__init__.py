@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from bigfs.storage.integrity import info as info
     from bigfs.storage.looking import look as look
     from bigfs.storage.opening import open as open
-    from bigfs.storage.prune import delete_leftovers as delete_leftovers
-    from bigfs.storage.prune import leftovers as leftovers
+    from bigfs.storage.prune import delete_unused as delete_unused
+    from bigfs.storage.prune import find_unused as find_unused
     from bigfs.storage.staging.stage import stage as stage
     from bigfs.storage.staging.stage import staged as staged
 
@@ -26,7 +26,7 @@ _MODULES = {
     "appending": ("append",),
     "corpus": ("Corpus",),
     "opening": ("open",),
-    "prune": ("delete_leftovers", "leftovers"),
+    "prune": ("delete_unused", "find_unused"),
     "errors": ("CorruptStoreError", "SourceError", "StoreError"),
     "graphs": ("Graph", "graph", "open_graph"),
     "integrity": ("Report", "check", "info"),

@@ -1,4 +1,4 @@
-"""What bigfs made and nothing needs any more: found by `leftovers`, deleted by `delete_leftovers`.
+"""What bigfs made and nothing needs any more: found by `find_unused`, deleted by `delete_unused`.
 
 Old stores: of the stores with names of their own making (`.bigfs/NAME-KEY.zarr`) that were staged
 from one source with the same settings, all but the latest, if no run or comparison names them and
@@ -45,7 +45,7 @@ WORK = re.compile(rf"\.(.+)\.{atomic.KEY}{re.escape(atomic.WORK)}")
 RECORDS = ("run.json", "compare.json", "audit.json")  # name the store of what they belong to
 
 
-class Leftover(NamedTuple):
+class UnusedItem(NamedTuple):
     """A folder or file that nothing needs, its size in bytes, and the reason."""
 
     path: Path
@@ -53,12 +53,12 @@ class Leftover(NamedTuple):
     why: str
 
 
-def leftovers(
+def find_unused(
     folder: str | os.PathLike[str] = ".",
     *,
     runs: Iterable[str | os.PathLike[str]] = (),
     older_than: float | None = None,
-) -> list[Leftover]:
+) -> list[UnusedItem]:
     """Return what bigfs made and nothing needs any more.
 
     Parameters
@@ -70,23 +70,23 @@ def leftovers(
         More folders with runs. A store that a run below them names is kept.
     older_than : float or None, default=None
         Age in seconds. With it, stores in the folder that no run names, whatever their settings,
-        and the earlier results of runs are leftovers too, and all that is
+        and the earlier results of runs are unused too, and all that is
         returned is at least as old.
 
     Returns
     -------
-    list of Leftover
+    list of UnusedItem
         Old stores, graphs and tallies without a store, folders of killed commands, and earlier
         versions of files behind URLs.
 
     See Also
     --------
-    delete_leftovers : Delete them.
+    delete_unused : Delete them.
 
     Examples
     --------
     >>> from bigfs import storage
-    >>> storage.leftovers("nowhere")
+    >>> storage.find_unused("nowhere")
     []
     """
     folder = Path(folder).absolute()
@@ -107,21 +107,21 @@ def leftovers(
     whys: dict[Path, str] = {}
     for path, why in found:
         whys.setdefault(path, why)
-    now, old = time.time(), list[Leftover]()
+    now, old = time.time(), list[UnusedItem]()
     for path, why in whys.items():
         with contextlib.suppress(FileNotFoundError):  # another command has deleted it
             if older_than is None or now - _changed(path) >= older_than:
-                old.append(Leftover(path, _size(path), why))
+                old.append(UnusedItem(path, _size(path), why))
     return old
 
 
-def delete_leftovers(found: Iterable[Leftover]) -> int:
-    """Delete leftovers. One that a command is using now is left.
+def delete_unused(found: Iterable[UnusedItem]) -> int:
+    """Delete what `find_unused` found. What a command is using now is left.
 
     Parameters
     ----------
-    found : iterable of Leftover
-        What `leftovers` returned.
+    found : iterable of UnusedItem
+        What `find_unused` returned.
 
     Returns
     -------
@@ -130,15 +130,15 @@ def delete_leftovers(found: Iterable[Leftover]) -> int:
 
     See Also
     --------
-    leftovers : What there is to delete.
+    find_unused : What there is to delete.
 
     Examples
     --------
     >>> from bigfs import storage
-    >>> storage.delete_leftovers(storage.leftovers("nowhere"))
+    >>> storage.delete_unused(storage.find_unused("nowhere"))
     0
     """
-    return sum(leftover.bytes for leftover in found if _delete(leftover.path))
+    return sum(item.bytes for item in found if _delete(item.path))
 
 
 class _Records:
@@ -315,7 +315,7 @@ def _size(path: Path) -> int:
 
 
 def _delete(path: Path) -> bool:
-    """Delete a leftover, unless somebody works on it. Return whether it was deleted."""
+    """Delete a folder or file, unless somebody works on it. Return whether it was deleted."""
     if work := WORK.fullmatch(path.name):
         atomic.sweep(path.with_name(work[1]))
         return not path.exists()

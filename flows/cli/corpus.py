@@ -188,8 +188,8 @@ def prune(
         age = None if older_than is None else seconds_of(older_than)
     except ValueError as error:
         raise UsageError(f"--older-than {error}") from error
-    found = storage.leftovers(folder, runs=split(also) or (), older_than=age)
-    size = storage.delete_leftovers(found) if yes else sum(leftover.bytes for leftover in found)
+    found = storage.find_unused(folder, runs=split(also) or (), older_than=age)
+    size = storage.delete_unused(found) if yes else sum(item.bytes for item in found)
     here = Path.cwd()
     lines = [
         f"{format_bytes(size):>9}  "

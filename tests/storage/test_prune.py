@@ -36,18 +36,18 @@ def home(tmp_path, monkeypatch):
 def test_an_old_store_that_no_run_names_goes_with_its_graphs(home):
     folder, stores = home
     graphs = stores[0].replace(".zarr", ".graphs")
-    found = storage.leftovers()
+    found = storage.find_unused()
     assert [str(item.path) for item in found] == [stores[0], graphs]
     size = sum(p.stat().st_size for s in (stores[0], graphs) for p in _files(s))
-    assert storage.delete_leftovers(found) == size
+    assert storage.delete_unused(found) == size
     assert {p.name for p in (folder / ".bigfs").glob("*.zarr")} == {
         os.path.basename(store) for store in stores[1:]
     }
     for store in stores[1:]:
         assert storage.check(store).problems == []
-    assert storage.leftovers() == []
+    assert storage.find_unused() == []
     shutil.rmtree(folder / "runs")
-    assert [str(item.path) for item in storage.leftovers()] == [stores[1]]
+    assert [str(item.path) for item in storage.find_unused()] == [stores[1]]
 
 
 def _files(folder):
@@ -59,8 +59,8 @@ def test_runs_elsewhere_keep_their_store(home, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "c" / "d").mkdir(parents=True)
     (elsewhere / "c" / "d" / "compare.json").write_text(json.dumps({"store": stores[0]}))
-    assert storage.leftovers(runs=[elsewhere]) == []
-    assert len(storage.leftovers()) == 2
+    assert storage.find_unused(runs=[elsewhere]) == []
+    assert len(storage.find_unused()) == 2
 
 
 def test_what_grew_or_has_a_name_of_the_users_stays(home):
@@ -72,7 +72,7 @@ def test_what_grew_or_has_a_name_of_the_users_stays(home):
     (folder / ".bigfs" / "b-0123456789ab.zarr" / "zarr.json").write_text("{}")
     (folder / ".bigfs" / ".mine.staging").mkdir()
     (folder / ".bigfs" / ".mine.staging" / "notes").write_text("mine")
-    assert [item.why for item in storage.leftovers()] == [
+    assert [item.why for item in storage.find_unused()] == [
         "a graph of an earlier state of its store"
     ]
 
@@ -87,13 +87,13 @@ def test_remains_of_killed_commands_go_unless_somebody_works_there(home):
         (killed / "spills" / "rows").write_bytes(b"1234")
     with atomic.workplace(folder / ".bigfs" / "y.zarr") as live:
         (live / "rows").write_bytes(b"1234")
-        killed = [item for item in storage.leftovers() if "killed" in item.why]
+        killed = [item for item in storage.find_unused() if "killed" in item.why]
         assert [item.path.name for item in killed] == names
-        storage.delete_leftovers(killed)
+        storage.delete_unused(killed)
         assert (live / "rows").exists()
     assert not list((folder / ".bigfs").glob(".*.staging"))
     with lock(stores[0]):
-        assert storage.delete_leftovers(storage.leftovers()[:1]) == 0
+        assert storage.delete_unused(storage.find_unused()[:1]) == 0
     assert storage.check(stores[0]).problems == []
 
 
@@ -106,13 +106,13 @@ def test_orphaned_graphs_and_old_copies_of_urls_go(home):
         (copy / ".lock").touch()
         (copy / "a.svm").write_bytes(b"1 1:1\n")
         os.utime(copy, (1e9 + i, 1e9 + i))
-    found = storage.leftovers()
+    found = storage.find_unused()
     old = downloader.copy_folder("https://h/a.svm?token=1", "v1")
     assert [item.path for item in found] == [
         folder / ".bigfs" / os.path.basename(stores[0]).replace(".zarr", ".graphs"),
         old,
     ]
-    storage.delete_leftovers(found)
+    storage.delete_unused(found)
     assert not old.exists()
     assert downloader.copy_folder("https://h/a.svm?token=1", "v2").exists()
 
@@ -136,18 +136,18 @@ def test_the_command_lists_and_deletes_only_when_told(home, bigfs):
 def test_with_an_age_the_stores_without_a_run_go_and_what_is_younger_stays(home):
     folder, stores = home
     day = 86400.0
-    assert [str(item.path) for item in storage.leftovers(older_than=day)] == [
+    assert [str(item.path) for item in storage.find_unused(older_than=day)] == [
         *(stores[0], stores[2])  # their record is from 2001; the graph is of now
     ]
     [partial] = map(str, (folder / "runs" / ".r").glob("2*"))
-    everything = [str(item.path) for item in storage.leftovers(older_than=0)]
+    everything = [str(item.path) for item in storage.find_unused(older_than=0)]
     assert sorted(everything) == sorted(
         [stores[0], stores[0].replace(".zarr", ".graphs"), stores[2], stores[3], partial]
     )
     storage.append(_svm(folder), stores[3])
-    assert stores[3] not in [str(item.path) for item in storage.leftovers(older_than=0)]
-    found = [item for item in storage.leftovers(older_than=0) if str(item.path) != partial]
-    storage.delete_leftovers(found)
+    assert stores[3] not in [str(item.path) for item in storage.find_unused(older_than=0)]
+    found = [item for item in storage.find_unused(older_than=0) if str(item.path) != partial]
+    storage.delete_unused(found)
     assert {path.name for path in (folder / ".bigfs").glob("*.zarr")} == {
         os.path.basename(stores[1]),
         os.path.basename(stores[3]),
@@ -169,13 +169,13 @@ def test_earlier_results_of_a_run_go_by_age_and_need_no_store(home):
         run.finish()
     *kept, _ = results_of(folder / "runs" / "nightly")
     assert len(kept) == 2
-    assert stores[0] in [str(item.path) for item in storage.leftovers()]  # no run needs it
+    assert stores[0] in [str(item.path) for item in storage.find_unused()]  # no run needs it
     mine = folder / "runs" / "mine"
     shutil.copytree(kept[0], mine)
     os.utime(kept[0] / "run.json", (1e9, 1e9))
-    found = [item.path for item in storage.leftovers(older_than=86400.0)]
+    found = [item.path for item in storage.find_unused(older_than=86400.0)]
     assert [path for path in found if "runs" in path.parts] == [kept[0]]
-    storage.delete_leftovers(storage.leftovers(older_than=86400.0))
+    storage.delete_unused(storage.find_unused(older_than=86400.0))
     assert not kept[0].exists()
     assert kept[1].is_dir()
     assert mine.is_dir()
@@ -188,17 +188,17 @@ def test_a_run_anywhere_keeps_its_store(home, tmp_path_factory):
     for place in ("runs/team/project/2026/nov/r", str(tmp_path_factory.mktemp("far") / "r")):
         parameters = {"store": stores[0], "method": "anova", "features": 1, "parameters": {}}
         final = Run.begin(place, parameters).finish()
-        assert stores[0] not in [str(item.path) for item in storage.leftovers(older_than=0)]
+        assert stores[0] not in [str(item.path) for item in storage.find_unused(older_than=0)]
         shutil.rmtree(final.parent)
-        assert stores[0] in [str(item.path) for item in storage.leftovers()]
+        assert stores[0] in [str(item.path) for item in storage.find_unused()]
 
 
 @pytest.mark.parametrize("kind", [COMPARISON, AUDIT])
 def test_a_comparison_or_an_audit_anywhere_keeps_its_store(home, tmp_path_factory, kind):
     store, place = home[1][0], tmp_path_factory.mktemp("elsewhere") / "c"
-    assert store in [str(item.path) for item in storage.leftovers()]
+    assert store in [str(item.path) for item in storage.find_unused()]
     write_record(place, kind, {"corpus": {"store": store}}, (["method"], []), {})
-    assert store not in [str(item.path) for item in storage.leftovers(older_than=0)]
+    assert store not in [str(item.path) for item in storage.find_unused(older_than=0)]
 
 
 def test_graphs_of_a_store_that_has_grown_go(home):
@@ -207,12 +207,12 @@ def test_graphs_of_a_store_that_has_grown_go(home):
     graphs = []
     for number in (3, 4):
         graphs.append(storage.graph(storage.open(kept), 1).uri)
-        assert graphs[-1] not in [str(item.path) for item in storage.leftovers()]
+        assert graphs[-1] not in [str(item.path) for item in storage.find_unused()]
         (folder / "more.svm").write_text(f"1 1:{number}\n")
         storage.append(folder / "more.svm", kept)
-    found = [item for item in storage.leftovers() if item.path.parent.stem == "mine"]
+    found = [item for item in storage.find_unused() if item.path.parent.stem == "mine"]
     assert sorted(str(item.path) for item in found) == sorted(graphs)
-    assert storage.delete_leftovers(found) > 0
+    assert storage.delete_unused(found) > 0
     assert storage.check(kept).problems == []
 
 
@@ -221,7 +221,7 @@ def test_what_commands_left_is_found_where_it_lies(home):
     (folder / "deep" / "er").mkdir(parents=True)
     killed = folder / "deep" / "er" / ".big.zarr.0123456789abcdef.staging"
     atomic.mark(killed)
-    assert killed in [item.path for item in storage.leftovers()]
+    assert killed in [item.path for item in storage.find_unused()]
     tallies = folder / ".bigfs" / os.path.basename(stores[1]).replace(".zarr", ".tallies")
     tallies.mkdir()
     (tallies / "a.npz").write_bytes(b"1234")
@@ -229,13 +229,13 @@ def test_what_commands_left_is_found_where_it_lies(home):
     atomic.mark(work)
     partial = next(path for path in (folder / "runs" / ".r").iterdir() if path.is_dir())
     caches = {tallies / "a.npz", work, partial}
-    assert not caches & {item.path for item in storage.leftovers()}
-    found = [item for item in storage.leftovers(older_than=0) if item.path in caches]
+    assert not caches & {item.path for item in storage.find_unused()}
+    found = [item for item in storage.find_unused(older_than=0) if item.path in caches]
     assert {item.path for item in found} == caches
     with lock_run(folder / "runs" / "r"):
-        storage.delete_leftovers(found)
+        storage.delete_unused(found)
     assert [path.exists() for path in (tallies / "a.npz", work, partial)] == [False, False, True]
-    storage.delete_leftovers(found)
+    storage.delete_unused(found)
     assert not partial.exists()
 
 
@@ -262,11 +262,11 @@ def test_stores_of_other_options_are_no_earlier_states(tmp_path, monkeypatch):
     assert [storage.info(store)["options"] for store in stores] == [
         {"columns": c, "label": "kind"} for c in "ab"
     ]
-    assert storage.leftovers() == []
+    assert storage.find_unused() == []
     (tmp_path / "t.csv").write_text("a,b,kind\n1,2,x\n3,5,y\n")
     os.utime(f"{stores[1]}/zarr.json", (1e9, 1e9))
     storage.stage("t.csv?columns=b&label=kind")
-    assert [str(item.path) for item in storage.leftovers()] == [stores[1]]
+    assert [str(item.path) for item in storage.find_unused()] == [stores[1]]
 
 
 def test_nothing_above_the_folder_is_looked_at_but_the_runs_of_its_stores(home):
@@ -279,7 +279,7 @@ def test_nothing_above_the_folder_is_looked_at_but_the_runs_of_its_stores(home):
     (folder / "far").mkdir()
     (folder / "far" / "compare.json").write_text(json.dumps({"store": stores[0]}))
     note_reader(stores[0], folder / "far")
-    found = [str(item.path) for item in storage.leftovers(inside, older_than=0)]
+    found = [str(item.path) for item in storage.find_unused(inside, older_than=0)]
     assert str(killed) not in found
     assert stores[0] not in found  # which the comparison far away names
-    assert str(killed) in [str(item.path) for item in storage.leftovers(folder)]
+    assert str(killed) in [str(item.path) for item in storage.find_unused(folder)]

@@ -79,7 +79,7 @@ def test_folders_can_be_listed_while_they_are_deleted(tmp_path, monkeypatch):
             with atomic.workplace(tmp_path / ".bigfs" / "a.zarr") as place:
                 (place / "rows").touch()
 
-    assert side_by_side(work, lambda: storage.delete_leftovers(storage.leftovers())) == []
+    assert side_by_side(work, lambda: storage.delete_unused(storage.find_unused())) == []
     assert list((tmp_path / ".bigfs").glob(f"*{atomic.WORK}")) == []
 
 
@@ -202,24 +202,24 @@ def test_nothing_that_a_run_reads_is_pruned(store, tmp_path):
     tallies.mkdir()
     content = storage.open(store).manifest.content
     with versions.hold(store, content):
-        found = storage.leftovers(older_than=0)
+        found = storage.find_unused(older_than=0)
         assert {store, str(tallies)} <= {str(item.path) for item in found}
-        assert storage.delete_leftovers(found) == 0
+        assert storage.delete_unused(found) == 0
         assert storage.check(store).problems == []
         assert storage.open_graph(graph).shape == (20, 2)
         assert tallies.is_dir()
         grow(store, 30)
-        found = storage.leftovers()
+        found = storage.find_unused()
         assert [str(item.path) for item in found] == [graph]
-        assert storage.delete_leftovers(found) == 0
+        assert storage.delete_unused(found) == 0
         assert storage.open_graph(graph).neighbors().index.shape == (20, 2)
-    assert storage.delete_leftovers(found) > 0
+    assert storage.delete_unused(found) > 0
 
 
 def test_an_unfinished_run_that_was_finished_meanwhile_is_not_pruned(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = Run.begin("runs/r", PARAMETERS)
-    (found,) = prune.leftovers(older_than=0)
+    (found,) = prune.find_unused(older_than=0)
     run.finish()
-    assert storage.delete_leftovers([found]) == 0
+    assert storage.delete_unused([found]) == 0
     assert Run.open("runs/r").path == run.path
