@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bigfs.storage.opening import open as open
     from bigfs.storage.prune import delete_unused as delete_unused
     from bigfs.storage.prune import find_unused as find_unused
+    from bigfs.storage.staging.stage import find_store as find_store
     from bigfs.storage.staging.stage import stage as stage
-    from bigfs.storage.staging.stage import staged as staged
 
 _MODULES = {
     "appending": ("append",),
@@ -31,7 +31,7 @@ _MODULES = {
     "graphs": ("Graph", "graph", "open_graph"),
     "integrity": ("Report", "check", "info"),
     "looking": ("look",),
-    "staging.stage": ("stage", "staged"),
+    "staging.stage": ("find_store", "stage"),
 }
 
 __all__ = sorted(name for names in _MODULES.values() for name in names)

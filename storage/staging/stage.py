@@ -1,4 +1,4 @@
-"""From a source to a store: `stage` and `staged`.
+"""From a source to a store: `stage` and `find_store`.
 
 A store is whole or absent. It is built in a hidden sibling under a lock and gets its name by one
 rename. An object store cannot rename: there the manifest comes last, and readers refuse the store
@@ -230,7 +230,7 @@ def carry_out(
     return is_made
 
 
-def staged(
+def find_store(
     source: str | os.PathLike[str] | Source,
     store: str | os.PathLike[str] | None = None,
     **settings: Any,
@@ -268,9 +268,9 @@ def staged(
     --------
     >>> from bigfs import storage
     >>> uri = storage.stage("synthetic:newswire?rows=100")
-    >>> storage.staged("synthetic:newswire?rows=100") == uri
+    >>> storage.find_store("synthetic:newswire?rows=100") == uri
     True
-    >>> storage.staged("synthetic:newswire?rows=100", "other.zarr") is None
+    >>> storage.find_store("synthetic:newswire?rows=100", "other.zarr") is None
     True
     """
     settings = {k: v for k, v in settings.items() if k not in ("memory_limit", "wait", "scratch")}

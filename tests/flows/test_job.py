@@ -118,7 +118,7 @@ def test_the_command_needs_no_server_and_loads_no_prefect(source, bigfs, monkeyp
 
 def test_a_store_is_locked_only_while_it_is_staged(source, monkeypatch):
     """So two runs on one store go side by side."""
-    store = storage.staged(source) or storage.stage(source)
+    store = storage.find_store(source) or storage.stage(source)
     free = {}
 
     def is_free(name, real):
@@ -171,7 +171,7 @@ def test_a_directory_with_another_result_is_refused_unless_fresh(source, bigfs):
     fails(bigfs(*command, 11), said)
     write_corpus(Path("other.jsonl"), seed=4)
     fails(bigfs("run", "other.jsonl", *command[2:], 12), said)
-    fails(bigfs("select", storage.staged("corpus.jsonl"), *command[2:], 11), said)
+    fails(bigfs("select", storage.find_store("corpus.jsonl"), *command[2:], 11), said)
     assert len(Run.open("r").selected) == 12
     assert bigfs(*command, 11, "--fresh")[0] == 0
     assert len(Run.open("r").selected) == 11

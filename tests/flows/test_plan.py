@@ -371,4 +371,4 @@ def test_a_source_that_changes_in_the_first_try_gets_a_store_of_its_own(tmp_path
     monkeypatch.setattr(staging, "build", change)
     found = main_job.run("rows.svm", "anova", 2, out="r", engine={"workers": 0})
     assert storage.open(found.store).X.shape[0] == 30
-    assert storage.staged("rows.svm") == found.store
+    assert storage.find_store("rows.svm") == found.store

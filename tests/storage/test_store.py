@@ -123,10 +123,10 @@ def test_gathered_columns_and_names(folder, tmp_path, rng):
 def test_a_store_is_made_once(folder, tmp_path):
     uri = storage.stage(folder, tmp_path / "a.zarr")
     before = os.stat(uri).st_mtime_ns
-    assert storage.staged(folder, uri) == uri
+    assert storage.find_store(folder, uri) == uri
     assert storage.stage(folder, uri) == uri
     assert os.stat(uri).st_mtime_ns == before
-    assert storage.staged(folder, tmp_path / "b.zarr") is None
+    assert storage.find_store(folder, tmp_path / "b.zarr") is None
     with pytest.raises(storage.StoreError, match="other settings"):
         storage.stage(folder, uri, min_df=3)
 
@@ -183,7 +183,7 @@ def test_a_store_in_an_object_store(documents, folder, tmp_path):
         dense_tiles(remote.X.column_tiles, 1), dense_tiles(local.X.column_tiles, 1)
     )
     assert storage.check(uri).problems == []
-    assert storage.staged(folder, uri) == uri
+    assert storage.find_store(folder, uri) == uri
     assert names_in(tmp_path / "scratch") == []
     with pytest.raises(storage.StoreError, match="does not exist: stage a source there first"):
         storage.open("memory://bucket/other.zarr")

@@ -285,7 +285,7 @@ def test_a_store_behind_a_symbolic_link_grows_where_it_lies(store, tmp_path):
 def test_a_store_whose_list_of_checksums_is_damaged_is_not_reused(store, tmp_path):
     (Path(store) / "uns" / "checksums" / "c" / "0").write_bytes(b"")  # as after a loss of power
     manifest.checksums_of.cache_clear()
-    for use in (storage.stage, storage.staged):
+    for use in (storage.stage, storage.find_store):
         with pytest.raises(CorruptStoreError, match="array uns/checksums is damaged"):
             use(tmp_path / "1", store)
 
@@ -299,7 +299,7 @@ def test_a_store_with_a_damaged_file_is_not_reused(store, tmp_path, array, how):
     if how == "missing":
         file.unlink()
     fault = "missing" if how == "missing" else "damaged"
-    for use, source in ((storage.stage, "1"), (storage.staged, "1"), (storage.append, "2")):
+    for use, source in ((storage.stage, "1"), (storage.find_store, "1"), (storage.append, "2")):
         with pytest.raises(
             CorruptStoreError, match=f"chunk 0 of array {array} is {fault}: restore it or re"
         ):

@@ -139,11 +139,11 @@ def test_staged_opened_checked_and_selected_from(bucket, tmp_path, workers):
     source, uri = write_svmlight(tmp_path / "a.svm", 300), f"{bucket}/deep/a.zarr"
     local = storage.open(storage.stage(source, tmp_path / "a.zarr", tile_rows=100))
     with engine.cluster(workers=workers, memory_limit="1GB"):
-        assert storage.staged(source, uri, tile_rows=100) is None
+        assert storage.find_store(source, uri, tile_rows=100) is None
         assert storage.stage(source, uri, tile_rows=100, scratch=tmp_path / "scratch") == uri
         remote = storage.open(uri)
         assert remote.spec["content"] == local.spec["content"]
-        assert storage.staged(source, uri, tile_rows=100) == uri
+        assert storage.find_store(source, uri, tile_rows=100) == uri
         assert storage.check(uri).problems == []
         chosen = [
             ANOVA(n_features_to_select=5).fit(corpus.X, corpus.y).get_support(indices=True)
@@ -211,7 +211,7 @@ def test_a_store_whose_etags_are_as_they_were_is_reused_without_being_read(
     monkeypatch.setattr(
         documents, "compare_documents", lambda store: compared.append(store.uri) or compare(store)
     )
-    assert storage.staged(source, uri) == uri
+    assert storage.find_store(source, uri) == uri
     assert compared == []
     chunk = s3.cat_file(key)
     s3.pipe_file(key, bytes([chunk[0] ^ 1]) + chunk[1:])
@@ -222,7 +222,7 @@ def test_a_store_whose_etags_are_as_they_were_is_reused_without_being_read(
         storage.stage(source, uri)
     assert compared == [uri, uri]
     # a copy has no ETags, and one that is whole is reused as well
-    assert storage.staged(source, copy) == str(copy)
+    assert storage.find_store(source, copy) == str(copy)
     assert compared == [uri, uri, str(copy)]
 
 
@@ -319,7 +319,7 @@ def test_anndata_in_a_bucket_is_read_in_place(bucket, tmp_path, monkeypatch, wor
             local = storage.stage(tmp_path / name, tmp_path / f"l-{name}", label="cell")
             far = storage.stage(f"{bucket}/{name}#label=cell", tmp_path / f"s-{name}")
             assert storage.open(far).spec["content"] == storage.open(local).spec["content"]
-            assert storage.staged(f"{bucket}/{name}/#label=cell", far) == far
+            assert storage.find_store(f"{bucket}/{name}/#label=cell", far) == far
             if kind != "csc_matrix":  # the others are used where they lie, without a store
                 here = storage.open(f"{bucket}/{name}#label=cell")
                 np.testing.assert_array_equal(here.X @ np.eye(20), X.toarray().astype("f4"))
@@ -328,7 +328,7 @@ def test_anndata_in_a_bucket_is_read_in_place(bucket, tmp_path, monkeypatch, wor
     with fsspec.open(f"{bucket}/array.zarr/note", "w") as file:
         file.write("another version")
     with pytest.raises(StoreError, match="which has changed since"):
-        storage.staged(f"{bucket}/array.zarr#label=cell", far)
+        storage.find_store(f"{bucket}/array.zarr#label=cell", far)
     # another folder is copied, as before
     s3fs.S3FileSystem().pipe(f"{bucket}/texts/a/1", b"rain and snow")
     corpus = storage.open(storage.stage(f"{bucket}/texts", tmp_path / "t.zarr", min_df=1))

@@ -237,7 +237,7 @@ def test_a_url_is_fetched_again_when_it_changed(site, tmp_path):
     url = f"{site.url}/some/rows.svm?token=canary"
     site.files["/some/rows.svm"] = (TRAIN, '"1"')
     first = storage.open(storage.stage(url, tmp_path / "a.zarr"))
-    assert storage.staged(url, tmp_path / "a.zarr") == first.uri
+    assert storage.find_store(url, tmp_path / "a.zarr") == first.uri
     site.files["/some/rows.svm"] = (TEST, '"2"')
     assert storage.open(storage.stage(url, tmp_path / "b.zarr")).X.shape == (2, 4)
     assert (first.X.shape, len(site.requests)) == ((3, 3), 2)

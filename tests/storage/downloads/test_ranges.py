@@ -102,11 +102,11 @@ def test_two_of_twenty_columns_take_a_part_of_the_bytes(site, tmp_path, table, n
     written = "".join(p.read_text("latin-1") for p in tmp_path.rglob("*.zarr/**/*") if p.is_file())
     assert "canary" not in written
     site.sent = 0
-    assert storage.staged(f"{url}#columns=c3,c11", tmp_path / "r.zarr") == remote.uri
+    assert storage.find_store(f"{url}#columns=c3,c11", tmp_path / "r.zarr") == remote.uri
     assert site.sent < 0.1 * size
     site.mark = '"2"'
     with pytest.raises(storage.StoreError, match="has changed since"):
-        storage.staged(f"{url}#columns=c3,c11", tmp_path / "r.zarr")
+        storage.find_store(f"{url}#columns=c3,c11", tmp_path / "r.zarr")
 
 
 def test_large_row_groups_are_laid_out_without_a_copy(site, tmp_path, table, monkeypatch):

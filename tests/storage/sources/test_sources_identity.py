@@ -55,7 +55,7 @@ def test_a_copy_elsewhere_with_other_dates_is_the_same_source(tmp_path):
     shutil.copytree(folder, tmp_path / "elsewhere" / "docs", copy_function=shutil.copyfile)
     os.utime(folder / "x-train/cats/a")
     for source in (folder, tmp_path / "elsewhere" / "docs"):
-        assert storage.staged(source, uri, min_df=1) == uri
+        assert storage.find_store(source, uri, min_df=1) == uri
 
 
 def test_one_changed_document_of_a_folder_is_noticed(tmp_path):

@@ -68,7 +68,7 @@ def test_files_of_tables(frame, tmp_path, suffix, options, monkeypatch):
     uri = storage.stage(path, tmp_path / "a.zarr", label=TAGS, **options)
     require_sets(uri, frame)
     query = "&".join(f"{name}={value}" for name, value in options.items())
-    assert storage.staged(f"{path}?{query}&label=spam,ad,rare", tmp_path / "a.zarr") == uri
+    assert storage.find_store(f"{path}?{query}&label=spam,ad,rare", tmp_path / "a.zarr") == uri
     other = storage.stage(path, tmp_path / "b.zarr", label="ad, spam", **options)
     require_sets(other, frame, ["ad", "spam"])
     storage.append(save(frame[:5], tmp_path / f"y{suffix}"), uri, label=TAGS[::-1], **options)

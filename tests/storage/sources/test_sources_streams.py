@@ -351,7 +351,7 @@ def test_the_same_stream_finds_its_store_and_another_is_refused(
     assert storage.stage(pairs(X, y, 9)) == unnamed
     assert Path(unnamed).name.startswith("stream-")
     with pytest.raises(SourceError, match="known only after it was read"):
-        storage.staged(X, "a.zarr")
+        storage.find_store(X, "a.zarr")
     assert {path.name for path in tmp_path.iterdir()} == {"a.zarr", ".bigfs"}
     assert len(list((tmp_path / ".bigfs").iterdir())) == 1
 

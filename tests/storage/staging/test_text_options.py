@@ -192,11 +192,11 @@ def test_stop_words_of_a_file_are_those_of_a_list(tmp_path, records):
     (tmp_path / "stop.txt").write_text("cat\n\n  été \nx1\ncat\n", encoding="utf-8")
     by_file = storage.stage(path, tmp_path / "a.zarr", stop_words=tmp_path / "stop.txt")
     words = ["x1", "cat", "été"]
-    assert storage.staged(path, by_file, stop_words=words) == by_file
+    assert storage.find_store(path, by_file, stop_words=words) == by_file
     assert storage.info(by_file)["settings"]["stop_words"] == sorted(words)
     (tmp_path / "stop.txt").write_text("cat\n")
     with pytest.raises(storage.StoreError, match="staged with other settings"):
-        storage.staged(path, by_file, stop_words=str(tmp_path / "stop.txt"))
+        storage.find_store(path, by_file, stop_words=str(tmp_path / "stop.txt"))
 
 
 def test_options_are_part_of_the_key_and_defaults_are_not(tmp_path, records, monkeypatch):
@@ -212,7 +212,7 @@ def test_options_are_part_of_the_key_and_defaults_are_not(tmp_path, records, mon
     assert storage.stage(path, ngram_range=[1, 1], max_df=1.0, stop_words=[]) == plain
     others = {storage.stage(path, **options) for options in OPTIONS}
     assert len(others | {plain}) == len(OPTIONS) + 1
-    assert {storage.staged(path, **options) for options in OPTIONS} == others
+    assert {storage.find_store(path, **options) for options in OPTIONS} == others
 
 
 @pytest.mark.parametrize("options", OPTIONS[:4], ids=str)

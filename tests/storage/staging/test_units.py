@@ -195,7 +195,7 @@ def test_a_table_in_several_units_is_standardized_and_its_flags_stay(units, tmp_
         grown.manifest.source["decided"]["scale"] == grown.manifest.settings["scale"] == "standard"
     )
     assert "columns standardized, because their units differ" in integrity.summarize(uri)
-    assert storage.staged(source, tmp_path / "X.zarr", n_features=7) == uri  # the same question
+    assert storage.find_store(source, tmp_path / "X.zarr", n_features=7) == uri  # the same question
 
 
 @pytest.mark.parametrize("case", ["none", "one unit", "sparse", "images", "weight"])
