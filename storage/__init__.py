@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bigfs.storage.graphs import Graph as Graph
     from bigfs.storage.graphs import graph as graph
     from bigfs.storage.graphs import open_graph as open_graph
-    from bigfs.storage.integrity import Report as Report
+    from bigfs.storage.integrity import CheckResult as CheckResult
     from bigfs.storage.integrity import check as check
     from bigfs.storage.integrity import info as info
     from bigfs.storage.looking import look as look
@@ -29,7 +29,7 @@ _MODULES = {
     "prune": ("delete_unused", "find_unused"),
     "errors": ("CorruptStoreError", "SourceError", "StoreError"),
     "graphs": ("Graph", "graph", "open_graph"),
-    "integrity": ("Report", "check", "info"),
+    "integrity": ("CheckResult", "check", "info"),
     "looking": ("look",),
     "staging.stage": ("find_store", "stage"),
 }

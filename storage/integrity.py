@@ -23,7 +23,7 @@ from bigfs.storage.sources.tables.kinds import left_out as left_out_columns
 MOST_CLASSES = 8  # of which a summary tells the samples
 
 
-class Report(NamedTuple):
+class CheckResult(NamedTuple):
     """Hold what `check` found.
 
     Parameters
@@ -54,7 +54,7 @@ class Report(NamedTuple):
 
 
 @engine.session()
-def check(uri: str | os.PathLike[str]) -> Report:
+def check(uri: str | os.PathLike[str]) -> CheckResult:
     """Read a whole store and compare it with what was written.
 
     Every document is compared with its checksum, the indices of both layouts with their bounds, and
@@ -67,7 +67,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
 
     Returns
     -------
-    Report
+    CheckResult
         The number of documents, and one line per fault.
 
     Raises
@@ -97,7 +97,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
             ]
     if not problems:
         problems = _check_layouts(corpus)
-    return Report(corpus.uri, documents, problems)
+    return CheckResult(corpus.uri, documents, problems)
 
 
 def _check_tile(tile: Any) -> str | None:
