@@ -27,7 +27,7 @@ from bigfs.flows.comparison.report import picture
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.comparison.standings import cost_rows, failure_lines, score_rows
 from bigfs.flows.comparison.time_limit import TimeLimitError
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
 
@@ -79,7 +79,7 @@ class DataSet(NamedTuple):
     about: str
     sizes: tuple[int, ...] = SMALL
     folds: int | None = 3  # None: the set has test samples
-    engine: Engine = Engine(workers=0)
+    engine: ClusterOptions = ClusterOptions(workers=0)
     limit: float = 120.0  # processor seconds of the driving process that one method may take
 
 
@@ -95,7 +95,7 @@ DATA = {
         "20 Newsgroups by date, tf-idf",
         (50, 100, 200, 500, 1000, 2000),
         None,
-        Engine(workers=2, memory_limit="1GB"),
+        ClusterOptions(workers=2, memory_limit="1GB"),
         300.0,
     ),
 }

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from bigfs.flows.options import Engine, RunScoring, Staging, known_methods
+from bigfs.flows.options import ClusterOptions, RunScoring, SourceOptions, known_methods
 from bigfs.flows.reuse import content_key, digest, source_name
 from bigfs.flows.use.files import require_local
 from bigfs.selectors.registry import BY_TARGET, METHODS, SYNONYMS, WITHOUT_TARGET, decided_by
@@ -53,8 +53,8 @@ Out = Annotated[
     AfterValidator(lambda out: out if out is None else require_local(out)),
     said("directory of the results (default: runs/NAME-KEY)"),
 ]
-Settings = Annotated[Staging, said("how the source is staged")]
-Cluster = Annotated[Engine, said("where the work is done")]
+Settings = Annotated[SourceOptions, said("how the source is staged")]
+Cluster = Annotated[ClusterOptions, said("where the work is done")]
 Overlap = Annotated[
     Literal["wait", "skip"], said("what to do while another run uses the same directory")
 ]
@@ -125,8 +125,8 @@ class Request(BaseModel):
     source: Source
     store: Store = None
     out: Out = None
-    settings: Settings = Staging()
-    engine: Cluster = Engine()
+    settings: Settings = SourceOptions()
+    engine: Cluster = ClusterOptions()
     overlap: Overlap = "wait"
     fresh: Fresh = False
     timeout: Timeout = DAY

@@ -8,7 +8,7 @@ from typing import Any
 
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
-from bigfs.flows.options import Engine, RunScoring, Staging
+from bigfs.flows.options import ClusterOptions, RunScoring, SourceOptions
 from bigfs.storage.runs.runs import Run
 
 
@@ -20,9 +20,9 @@ def run(
     store: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     parameters: Mapping[str, Any] | None = None,
-    settings: Staging | Mapping[str, Any] | None = None,
+    settings: SourceOptions | Mapping[str, Any] | None = None,
     scoring: RunScoring | Mapping[str, Any] | None = None,
-    engine: Engine | Mapping[str, Any] | None = None,
+    engine: ClusterOptions | Mapping[str, Any] | None = None,
     fresh: bool = False,
 ) -> Run:
     """Stage a source, select features, score them, and write the report, as `bigfs run` does.

@@ -72,7 +72,7 @@ def _message_parts(text: str | None) -> str | None:
 Count = Annotated[int | float, BeforeValidator(count_or_share)]
 
 
-class Staging(BaseModel):
+class SourceOptions(BaseModel):
     """Options for reading a source. A format may add options of its own."""
 
     model_config = ConfigDict(extra="allow")
@@ -288,7 +288,7 @@ def _drawable(file: str | None, info: ValidationInfo) -> str | None:
     return require_local(file)
 
 
-class Engine(BaseModel):
+class ClusterOptions(BaseModel):
     """Options for the Dask cluster that does the work."""
 
     model_config = ConfigDict(extra="forbid")

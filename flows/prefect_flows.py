@@ -52,7 +52,7 @@ from bigfs.flows.job import (
     Timeout,
     said,
 )
-from bigfs.flows.options import Engine, RunScoring, Scoring, Staging, seconds_of
+from bigfs.flows.options import ClusterOptions, RunScoring, Scoring, SourceOptions, seconds_of
 from bigfs.flows.report import artifacts
 from bigfs.flows.use.files import require_local
 from bigfs.flows.use.predict import predict as predict_samples
@@ -63,7 +63,8 @@ from bigfs.storage.runs.runs import lock_run
 SKIPPED: State[Any] = Completed(
     name="Skipped", message="skipped: another run works on the same directory"
 )
-STAGING, ENGINE, SCORING = Staging(), Engine(), RunScoring()  # the defaults of parameters
+# the defaults of parameters
+SOURCE, CLUSTER, SCORING = SourceOptions(), ClusterOptions(), RunScoring()
 
 
 # --- tasks ----------------------------------------------------------------------------------------
@@ -223,9 +224,9 @@ def bigfs(
     features: Features = None,
     store: Target = None,
     out: Out = None,
-    settings: Settings = STAGING,
+    settings: Settings = SOURCE,
     parameters: Parameters = {},  # noqa: B006, pydantic copies it
-    engine: Cluster = ENGINE,
+    engine: Cluster = CLUSTER,
     overlap: Overlap = "wait",
     fresh: Fresh = False,
     timeout: Timeout = DAY,
@@ -255,7 +256,7 @@ def select(
     method: Method = None,
     features: Features = None,
     parameters: Parameters = {},  # noqa: B006
-    engine: Cluster = ENGINE,
+    engine: Cluster = CLUSTER,
     overlap: Overlap = "wait",
     fresh: Fresh = False,
     timeout: Timeout = DAY,
@@ -272,8 +273,8 @@ def select(
 def stage(
     source: Origin,
     store: Target = None,
-    settings: Settings = STAGING,
-    engine: Cluster = ENGINE,
+    settings: Settings = SOURCE,
+    engine: Cluster = CLUSTER,
     timeout: Timeout = DAY,
 ) -> str:
     """Stage a source as a corpus store. Returns the store's URI."""
@@ -289,7 +290,7 @@ def append(
     store: Corpus,
     format: Format = None,
     split: Split = "train",
-    engine: Cluster = ENGINE,
+    engine: Cluster = CLUSTER,
     timeout: Timeout = DAY,
 ) -> str:
     """Add the samples of a source to a store, as `bigfs append` does. Returns the store's URI."""
@@ -301,7 +302,7 @@ def append(
 @flow(name="bigfs-evaluate", flow_run_name="evaluate {run}")
 def evaluate(
     run: RunFolder,
-    engine: Cluster = ENGINE,
+    engine: Cluster = CLUSTER,
     timeout: Timeout = DAY,
     scoring: CurveScoring = SCORING,
 ) -> str:
@@ -324,7 +325,7 @@ def predict(
     part: Part = None,
     format: Format = None,
     scores: Scores = False,
-    engine: Cluster = ENGINE,
+    engine: Cluster = CLUSTER,
     timeout: Timeout = DAY,
 ) -> str:
     """Predict samples with the model of a run, as `bigfs predict` does. Returns the file."""
@@ -358,8 +359,8 @@ def nightly(
     method: Method = None,
     features: Features = None,
     parameters: Parameters = {},  # noqa: B006
-    settings: Settings = STAGING,
-    engine: Cluster = ENGINE,
+    settings: Settings = SOURCE,
+    engine: Cluster = CLUSTER,
     timeout: Timeout = DAY,
     scoring: CurveScoring = SCORING,
     keep: Keep = "30d",
@@ -394,8 +395,8 @@ def compare(
     out: Out = None,
     scoring: asked.ListScoring = Scoring(),  # noqa: B008, it is never changed
     store: Target = None,
-    settings: Settings = STAGING,
-    engine: Cluster = ENGINE,
+    settings: Settings = SOURCE,
+    engine: Cluster = CLUSTER,
     overlap: Overlap = "wait",
     fresh: Fresh = False,
     lists: asked.Lists = None,
@@ -458,7 +459,7 @@ def _skip_if_busy() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def on_cluster(engine: Engine) -> Iterator[None]:
+def on_cluster(engine: ClusterOptions) -> Iterator[None]:
     """Start or reach the flow's Dask cluster for the block.
 
     Prefect shows its dashboard and the progress of the work, and with its setting

@@ -17,7 +17,7 @@ from bigfs import storage
 from bigfs.flows import reuse
 from bigfs.flows.job import Job, Request
 from bigfs.flows.messages import inform, say
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 from bigfs.selectors.registry import BY_TARGET, WITHOUT_TARGET
 from bigfs.storage.errors import StoreError, may_pass, redacted
 from bigfs.storage.runs.checkpoints import to_json_types
@@ -46,7 +46,7 @@ def run(
     job: Job,
     call: Call | None = None,
     *,
-    cluster: Callable[[Engine], AbstractContextManager[Any]] = Engine.start,
+    cluster: Callable[[ClusterOptions], AbstractContextManager[Any]] = ClusterOptions.start,
     scored: bool = True,
     loaded: str = "Python, Dask",
 ) -> str:

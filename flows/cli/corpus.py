@@ -18,15 +18,15 @@ from bigfs.flows.cli.output import (
     show,
 )
 from bigfs.flows.job import Format, Request, Split, StagedCorpus
-from bigfs.flows.options import Engine, Staging, seconds_of
+from bigfs.flows.options import ClusterOptions, SourceOptions, seconds_of
 
 
 def stage(
     source: Source,
     store: Annotated[str, typer.Argument(help="path or fsspec URL of the store to write")],
     *,
-    staging: Staging,
-    engine: Engine,
+    staging: SourceOptions,
+    engine: ClusterOptions,
     as_json: Json = False,
 ) -> None:
     """Read a source into a corpus store. An existing store of the same source is reused."""
@@ -70,7 +70,7 @@ def append(
     format: Format = None,
     split: Split = "train",
     *,
-    engine: Engine,
+    engine: ClusterOptions,
     as_json: Json = False,
 ) -> None:
     """Add the samples of a source to a store. Appending the same source again changes nothing.
@@ -132,7 +132,7 @@ def info(store: StagedCorpus, as_json: Json = False) -> None:
 def check(
     store: StagedCorpus,
     *,
-    engine: Engine,
+    engine: ClusterOptions,
     as_json: Json = False,
 ) -> None:
     """Read the whole store and verify every checksum. The exit status is 1 if it is damaged."""

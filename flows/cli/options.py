@@ -20,7 +20,7 @@ from bigfs.flows import messages
 from bigfs.flows.cli.output import state
 from bigfs.flows.job import Request, plain_message
 from bigfs.flows.messages import FLAGS
-from bigfs.flows.options import Staging
+from bigfs.flows.options import SourceOptions
 from bigfs.selectors.registry import METHODS
 
 
@@ -224,10 +224,10 @@ GROUPS = {
 }
 GROUP_OF = {name: group for group, names in GROUPS.items() for name in names.split()}
 GROUP_OF_MODEL = {
-    "Staging": "Source",
+    "SourceOptions": "Source",
     "Scoring": "Scoring",
     "RunScoring": "Scoring",
-    "Engine": "Cluster",
+    "ClusterOptions": "Cluster",
 }
 
 
@@ -344,7 +344,7 @@ def _options(
             option = _option(name, field, default, name in chosen.arguments.split())
             info = option.annotation.__metadata__[0]
             info.rich_help_panel = GROUP_OF.get(name) or GROUP_OF_MODEL.get(model.__name__)
-            info.hidden = is_inner and model is Staging and name not in OFTEN
+            info.hidden = is_inner and model is SourceOptions and name not in OFTEN
             options.append(option)
     return options, groups
 

@@ -14,7 +14,7 @@ from rich.table import Column, Table
 
 from bigfs.engine.display import progress
 from bigfs.flows.messages import notes, shown
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 
 WIDE = 1_000_000  # columns of what is no terminal, where nothing is wrapped
 
@@ -62,7 +62,7 @@ def show_progress(as_json: bool, first: str | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def cluster_and_progress(engine: Engine, as_json: bool) -> Iterator[None]:
+def cluster_and_progress(engine: ClusterOptions, as_json: bool) -> Iterator[None]:
     """Start or reach the cluster of `engine` for the block, and show progress."""
     with engine.start(), show_progress(as_json):
         yield

@@ -30,7 +30,7 @@ from bigfs.flows.cli.output import (
 from bigfs.flows.cli.servers import result_of_flow, uses_prefect
 from bigfs.flows.job import Data, Format, Job, Part, RunFolder, Scores, StagedCorpus
 from bigfs.flows.messages import inform
-from bigfs.flows.options import Engine, RunScoring
+from bigfs.flows.options import ClusterOptions, RunScoring
 
 Into = Annotated[
     str | None,
@@ -189,7 +189,7 @@ def evaluate(
     run: RunFolder,
     *,
     scoring: RunScoring,
-    engine: Engine,
+    engine: ClusterOptions,
     as_json: Json = False,
 ) -> None:
     """Score a run against simple baselines and all features, and rewrite its report."""
@@ -229,7 +229,7 @@ def predict(
     format: Format = None,
     scores: Scores = False,
     *,
-    engine: Engine,
+    engine: ClusterOptions,
     as_json: Json = False,
 ) -> None:
     """Predict samples with the model of a run, and score them where a store has their targets.
@@ -345,7 +345,7 @@ def graph(
         ),
     ] = 0.95,
     *,
-    engine: Engine,
+    engine: ClusterOptions,
     as_json: Json = False,
 ) -> None:
     """Compute the kNN graph of a corpus and keep it beside the store. An existing one is reused."""

@@ -34,7 +34,7 @@ from bigfs.flows.comparison.standings import csv_rows, make_standings, markdown
 from bigfs.flows.comparison.time_limit import TimeLimitError, time_limit
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 from bigfs.flows.report.provenance import provenance
 from bigfs.flows.run import Call, is_store, store_of, try_again
 from bigfs.result import ALL
@@ -55,7 +55,7 @@ def compare(
     request: Comparison,
     call: Call = try_again,
     *,
-    cluster: Callable[[Engine], AbstractContextManager[Any]] = Engine.start,
+    cluster: Callable[[ClusterOptions], AbstractContextManager[Any]] = ClusterOptions.start,
 ) -> str:
     """Stage the source, run the methods and write the files. Returns the directory."""
     reads_store, request = is_store(request), prepare(request)

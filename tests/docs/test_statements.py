@@ -17,7 +17,7 @@ import bigfs
 from bigfs import storage
 from bigfs.evaluation.metrics import METRICS
 from bigfs.flows.cli.app import app
-from bigfs.flows.options import Staging
+from bigfs.flows.options import SourceOptions
 from bigfs.result import Status
 from bigfs.selectors import METHODS
 from bigfs.selectors.registry import canonical_name
@@ -261,7 +261,7 @@ def test_options_of_text_and_matrices_have_the_defaults_of_the_program():
         values = re.split(r", (?!\d+\))", value)
         for name, shown in zip(re.findall(r"`(\w+)`", names), values, strict=True):
             shown = {"none": "None", "true": "True"}.get(shown, shown)
-            assert Staging.model_fields[name].default == ast.literal_eval(shown), name
+            assert SourceOptions.model_fields[name].default == ast.literal_eval(shown), name
             checked += 1
     assert checked == 7
 

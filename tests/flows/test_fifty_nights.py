@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bigfs import storage
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 from bigfs.flows.report.history import history
 from bigfs.storage import atomic, integrity
 from bigfs.storage.runs.runs import Run
@@ -188,7 +188,7 @@ def test_fifty_nights_on_a_server(bigfs, prefect):
     from bigfs.flows.prefect_flows import nightly
 
     given = {"features": 12, "method": "sparge-lpp", "parameters": {"tol": 1e-3}}
-    given |= {"engine": Engine(workers=0), "keep": f"{KEPT}d"}
+    given |= {"engine": ClusterOptions(workers=0), "keep": f"{KEPT}d"}
     said, sizes = [], []
     for night in range(NIGHTS):
         new = f"new/{night:02}.jsonl"

@@ -23,7 +23,7 @@ from bigfs.flows import run as runs
 from bigfs.flows import steps
 from bigfs.flows.cli.servers import result_of_flow
 from bigfs.flows.job import Job
-from bigfs.flows.options import Engine, RunScoring, Staging
+from bigfs.flows.options import ClusterOptions, RunScoring, SourceOptions
 from bigfs.flows.report import artifacts
 from bigfs.flows.report.history import history
 from bigfs.storage import locks
@@ -34,7 +34,7 @@ from tests.helpers.processes import PREFECT_WARNS, client, write_corpus
 from tests.helpers.processes import artifacts as artifacts_of
 
 pytestmark = PREFECT_WARNS
-SERIAL = Engine(workers=0)
+SERIAL = ClusterOptions(workers=0)
 FEATURES = 12
 WORK = {  # what a step calls that does its work, or looks for the store
     "stage": (staging, "carry_out"),
@@ -73,7 +73,7 @@ def run(source, **more):
 
     given = {
         "features": FEATURES,
-        "settings": Staging(tile_rows=50),
+        "settings": SourceOptions(tile_rows=50),
         "engine": SERIAL,
         "out": "runs/r",
     } | more
@@ -122,7 +122,7 @@ def test_the_disk_alone_says_what_is_done(prefect, corpus, worked, tmp_path):
     assert run(corpus).is_completed()
     shutil.rmtree(tmp_path / "results", ignore_errors=True)
     assert run(corpus).result() == "runs/r"
-    job = Job(source=corpus, features=6, out="runs/other", settings=Staging(tile_rows=50))
+    job = Job(source=corpus, features=6, out="runs/other", settings=SourceOptions(tile_rows=50))
     runs.run(runs.prepare(job.model_copy(update={"engine": SERIAL})))
     assert worked == 2 * ALL
     state = run(corpus, features=6, out="runs/other")  # in process before, and now as a flow

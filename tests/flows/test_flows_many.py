@@ -6,7 +6,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from bigfs.flows.options import Engine, Staging
+from bigfs.flows.options import ClusterOptions, SourceOptions
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 
 pytestmark = PREFECT_WARNS
@@ -39,7 +39,7 @@ def test_runs_in_a_row_hold_no_more_than_the_first(prefect, tls_cluster, tmp_pat
     from bigfs.flows.prefect_flows import bigfs
 
     corpus = write_corpus(tmp_path / "corpus.jsonl", seed=3)
-    engine = Engine(scheduler=tls_cluster.address, tls=str(tls_cluster.tls))
+    engine = ClusterOptions(scheduler=tls_cluster.address, tls=str(tls_cluster.tls))
     pids = {"server": prefect.process.pid, "scheduler": tls_cluster.scheduler.pid}
     pids |= {f"worker {i}": worker.pid for i, worker in enumerate(tls_cluster.workers)}
 
@@ -54,7 +54,7 @@ def test_runs_in_a_row_hold_no_more_than_the_first(prefect, tls_cluster, tmp_pat
         bigfs(
             corpus,
             features=12,
-            settings=Staging(tile_rows=50),
+            settings=SourceOptions(tile_rows=50),
             out="runs/r",
             engine=engine,
             fresh=True,

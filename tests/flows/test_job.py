@@ -14,7 +14,7 @@ from bigfs import storage
 from bigfs.flows import run as runs
 from bigfs.flows import steps
 from bigfs.flows.job import Job
-from bigfs.flows.options import Engine, Staging
+from bigfs.flows.options import ClusterOptions, SourceOptions
 from bigfs.storage.errors import StoreError, may_pass
 from bigfs.storage.locks import lock
 from bigfs.storage.runs.runs import Run
@@ -22,7 +22,7 @@ from bigfs.storage.staging import stage as staging
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 
-SERIAL = Engine(workers=0)
+SERIAL = ClusterOptions(workers=0)
 WORK = {  # what a step calls only if its result is not on disk
     "stage": (staging, "build"),
     "select": (steps, "_write_selection"),
@@ -132,7 +132,7 @@ def test_a_store_is_locked_only_while_it_is_staged(source, monkeypatch):
     for name in ("select", "evaluate", "report"):
         owner, work = WORK[name]
         monkeypatch.setattr(owner, work, is_free(name, getattr(owner, work)))
-    run(source, settings=Staging())
+    run(source, settings=SourceOptions())
     assert free == {"select": True, "evaluate": True, "report": True}
 
 
@@ -147,8 +147,8 @@ def test_every_question_has_a_directory_of_its_own(source, tmp_path):
         {"source": source},
         {"source": "other/corpus.jsonl"},
         {"source": source, "parameters": {"gamma": 0.5}},
-        {"source": source, "settings": Staging(tile_rows=50)},
-        {"source": source, "settings": Staging(weight="tfidf")},
+        {"source": source, "settings": SourceOptions(tile_rows=50)},
+        {"source": source, "settings": SourceOptions(weight="tfidf")},
         {"source": source, "features": 12},
         {"source": source, "method": "anova"},
         {"source": source, "features": "auto"},

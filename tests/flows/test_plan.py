@@ -21,7 +21,7 @@ from bigfs.flows import run as runs
 from bigfs.flows.evaluation import curves
 from bigfs.flows.evaluation.plan import FOLDS
 from bigfs.flows.job import Job
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 from bigfs.selectors.registry import METHODS, groups_of
 from bigfs.storage import atomic, locks
 from bigfs.storage.errors import BusyError, RunError
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of a few steps on little da
 CLASSES = [name for name, method in METHODS.items() if groups_of(method) != ["real"]]
 DAILY = ("sparge-lda", "rlsr", "multitask-lasso", "mrmr", "anova")
 DAILY_KILLS = (("select", 1), ("evaluate", 2))
-ENGINE = Engine(workers=0)
+ENGINE = ClusterOptions(workers=0)
 
 
 def stage(path, seed, informative, rows=48):

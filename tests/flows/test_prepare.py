@@ -9,23 +9,23 @@ from bigfs.engine import clusters
 
 PREPARED = """
 import sys
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 
 def libraries():
     return "sklearn" in sys.modules, "bigfs.storage.staging.build" in sys.modules
 
 if __name__ == "__main__":
-    options = Engine(workers=1)
+    options = ClusterOptions(workers=1)
     options.prepare("bigfs.flows.steps")
     with options.start() as client:
         print(libraries(), *client.run(libraries).values())
 """
 NOT_PREPARED = """
 import psutil
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 
-Engine(workers=0).prepare("bigfs.flows.steps")
-Engine(scheduler="tcp://127.0.0.1:1").prepare("bigfs.flows.steps")
+ClusterOptions(workers=0).prepare("bigfs.flows.steps")
+ClusterOptions(scheduler="tcp://127.0.0.1:1").prepare("bigfs.flows.steps")
 print(psutil.Process().children())
 """
 

@@ -7,7 +7,7 @@ import bigfs
 from bigfs import storage
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 from bigfs.storage.runs.models import TextUnits
 from bigfs.storage.runs.runs import Run
 
@@ -24,7 +24,7 @@ def things(tmp_path_factory):
         store=str(folder / "a.zarr"),
         out=str(folder / "run"),
         features=100,
-        engine=Engine(workers=0),
+        engine=ClusterOptions(workers=0),
     )
     runs.run(job)
     corpus, run = storage.open(job.store), Run.open(job.out)

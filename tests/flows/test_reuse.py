@@ -8,7 +8,7 @@ import pytest
 from bigfs.flows import reuse, steps
 from bigfs.flows import run as runs
 from bigfs.flows.job import Job
-from bigfs.flows.options import Engine, Staging
+from bigfs.flows.options import ClusterOptions, SourceOptions
 from bigfs.flows.plan import Plan
 from bigfs.result import Status
 from bigfs.storage.errors import CorruptStoreError
@@ -26,7 +26,7 @@ def done(tmp_path, monkeypatch):
     """A finished run, as a flow leaves it. Gives the source's path."""
     monkeypatch.chdir(tmp_path)
     source = write_corpus(tmp_path / "corpus.jsonl", seed=3)
-    plan = make_plan(source, None, **Staging().model_dump())
+    plan = make_plan(source, None, **SourceOptions().model_dump())
     stages.stage(source, plan.uri)
     run = stages.select(plan.uri, "runs/r", source=source, **JOB)
     stages.evaluate(run)
@@ -45,7 +45,9 @@ def no_work(monkeypatch):
 
 def selects_again(source):
     """Whether the step selects, or takes the selection of the run."""
-    plan = Plan.of(runs.prepare(Job(source=source, out="runs/r", engine=Engine(workers=0), **JOB)))
+    plan = Plan.of(
+        runs.prepare(Job(source=source, out="runs/r", engine=ClusterOptions(workers=0), **JOB))
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Run, "begin", lambda *_: pytest.fail("selected"))
         try:
@@ -119,7 +121,7 @@ def test_a_selection_that_lacked_memory_is_made_again(done, bigfs):
 
 
 def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
-    plan = make_plan(done, None, **Staging().model_dump())
+    plan = make_plan(done, None, **SourceOptions().model_dump())
     again = stages.select(plan.uri, "runs/new", source=done, **JOB)
     stages.evaluate(again)
     steps.write_page(again)  # and it is killed before it gets its name
@@ -130,7 +132,7 @@ def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
 
 def test_a_checkpoint_of_another_version_is_not_resumed(done, monkeypatch):
     """Its states may have other fields."""
-    plan = make_plan(done, None, **Staging().model_dump())
+    plan = make_plan(done, None, **SourceOptions().model_dump())
     job = {"method": "sparge-lda", "features": 12, "parameters": {"tol": 1e-6}}
 
     def is_killed(*_):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dask.distributed import LocalCluster
 
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 from bigfs.storage.runs.runs import Run
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 
@@ -16,11 +16,11 @@ def test_the_flow_gives_its_answer_on_the_cluster_of_its_task_runner(prefect, tm
     from bigfs.flows.prefect_flows import bigfs
 
     corpus = write_corpus(tmp_path / "corpus.jsonl", seed=3)
-    local = bigfs(corpus, features=12, out="runs/local", engine=Engine(workers=0))
+    local = bigfs(corpus, features=12, out="runs/local", engine=ClusterOptions(workers=0))
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         runner = prefect_dask.DaskTaskRunner(address=cluster.scheduler_address)
         flow = bigfs.with_options(task_runner=runner)
-        engine = Engine(scheduler=cluster.scheduler_address)
+        engine = ClusterOptions(scheduler=cluster.scheduler_address)
         shared = flow(corpus, features=12, out="runs/shared", engine=engine)
         done = cluster.scheduler.cumulative_worker_metrics
         assert any("execute" in metric for metric in done)

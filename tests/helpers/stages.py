@@ -2,14 +2,14 @@
 
 from bigfs.flows import steps
 from bigfs.flows.job import Job, Request
-from bigfs.flows.options import Engine, RunScoring
+from bigfs.flows.options import ClusterOptions, RunScoring
 from bigfs.flows.plan import Plan
 from bigfs.flows.run import store_of
 
 
 def stage(source, store=None, settings=None):
     """Stage a source with the memory that is free; gives the record of the step."""
-    engine = Engine(memory_limit="auto")
+    engine = ClusterOptions(memory_limit="auto")
     request = Request(source=str(source), store=store, settings=settings or {}, engine=engine)
     return steps.stage(request.model_copy(update={"store": store_of(request)}))
 

@@ -9,7 +9,7 @@ from sklearn.datasets import _twenty_newsgroups as newsgroups
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from bigfs import storage
-from bigfs.flows.options import Staging
+from bigfs.flows.options import SourceOptions
 from bigfs.flows.use.predict import predict
 from bigfs.storage import messages
 from bigfs.storage.errors import SourceError
@@ -88,7 +88,7 @@ def test_unknown_parts_are_one_line(mail, tmp_path):
     with pytest.raises(SourceError, match=wanted):
         storage.stage(mail[0], tmp_path / "mail.zarr", remove="header")
     with pytest.raises(ValueError, match=wanted):
-        Staging(remove="quotes,header")
+        SourceOptions(remove="quotes,header")
     (tmp_path / "X.svm").write_text("1 1:2\n")
     with pytest.raises(SourceError, match="is a matrix, and remove is for text"):
         storage.stage(tmp_path / "X.svm", tmp_path / "X.zarr", remove=["quotes"])

@@ -10,7 +10,7 @@ from bigfs import RLSR, Matrix, engine
 from bigfs.engine import clusters, executor, memory, workers
 from bigfs.engine.budget import IDLE, SERIAL, current_session, holding_session
 from bigfs.engine.workers import own_memory
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.graph.row_blocks import block_size
 from bigfs.linalg.ridge import choose_solver, project_costs
@@ -123,7 +123,7 @@ def test_what_a_process_holds_is_measured_at_the_entry(monkeypatch):
 def test_what_the_user_has_loaded_refuses_no_step_of_a_default_limit(monkeypatch):
     """A run in a notebook that held 1.06 GB was refused by the default limit of 1 GB."""
     monkeypatch.setattr(executor, "own_memory", lambda: 2 * GB)
-    with Engine(workers=0).start():
+    with ClusterOptions(workers=0).start():
         engine.require_memory(600 * 10**6, "a step")
         with (
             engine.session(),
@@ -132,7 +132,7 @@ def test_what_the_user_has_loaded_refuses_no_step_of_a_default_limit(monkeypatch
             engine.require_memory(700 * 10**6, "a step")
     # a limit that is given is that of all
     refused = pytest.raises(engine.MemoryLimitError, match=r"beside the 1\.86 GiB that it holds")
-    with Engine(workers=0, memory_limit="1GB").start(), refused:
+    with ClusterOptions(workers=0, memory_limit="1GB").start(), refused:
         engine.require_memory(1, "a step")
 
 

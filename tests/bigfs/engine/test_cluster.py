@@ -17,7 +17,7 @@ from bigfs import engine as tile_engine
 from bigfs.engine.budget import Shares
 from bigfs.engine.clusters import describe_workers
 from bigfs.flows import steps
-from bigfs.flows.options import Engine, Staging
+from bigfs.flows.options import ClusterOptions, SourceOptions
 from bigfs.flows.tls import environment as tls_environment
 from bigfs.flows.tls import make_certificates
 from bigfs.result import observed
@@ -55,13 +55,13 @@ def serial(store, tmp_path_factory):
 def pipeline(source, cluster):
     from bigfs.flows.prefect_flows import bigfs as flow
 
-    engine = Engine(scheduler=cluster.address, tls=str(cluster.tls))
+    engine = ClusterOptions(scheduler=cluster.address, tls=str(cluster.tls))
     return flow(
         source,
         METHOD,
         FEATURES,
         out="runs/r",
-        settings=Staging(**TILES),
+        settings=SourceOptions(**TILES),
         parameters=TOL,
         engine=engine,
     )

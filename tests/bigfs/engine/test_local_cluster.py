@@ -21,7 +21,7 @@ import pytest
 from bigfs import engine
 from bigfs.engine import clusters
 from bigfs.engine.clusters import describe_workers
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 
 pytestmark = pytest.mark.process
 
@@ -228,12 +228,12 @@ def test_cluster_refuses_a_memory_limit_that_no_worker_can_have(limit, said):
     with pytest.raises(ValueError, match=said), engine.cluster(workers=1, memory_limit=limit):
         raise AssertionError("started")
     with pytest.raises(ValueError, match=said):
-        Engine(memory_limit=str(limit))
+        ClusterOptions(memory_limit=str(limit))
 
 
 def test_engine_leaves_memory_to_dask_where_it_is_auto():
-    assert Engine(memory_limit="auto").staging_memory is None
-    assert Engine(memory_limit="300MB").staging_memory == "300MB"
+    assert ClusterOptions(memory_limit="auto").staging_memory is None
+    assert ClusterOptions(memory_limit="300MB").staging_memory == "300MB"
 
 
 class Fails(NamedTuple):

@@ -13,7 +13,7 @@ from distributed import LocalCluster
 from bigfs import ANOVA, Matrix, engine
 from bigfs.engine.clusters import _wait_for_worker
 from bigfs.engine.specification import configured_scheduler, read_specification
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 
 LOCAL = """\
 cluster_class: distributed.LocalCluster
@@ -54,7 +54,7 @@ def test_a_cluster_is_started_by_its_file_and_closed(written, rng):
     lazy = Matrix.from_array(X, tile_rows=5)
     lazy.local = False
     path = written(LOCAL)
-    with Engine(cluster=str(path)).start() as client:
+    with ClusterOptions(cluster=str(path)).start() as client:
         assert engine.client() is client
         (pid,) = client.run(os.getpid).values()
         assert set(lazy.map(process, 0)) == {pid} != {os.getpid()}
@@ -161,23 +161,23 @@ def test_the_scheduler_of_dasks_configuration_is_taken():
         dask.config.set({"scheduler-address": running.scheduler_address}),
     ):
         assert configured_scheduler() == running.scheduler_address
-        assert not Engine().is_local
-        assert Engine().staging_memory is None
-        assert Engine(workers=0).is_local
+        assert not ClusterOptions().is_local
+        assert ClusterOptions().staging_memory is None
+        assert ClusterOptions(workers=0).is_local
         with engine.cluster() as client:
             assert client.scheduler.address == running.scheduler_address
         with engine.cluster(workers=0) as client:
             assert client is None
-    assert Engine().is_local
-    assert not Engine(cluster="a.yaml").is_local
+    assert ClusterOptions().is_local
+    assert not ClusterOptions(cluster="a.yaml").is_local
 
 
 def test_options_of_where_the_cluster_is_are_checked():
     with pytest.raises(ValueError, match=r"must be the path of a \.yaml file; got tcp"):
-        Engine(cluster="tcp://127.0.0.1:1")
+        ClusterOptions(cluster="tcp://127.0.0.1:1")
     with pytest.raises(ValueError, match="exclude one another"):
-        Engine(scheduler="tcp://127.0.0.1:1", cluster="a.yaml")
+        ClusterOptions(scheduler="tcp://127.0.0.1:1", cluster="a.yaml")
     with pytest.raises(ValueError, match="tls is for a cluster that runs"):
-        Engine(tls="tls")
+        ClusterOptions(tls="tls")
     with dask.config.set({"scheduler-address": "tls://127.0.0.1:1"}):
-        assert Engine(tls="tls").tls == "tls"
+        assert ClusterOptions(tls="tls").tls == "tls"

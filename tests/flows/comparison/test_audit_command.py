@@ -9,7 +9,7 @@ import pytest
 import bigfs as package
 from bigfs import SparGE, storage
 from bigfs.flows.comparison import audit
-from bigfs.flows.options import Engine
+from bigfs.flows.options import ClusterOptions
 from tests.helpers import stages
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
@@ -76,7 +76,9 @@ def test_in_folds_sparge_chooses_again_and_the_list_does_not(home, monkeypatch):
         return fit_path(self, X, y, sizes)
 
     monkeypatch.setattr(SparGE, "fit_path", noted)
-    asked = audit.Audit(source=store, out="o", lists=["second.txt"], engine=Engine(workers=0))
+    asked = audit.Audit(
+        source=store, out="o", lists=["second.txt"], engine=ClusterOptions(workers=0)
+    )
     about = audit.audit(asked)
     assert seen == [48] * 5
     assert "5 folds" in about["evaluation"]
@@ -89,7 +91,9 @@ def test_targets_choose_the_objective(home):
         for _ in range(40)
     ]
     (home / "real.svm").write_text("\n".join(lines))
-    asked = audit.Audit(source="real.svm", out="o", lists=["second.txt"], engine=Engine(workers=0))
+    asked = audit.Audit(
+        source="real.svm", out="o", lists=["second.txt"], engine=ClusterOptions(workers=0)
+    )
     about = audit.audit(asked)
     assert about["method"] == "sparge-cca"
     assert "r2" in about["rows"][0]

@@ -28,7 +28,7 @@ from bigfs.flows.comparison.files import (
 )
 from bigfs.flows.comparison.outcomes import read_outcome
 from bigfs.flows.comparison.request import Audit, Comparison
-from bigfs.flows.options import Engine, Scoring, Staging
+from bigfs.flows.options import ClusterOptions, Scoring, SourceOptions
 from bigfs.flows.reuse import digest
 from bigfs.storage import atomic
 from bigfs.storage import graphs as stored_graphs
@@ -39,7 +39,7 @@ from tests.helpers.commands import fails
 from tests.helpers.processes import PREFECT_WARNS, artifacts, write_corpus
 
 pytestmark = PREFECT_WARNS
-SERIAL = Engine(workers=0)
+SERIAL = ClusterOptions(workers=0)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def run(
         sizes=[4, 12],
         out=out,
         scoring=Scoring(metrics=metrics or None, **(scoring or {})),
-        settings=Staging(tile_rows=100),
+        settings=SourceOptions(tile_rows=100),
         engine=SERIAL,
         timeout=timeout,
         **more,
@@ -83,7 +83,7 @@ def run(
 def run_flow(source, methods, **more):
     from bigfs.flows.prefect_flows import compare
 
-    given = {"settings": Staging(tile_rows=100), "engine": SERIAL, "out": "out"} | more
+    given = {"settings": SourceOptions(tile_rows=100), "engine": SERIAL, "out": "out"} | more
     return compare(source, methods, [4, 12], **given, return_state=True)
 
 
@@ -128,7 +128,7 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
     ran.clear()
     store = about["corpus"]["store"]
     # the store itself is a source too
-    assert run_flow(store, [*methods, "chi2"], settings=Staging()).is_completed()
+    assert run_flow(store, [*methods, "chi2"], settings=SourceOptions()).is_completed()
     assert sorted(ran) == ["chi2", "f-regression"]
     again = json.loads(Path("out/compare.json").read_text())
     assert again["reused"] == ["laplacian", "mutual-info", "lsdf", "all features"]
@@ -310,7 +310,7 @@ def test_a_folder_that_another_corpus_took_meanwhile_is_refused(home, monkeypatc
 
 def test_every_comparison_has_a_directory_of_its_own(corpus, home):
     given = {"source": corpus, "methods": ["anova"], "sizes": [3]}
-    other = [{}, {"sizes": [4]}, {"scoring": {"cv": 3}}, {"settings": Staging(tile_rows=50)}]
+    other = [{}, {"sizes": [4]}, {"scoring": {"cv": 3}}, {"settings": SourceOptions(tile_rows=50)}]
     names = {Comparison(**given | more).with_out().out for more in other}
     assert len(names) == 4
     assert all(name.startswith("runs/corpus.jsonl-comparison-") for name in names)
