@@ -2,7 +2,7 @@
 
 Old stores: of the stores with names of their own making (`.bigfs/NAME-KEY.zarr`) that were staged
 from one source with the same settings, all but the latest, if no run or comparison names them and
-nothing was appended. Beside them, graphs and tallies whose store is gone, folders of killed
+nothing was appended. Beside them, graphs and counts whose store is gone, folders of killed
 commands, and copies of earlier versions of files behind URLs. On request also every such store that
 no run names, and the earlier results of runs, if they are old.
 
@@ -40,7 +40,7 @@ from bigfs.storage.runs.runs import (
 
 DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.stage.default_store`
 COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `downloader.copy_folder`
-BESIDE = (".graphs", ".tallies", READERS)
+BESIDE = (".graphs", ".counts", READERS)
 WORK = re.compile(rf"\.(.+)\.{atomic.KEY}{re.escape(atomic.WORK)}")
 RECORDS = ("run.json", "compare.json", "audit.json")  # name the store of what they belong to
 
@@ -76,7 +76,7 @@ def find_unused(
     Returns
     -------
     list of UnusedItem
-        Old stores, graphs and tallies without a store, folders of killed commands, and earlier
+        Old stores, graphs and counts without a store, folders of killed commands, and earlier
         versions of files behind URLs.
 
     See Also
@@ -283,11 +283,13 @@ def _outgrown(stores: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 
 
 def _caches(records: _Records) -> Iterator[tuple[Path, str]]:
-    """Yield what is made again where it is asked for: tallies, and the work of comparisons."""
+    """Yield what is made again where it is asked for: counts, and the work of comparisons."""
     for folder in records.folders:
-        if folder.suffix == ".tallies" and folder.with_suffix(".zarr").is_dir():
-            tallies = atomic.paths_in(folder, "*.npz")
-            yield from ((file, "a tally of an evaluation, which is made again") for file in tallies)
+        if folder.suffix == ".counts" and folder.with_suffix(".zarr").is_dir():
+            counts = atomic.paths_in(folder, "*.npz")
+            yield from (
+                (file, "the counts of an evaluation, which are made again") for file in counts
+            )
         work = folder / ".work"
         marked = filter(atomic.is_marked, atomic.paths_in(work, "*"))
         yield from ((path, "the work of a comparison that did not end") for path in marked)
@@ -331,7 +333,7 @@ def _delete(path: Path) -> bool:
                     return False  # it was finished meanwhile
                 atomic.mark_ours(path)
                 atomic.delete_marked(path)
-        elif home.suffix == ".tallies":
+        elif home.suffix == ".counts":
             path.unlink(missing_ok=True)
         elif home.name == ".work":  # of a comparison
             with lock_run(home.parent, waits=False):

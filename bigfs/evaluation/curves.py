@@ -1,7 +1,7 @@
 """The quality of a selection, measured on samples that the method never saw.
 
 A linear model is trained on the chosen columns of the training rows and predicts the test rows.
-Its right answers are counted per split (a `FoldTally`) and summed over the splits.
+Its right answers are counted per split (its `FoldCounts`) and summed over the splits.
 So folds are pooled and a killed evaluation can resume. `metrics` makes scores of the sums.
 """
 
@@ -43,23 +43,23 @@ class Point(NamedTuple):
     scores: dict[str, float]  # by metric
 
 
-class FoldTally(NamedTuple):
+class FoldCounts(NamedTuple):
     """The counts of one split, with one entry per point of the curves. Its fields are plain, so
     that a checkpoint can keep it."""
 
     methods: tuple[str, ...]
-    counts: tuple[int, ...]  # numbers of features
-    tallies: tuple[FloatArray, ...]
-    losses: tuple[AnyArray, ...]  # of the test rows, empty where the tally was known
+    sizes: tuple[int, ...]  # numbers of features
+    counts: tuple[FloatArray, ...]
+    losses: tuple[AnyArray, ...]  # of the test rows, empty where the counts were known
     not_converged: int  # selections that ended before their tolerance
 
 
-class KnownTallies(Protocol):
-    """Tallies of sets of features that earlier evaluations on the same split have left, by name."""
+class KnownCounts(Protocol):
+    """Counts of sets of features that earlier evaluations on the same split have left, by name."""
 
     def load(self) -> dict[str, FloatArray]: ...
 
-    def save(self, tallies: Mapping[str, FloatArray]) -> None: ...
+    def save(self, counts: Mapping[str, FloatArray]) -> None: ...
 
 
 class Evaluation(NamedTuple):
@@ -82,7 +82,7 @@ def measure(
     with_all: bool | str = True,
     scorer: Scorer = SVM,
     checkpoint: Checkpoint | None = None,
-    known: Callable[[int], KnownTallies | None] = lambda number: None,
+    known: Callable[[int], KnownCounts | None] = lambda number: None,
     fitted: FittedModel | None = None,
     label: str = "evaluation folds",
 ) -> Evaluation:
@@ -102,9 +102,10 @@ def measure(
     scorer : Scorer, default=Scorer()
         The model, and whether it also measures the AUC, for classes.
     checkpoint : Checkpoint, optional
-        Keeps the tally of each finished split. A split that is there already is not measured again.
+        Keeps the counts of each finished split. A split that is there already is not measured
+        again.
     known : callable, optional
-        ``known(number)`` returns the tallies that earlier evaluations have left on a split, or
+        ``known(number)`` returns the counts that earlier evaluations have left on a split, or
         None. No model is trained for them again, and the new ones are added.
     fitted : FittedModel, optional
         A model of the training rows of the only split. It is not fitted again.
@@ -121,9 +122,9 @@ def measure(
         name = f"evaluate fold {number} of {len(splits)}"
         saved = checkpoint.load(name) if checkpoint is not None else None
         if saved is not None:
-            fold = FoldTally(*saved[0])
+            fold = FoldCounts(*saved[0])
         else:
-            fold = tally_split(
+            fold = count_split(
                 split,
                 partial(rank, number, split),
                 with_all=with_all,
@@ -145,20 +146,20 @@ def measure(
     )
 
 
-def tally_split(
+def count_split(
     split: Split,
     rank: Callable[[], Rankings],
     *,
     with_all: bool | str = True,
     scorer: Scorer = SVM,
-    known: KnownTallies | None = None,
+    known: KnownCounts | None = None,
     fitted: FittedModel | None = None,
-) -> FoldTally:
+) -> FoldCounts:
     """Count the right answers of a linear model on each set of features, one task per set. It is
     trained on `training_sample` of the training rows."""
     split, d = with_training_sample(split), split.X_train.shape[1]
     earlier = {} if known is None else known.load()
-    scored = {name: SetScore(tally, np.empty(0)) for name, tally in earlier.items()}
+    scored = {name: SetScore(counts, np.empty(0)) for name, counts in earlier.items()}
     name_of_all = (
         _name_of(split, np.arange(d), scorer) if with_all is True else f"{ALL} by {with_all}"
     )
@@ -176,13 +177,13 @@ def tally_split(
         if score_all is not None:
             added[name_of_all] = score_all()
     if known is not None and added:
-        known.save({name: set_score.tally for name, set_score in added.items()})
+        known.save({name: set_score.counts for name, set_score in added.items()})
     scored |= added
     if with_all:
         names[ALL, d] = name_of_all
     methods, sizes = zip(*names, strict=True)
-    tallies, losses = zip(*(scored[name] for name in names.values()), strict=True)
-    return FoldTally(methods, sizes, tallies, losses, not_converged)
+    counts, losses = zip(*(scored[name] for name in names.values()), strict=True)
+    return FoldCounts(methods, sizes, counts, losses, not_converged)
 
 
 def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
@@ -197,11 +198,11 @@ def _name_of(split: Split, index: IntArray, scorer: Scorer) -> str:
     return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
 
 
-def pool(folds: Sequence[FoldTally], kind: str, scorer: Scorer = SVM) -> list[Point]:
-    """Return the curves' points from the sums of the splits' tallies."""
+def pool(folds: Sequence[FoldCounts], kind: str, scorer: Scorer = SVM) -> list[Point]:
+    """Return the curves' points from the sums of the splits' counts."""
     points = []
-    for i, (name, m) in enumerate(zip(folds[0].methods, folds[0].counts, strict=True)):
-        total = np.sum([fold.tallies[i] for fold in folds], axis=0)
+    for i, (name, m) in enumerate(zip(folds[0].methods, folds[0].sizes, strict=True)):
+        total = np.sum([fold.counts[i] for fold in folds], axis=0)
         total, further = total.ravel(), {}
         for metric, measured in (("neg_log_loss", scorer.is_logistic), ("auc", scorer.with_auc)):
             if measured and kind == "class":

@@ -27,7 +27,7 @@ SVM = Scorer()
 class SetScore(NamedTuple):
     """What a model on one set of features answers on the test rows of one split."""
 
-    tally: FloatArray  # adds up over splits; two sums of each further metric follow the counts
+    counts: FloatArray  # adds up over splits; two sums of each further metric follow the counts
     losses: AnyArray  # of each test row with a target, as in `metrics.losses_of`
 
 
@@ -165,13 +165,13 @@ def _score_of(model: LinearModel, answers: Any, split: Split, y: Any, scorer: Sc
     if model.kind == "class":
         in_split = 1 + int(max(split.y_train.max(), split.y_test.max()))
         n_classes = max(split.n_classes, in_split)
-    tally = _count(model, predicted, y, n_classes)
+    counts = _count(model, predicted, y, n_classes)
     if model.kind == "class" and scorer.with_auc:
         areas = metrics.sum_auc(decision, y, model.classes, model.is_logistic)
-        tally = np.concatenate([tally.ravel(), areas])
+        counts = np.concatenate([counts.ravel(), areas])
     if model.kind == "class" and scorer.is_logistic:
-        tally = np.concatenate([tally.ravel(), metrics.sum_log_loss(decision, y, model.classes)])
-    return SetScore(tally, metrics.losses_of(predicted, y, model.kind))
+        counts = np.concatenate([counts.ravel(), metrics.sum_log_loss(decision, y, model.classes)])
+    return SetScore(counts, metrics.losses_of(predicted, y, model.kind))
 
 
 def score_predictions(model: LinearModel, predicted: Any, y: Any) -> dict[str, float]:

@@ -15,9 +15,9 @@ from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation import selection
 from bigfs.flows.evaluation.choosing import Chooser, Keep, choose_number
 from bigfs.flows.reuse import content_key
+from bigfs.storage.runs.counts import counts_of
 from bigfs.storage.runs.models import Model
 from bigfs.storage.runs.runs import Run
-from bigfs.storage.runs.tallies import tallies_of
 from bigfs.types import IntArray
 
 SHARES = (0.1, 0.2, 0.5, 1.0)  # of the number of features: the points of an accuracy curve
@@ -116,7 +116,7 @@ def points(
         with_all=with_all,
         scorer=scorer,
         checkpoint=keep(),
-        known=lambda number: tallies_of(corpus.uri, content_key(*of_splits, number)),
+        known=lambda number: counts_of(corpus.uri, content_key(*of_splits, number)),
         fitted=fitted,
     )
     plan.measured["not_converged"] = found.not_converged

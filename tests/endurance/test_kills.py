@@ -57,11 +57,11 @@ class Runs:
                 left.kill()
 
     def left(self):
-        """Return the files, but for what stores, results and tallies hold. Of a killed process the
+        """Return the files, but for what stores, results and counts hold. Of a killed process the
         folder of its sockets stays, which Python's multiprocessing made.
         """
         files = [str(path.relative_to(self.home)) for path in self.home.rglob("*")]
-        others = (".zarr/", "/.r/", ".tallies/", "temporary/pymp-")
+        others = (".zarr/", "/.r/", ".counts/", "temporary/pymp-")
         return {file for file in files if not any(other in file for other in others)}
 
 

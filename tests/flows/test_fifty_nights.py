@@ -157,7 +157,7 @@ def assert_history(bigfs, said):
 # --- on a server ----------------------------------------------------------------------------------
 
 STORE, ROWS = Path("corpus.zarr"), 60
-AGING = Path("runs"), Path("corpus.graphs"), Path("corpus.tallies")
+AGING = Path("runs"), Path("corpus.graphs"), Path("corpus.counts")
 
 
 def damage(pattern):
@@ -170,7 +170,7 @@ def damage(pattern):
 
 # files that are made again, and those that a night says are damaged until somebody puts them back
 MADE_AGAIN = {
-    5: "corpus.tallies/*.npz",
+    5: "corpus.counts/*.npz",
     8: "corpus.graphs/*/*/c/*",
     10: "runs/nightly/run.json",
     13: "runs/nightly/selected.csv",
@@ -218,10 +218,10 @@ def test_fifty_nights_on_a_server(bigfs, prefect):
             times = made.st_atime, made.st_mtime - DAY
             os.utime(file, times, follow_symlinks=False)
 
-    # the corpus grows by what came, and a month of results, graphs and tallies lies beside it
+    # the corpus grows by what came, and a month of results, graphs and counts lies beside it
     assert sizes[-1] < 1.5 * NIGHTS * sizes[0]
     kept = [*Path("runs/.nightly").glob("2*/run.json")], [*Path("corpus.graphs").glob("[!.]*")]
-    kept = *kept, [*Path("corpus.tallies").glob("*.npz")]
+    kept = *kept, [*Path("corpus.counts").glob("*.npz")]
     assert [len(paths) for paths in kept] == [KEPT, KEPT, KEPT]
     assert integrity.check(str(STORE)).problems == []
     assert_history(bigfs, said[-KEPT:])

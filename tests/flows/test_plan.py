@@ -335,7 +335,7 @@ def test_a_run_keeps_the_segments_that_it_began_with(tmp_path, monkeypatch, seam
     for name in ("key", "content", "curves"):
         assert beside.metadata[name] == alone.metadata[name]
     assert storage.open("s.zarr").X.shape[0] == 48 + 160
-    assert names_in(tmp_path) == [".alone", ".r", "alone", "r", "s.runs", "s.tallies", "s.zarr"]
+    assert names_in(tmp_path) == [".alone", ".r", "alone", "r", "s.counts", "s.runs", "s.zarr"]
     assert run("s.zarr", "r", "sparge-lda").metadata["key"] != alone.metadata["key"]
 
 

@@ -222,19 +222,19 @@ def test_what_commands_left_is_found_where_it_lies(home):
     killed = folder / "deep" / "er" / ".big.zarr.0123456789abcdef.staging"
     atomic.mark(killed)
     assert killed in [item.path for item in storage.find_unused()]
-    tallies = folder / ".bigfs" / os.path.basename(stores[1]).replace(".zarr", ".tallies")
-    tallies.mkdir()
-    (tallies / "a.npz").write_bytes(b"1234")
+    counts = folder / ".bigfs" / os.path.basename(stores[1]).replace(".zarr", ".counts")
+    counts.mkdir()
+    (counts / "a.npz").write_bytes(b"1234")
     work = folder / "comparison" / ".work" / "key"
     atomic.mark(work)
     partial = next(path for path in (folder / "runs" / ".r").iterdir() if path.is_dir())
-    caches = {tallies / "a.npz", work, partial}
+    caches = {counts / "a.npz", work, partial}
     assert not caches & {item.path for item in storage.find_unused()}
     found = [item for item in storage.find_unused(older_than=0) if item.path in caches]
     assert {item.path for item in found} == caches
     with lock_run(folder / "runs" / "r"):
         storage.delete_unused(found)
-    assert [path.exists() for path in (tallies / "a.npz", work, partial)] == [False, False, True]
+    assert [path.exists() for path in (counts / "a.npz", work, partial)] == [False, False, True]
     storage.delete_unused(found)
     assert not partial.exists()
 

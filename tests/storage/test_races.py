@@ -198,16 +198,16 @@ def test_nobody_begins_with_a_state_whose_store_is_being_replaced(store):
 def test_nothing_that_a_run_reads_is_pruned(store, tmp_path):
     """Not even where no run names it yet."""
     graph = storage.graph(storage.open(store), 2).uri
-    tallies = tmp_path / store.replace(".zarr", ".tallies")
-    tallies.mkdir()
+    counts = tmp_path / store.replace(".zarr", ".counts")
+    counts.mkdir()
     content = storage.open(store).manifest.content
     with versions.hold(store, content):
         found = storage.find_unused(older_than=0)
-        assert {store, str(tallies)} <= {str(item.path) for item in found}
+        assert {store, str(counts)} <= {str(item.path) for item in found}
         assert storage.delete_unused(found) == 0
         assert storage.check(store).problems == []
         assert storage.open_graph(graph).shape == (20, 2)
-        assert tallies.is_dir()
+        assert counts.is_dir()
         grow(store, 30)
         found = storage.find_unused()
         assert [str(item.path) for item in found] == [graph]

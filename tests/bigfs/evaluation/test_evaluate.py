@@ -9,7 +9,7 @@ from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, engine
 from bigfs.evaluation import linear_model, splits
-from bigfs.evaluation.curves import is_non_negative, measure, pool, tally_split
+from bigfs.evaluation.curves import count_split, is_non_negative, measure, pool
 from bigfs.evaluation.metrics import METRICS
 from bigfs.evaluation.quality import class_profile
 from bigfs.evaluation.scoring import FittedModel, score_sets
@@ -32,7 +32,7 @@ def test_accuracy_is_a_linear_svm_on_those_columns(text, split):
     chosen = {"a": {3: np.array([0, 6, 3]), 6: np.arange(6)}, "b": {3: np.array([6, 3, 0])}}
     points = {
         (p.method, p.n_features): p.scores["accuracy"]
-        for p in pool([tally_split(split, lambda: chosen)], "class")
+        for p in pool([count_split(split, lambda: chosen)], "class")
     }
     for index in (np.array([0, 3, 6]), np.arange(6)):
         expected = (
@@ -58,8 +58,8 @@ def test_the_svm_never_takes_unlabeled_rows_for_a_class(text, split):
         split.X_test.take_rows(tested),
         split.y_test[tested],
     )
-    assert pool([tally_split(hidden, lambda: chosen)], "class") == pool(
-        [tally_split(fewer, lambda: chosen)], "class"
+    assert pool([count_split(hidden, lambda: chosen)], "class") == pool(
+        [count_split(fewer, lambda: chosen)], "class"
     )
 
 
@@ -73,7 +73,7 @@ def test_a_part_of_many_rows_trains_the_models(text, split, monkeypatch):
     index = np.arange(6)
     model = LinearSVC(random_state=0).fit(sample.columns(index).tocsr(), of_sample)
     test = np.arange(len(y)) % 3 == 0
-    (point,) = pool([tally_split(hidden, lambda: {"a": {6: index}}, with_all=False)], "class")
+    (point,) = pool([count_split(hidden, lambda: {"a": {6: index}}, with_all=False)], "class")
     assert point.scores["accuracy"] == model.score(X[test][:, index], y[test])
 
 
@@ -143,7 +143,7 @@ def test_folds_are_pooled_by_what_they_got_right(text, kind):
     assert found.not_converged == 0
     total = np.sum(
         [
-            tally_split(fold, lambda: {"a": {12: np.arange(12)}}, with_all=False).tallies[0]
+            count_split(fold, lambda: {"a": {12: np.arange(12)}}, with_all=False).counts[0]
             for fold in folds
         ],
         axis=0,
@@ -255,14 +255,14 @@ def test_losses_per_sample_are_those_that_the_counts_sum(text, split, kind):
     if kind == "multilabel":
         wrong = predicted.toarray() != split.y_test.toarray()
         np.testing.assert_array_equal(set_score.losses, wrong.sum(axis=1))
-        assert set_score.tally[1:].sum() == set_score.losses.sum() > 0
+        assert set_score.counts[1:].sum() == set_score.losses.sum() > 0
     elif kind == "real":
         known = np.isfinite(split.y_test)
         np.testing.assert_allclose(set_score.losses, ((predicted - split.y_test) ** 2)[known])
-        assert set_score.tally[0] == pytest.approx(set_score.losses.sum())
+        assert set_score.counts[0] == pytest.approx(set_score.losses.sum())
     else:
         np.testing.assert_array_equal(set_score.losses, predicted != split.y_test)
-        assert set_score.tally[1].sum() == set_score.losses.sum() > 0
+        assert set_score.counts[1].sum() == set_score.losses.sum() > 0
 
 
 @pytest.fixture
@@ -287,7 +287,7 @@ def test_a_wide_model_has_the_classifiers_of_linear_svc(wide):
 
 def test_a_model_that_is_fitted_elsewhere_is_not_fitted_again(split, monkeypatch):
     sets = {"a": {3: np.array([6, 0, 3]), 6: np.arange(6)}}
-    expected = tally_split(split, lambda: sets)
+    expected = count_split(split, lambda: sets)
     columns = np.array([0, 3, 6])
     model = linear_model.fit(split.X_train.columns(columns).tocsr(), split.y_train)
     widths = []
@@ -297,10 +297,10 @@ def test_a_model_that_is_fitted_elsewhere_is_not_fitted_again(split, monkeypatch
         lambda Z, y, fit=linear_model.fit, **more: widths.append(Z.shape[1]) or fit(Z, y, **more),
     )
     fitted = FittedModel(columns, lambda: model)
-    tally = tally_split(split, lambda: sets, fitted=fitted)
+    counts = count_split(split, lambda: sets, fitted=fitted)
     assert sorted(widths) == [6, split.X_train.shape[1]]
-    assert (tally.methods, tally.counts) == (expected.methods, expected.counts)
-    for one, other in zip(tally.tallies, expected.tallies, strict=True):
+    assert (counts.methods, counts.sizes) == (expected.methods, expected.sizes)
+    for one, other in zip(counts.counts, expected.counts, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -315,9 +315,9 @@ def test_all_features_are_scored_beside_the_ranking(wide, monkeypatch):
         assert began.wait(20)
         return {"a": {50: np.arange(50)}}
 
-    serial = tally_split(wide, lambda: {"a": {50: np.arange(50)}})
+    serial = count_split(wide, lambda: {"a": {50: np.arange(50)}})
     monkeypatch.setattr(linear_model, "_fit_labels", fit_labels)
     with threads(1, set_as_default=False) as client, engine.cluster(client):
-        tally = tally_split(wide, rank)
-    for one, other in zip(tally.tallies, serial.tallies, strict=True):
+        counts = count_split(wide, rank)
+    for one, other in zip(counts.counts, serial.counts, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 
 from bigfs import ANOVA, Matrix, SelectorCV, engine
 from bigfs.evaluation import large_model, linear_model, metrics, scoring
-from bigfs.evaluation.curves import pool, tally_split, way_of_all
+from bigfs.evaluation.curves import count_split, pool, way_of_all
 from bigfs.evaluation.linear_model import LinearModel
 from bigfs.evaluation.metrics import Scorer
 from bigfs.evaluation.scoring import score_predictions
@@ -114,10 +114,10 @@ def test_scores_of_classes_are_scikit_learns(columns, classes, rng):
     train = np.arange(90) % 3 > 0
     X = Matrix.from_array(columns, tile_rows=20)
     split = Split(X[train], y[train], X[~train], y[~train])
-    tally = tally_split(
+    counts = count_split(
         split, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=Scorer(with_auc=True)
     )
-    [point] = pool([tally], "class", scorer=Scorer(with_auc=True))
+    [point] = pool([counts], "class", scorer=Scorer(with_auc=True))
     model = linear_model.fit(columns[train], y[train])
     answer, truth = model.predict(columns[~train]), y[~train]
     decision = model.decision(columns[~train])
@@ -149,13 +149,13 @@ def test_scores_of_folds_add_up(columns):
     y = np.repeat([0, 1], 45)
     X = Matrix.from_array(columns)
     folds = [Split(X, y, X[np.flatnonzero(y == c)[:20]], np.full(20, c)) for c in (0, 1)]
-    tallies = [
-        tally_split(
+    folds = [
+        count_split(
             f, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=Scorer(with_auc=True)
         )
         for f in folds
     ]
-    [point] = pool(tallies, "class", scorer=Scorer(with_auc=True))
+    [point] = pool(folds, "class", scorer=Scorer(with_auc=True))
     model = linear_model.fit(columns, y)
     rows = np.concatenate([np.arange(20), 45 + np.arange(20)])
     assert point.scores["accuracy"] == np.mean(model.predict(columns[rows]) == y[rows])
@@ -182,8 +182,8 @@ def test_a_logistic_classifier_is_scikit_learns(columns, rng, n_classes):
     train, test = np.arange(60), np.arange(60, 90)
     X = [Matrix.from_array(columns[rows]) for rows in (train, test)]
     split = Split(X[0], y[train], X[1], y[test])
-    tally = tally_split(split, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=LOGISTIC)
-    [point] = pool([tally], "class", LOGISTIC)
+    counts = count_split(split, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=LOGISTIC)
+    [point] = pool([counts], "class", LOGISTIC)
     model = LogisticRegression(max_iter=10_000).fit(columns[train], y[train])
     p = model.predict_proba(columns[test])
     assert point.scores["accuracy"] == model.score(columns[test], y[test])
@@ -205,14 +205,12 @@ def test_folds_pool_the_log_loss_by_samples(columns, rng):
         train = np.setdiff1d(np.arange(90), test)
         X = [Matrix.from_array(columns[rows]) for rows in (train, test)]
         splits.append(Split(X[0], y[train], X[1], y[test]))
-    tallies = [
-        tally_split(s, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=Scorer("logistic"))
+    folds = [
+        count_split(s, lambda: {"a": {7: np.arange(7)}}, with_all=False, scorer=Scorer("logistic"))
         for s in splits
     ]
-    [whole] = pool(tallies, "class", Scorer("logistic"))
-    parts = [
-        pool([tally], "class", Scorer("logistic"))[0].scores["neg_log_loss"] for tally in tallies
-    ]
+    [whole] = pool(folds, "class", Scorer("logistic"))
+    parts = [pool([fold], "class", Scorer("logistic"))[0].scores["neg_log_loss"] for fold in folds]
     assert whole.scores["neg_log_loss"] == pytest.approx((20 * parts[0] + 70 * parts[1]) / 90)
 
 
@@ -296,7 +294,7 @@ def test_decision_values_of_all_rows_are_held_only_where_they_are_compared(
     monkeypatch.setattr(linear_model, "ROWS", 40)
     found = scoring.score_sets(split, sets, scorer=scorer)["a"]
     assert sizes == ([90] if is_needed else [40, 40, 10])
-    np.testing.assert_array_equal(found.tally, expected.tally)
+    np.testing.assert_array_equal(found.counts, expected.counts)
     np.testing.assert_array_equal(found.losses, expected.losses)
     if is_needed:
         monkeypatch.setattr(linear_model, "projected_memory", lambda *parts, **options: 0)

@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 
 from bigfs import ANOVA, Matrix, engine, storage
 from bigfs.evaluation import large_model, linear_model, scoring, splits
-from bigfs.evaluation.curves import measure, pool, tally_split, way_of_all
+from bigfs.evaluation.curves import count_split, measure, pool, way_of_all
 from bigfs.evaluation.metrics import Scorer
 from bigfs.evaluation.scoring import score_sets
 from bigfs.evaluation.splits import Split
@@ -52,7 +52,7 @@ def test_all_features_are_scored_in_memory_and_by_tiles_alike(text):
     sets = {"a": {3: np.array([0, 3, 6])}}
     (_, inside), (_, tiled) = (
         pool(
-            [tally_split(split, lambda: sets, with_all=way, scorer=Scorer(with_auc=True))],
+            [count_split(split, lambda: sets, with_all=way, scorer=Scorer(with_auc=True))],
             "class",
             scorer=Scorer(with_auc=True),
         )

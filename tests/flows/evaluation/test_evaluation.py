@@ -114,8 +114,8 @@ def test_a_set_of_features_is_scored_once_per_store(home, monkeypatch, scoring):
     for point in (("anova", 5), ("anova", 20), ("all features", 60)):
         assert beside[point] == alone[point]
     _, sizes = evaluate("sparge-lda", "auc", metrics=["accuracy", "auc"])
-    assert sizes == sorted([5, 5, 20, 20, 60] * n_splits)  # another tally
-    shutil.rmtree(f"{store.removesuffix('.zarr')}.tallies")
+    assert sizes == sorted([5, 5, 20, 20, 60] * n_splits)  # other counts
+    shutil.rmtree(f"{store.removesuffix('.zarr')}.counts")
     assert evaluate("l2-svm", "anew")[0] == beside
 
 

@@ -1,6 +1,6 @@
-"""Tallies of evaluations beside their store: a set of features is scored once, whichever run asks.
+"""Counts of evaluations beside their store: a set of features is scored once, whichever run asks.
 
-    news20.tallies/<key>-<number>.npz     names of sets of features, and the tallies of their models
+    news20.counts/<key>-<number>.npz      names of sets of features, and the counts of their models
 
 The key stands for the samples, the split, the libraries and the program. Files are added and never
 changed, so runs side by side do not disturb one another. One that is damaged is made again.
@@ -21,38 +21,38 @@ from bigfs.storage.runs.checkpoints import discard_damaged
 from bigfs.types import FloatArray
 
 
-class Tallies:
-    """Tallies of the sets of features that were scored on one split."""
+class EvaluationCounts:
+    """Counts of the sets of features that were scored on one split."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
 
     def load(self) -> dict[str, FloatArray]:
-        """Return the tallies by the names of their sets."""
-        tallies: dict[str, FloatArray] = {}
+        """Return the counts by the names of their sets."""
+        counts: dict[str, FloatArray] = {}
         for file in atomic.paths_in(self.folder, f"{self.key}-*.npz"):
             try:
                 with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-                    names, values = arrays["names"].tolist(), arrays["tallies"]
-                tallies |= dict(zip(names, values, strict=True))
+                    names, values = arrays["names"].tolist(), arrays["counts"]
+                counts |= dict(zip(names, values, strict=True))
             except FileNotFoundError:
                 pass  # another process found it damaged, or has pruned it
             except DAMAGED as error:
                 discard_damaged(file, error)
-        return tallies
+        return counts
 
-    def save(self, tallies: Mapping[str, FloatArray]) -> None:
-        """Add tallies, all of one shape, at least one."""
+    def save(self, counts: Mapping[str, FloatArray]) -> None:
+        """Add counts, all of one shape, at least one array."""
         file = self.folder / f"{self.key}-{uuid.uuid4().hex[:16]}.npz"
         with atomic.explain_write_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
         with atomic.write(file) as part, part.open("wb") as opened:
-            np.savez(opened, names=list(tallies), tallies=list(tallies.values()))
+            np.savez(opened, names=list(counts), counts=list(counts.values()))
 
 
-def tallies_of(store: str, key: str) -> Tallies | None:
-    """Return the tallies beside a store, or None if nothing can be kept there."""
-    folder = Path(f"{store.removesuffix('.zarr')}.tallies")
+def counts_of(store: str, key: str) -> EvaluationCounts | None:
+    """Return the counts beside a store, or None if nothing can be kept there."""
+    folder = Path(f"{store.removesuffix('.zarr')}.counts")
     if "://" in store or not os.access(folder if folder.exists() else folder.parent, os.W_OK):
         return None
-    return Tallies(folder, key)
+    return EvaluationCounts(folder, key)
