@@ -19,7 +19,7 @@ from shared import STORES, peaks, row, timed
 
 import bigfs
 from bigfs import engine, storage
-from bigfs.result import NotConvergedWarning, observed
+from bigfs.result import NotConvergedWarning, observe
 from bigfs.storage import sources
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
@@ -40,7 +40,7 @@ def jgsc(robust: bool = False, n_atoms: int = 256, workers: int = 2, limit: str 
             if name == "dictionary learning":
                 learned = time.perf_counter() - began
 
-        with observed(note):
+        with observe(note):
             run = timed(lambda: method(n_atoms=n_atoms).fit(X))
         figure = f"{run.seconds:.1f} s, dictionary {learned:.1f} s; {peaks()}"
     print(run.value.n_iter_, "Sylvester equations:", run.value.result_.history[-1])

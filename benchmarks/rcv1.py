@@ -23,7 +23,7 @@ import typer
 from shared import STORES, peaks, row, timed
 
 from bigfs import JHLSR, RLSR, SRLSR, LaplacianScore, SparGE, engine, storage
-from bigfs.result import observed
+from bigfs.result import observe
 
 METHODS: dict[str, Any] = {
     "sparge-lda": SparGE(),
@@ -78,7 +78,7 @@ def main(
         selector.set_params(n_neighbors=neighbors)
     if method == "sparge-cca":
         y = several_labels(y, len(corpus.class_names))
-    with engine.cluster(workers=workers, memory_limit=memory), observed(show_round):
+    with engine.cluster(workers=workers, memory_limit=memory), observe(show_round):
         # the workers import and compile what they need
         pairs = sp.kron(sp.eye_array(20), np.ones((2, 2)), format="csr")
         type(selector)().fit(pairs, np.arange(40) // 2 % 2)

@@ -25,7 +25,7 @@ from benchmarks.data import load
 from benchmarks.shared import table
 from bigfs import AutoSelector, Matrix, SparGE, SparGECV, engine
 from bigfs.evaluation import linear_model
-from bigfs.matrix.statistics import scale_ratios, standardized
+from bigfs.matrix.statistics import scale_ratios, standardize
 
 app = typer.Typer(add_completion=False)
 FOLDS, REPEATS = 3, 5
@@ -37,7 +37,7 @@ SHIPPED = ("iris", "wine", "breast_cancer", "digits")  # with scikit-learn
 
 def by_rule(X: np.ndarray) -> np.ndarray | None:
     """Return the samples as they are staged by default, None where they stay."""
-    found = standardized(Matrix.from_array(X))
+    found = standardize(Matrix.from_array(X))
     return None if found is None else np.asarray(found.rows(np.arange(len(X))))
 
 
@@ -123,7 +123,7 @@ def sets(
         matrix = Matrix.from_array(X)
         ratios = scale_ratios(matrix.stats, matrix.deviations, len(y))
         row = [name, f"{X.shape[0]} × {X.shape[1]:,}", f"{ratios.max():.1f}"]
-        if standardized(matrix) is None:
+        if standardize(matrix) is None:
             rows.append([*row, "as it is", "", "", ""])
             print(rows[-1], flush=True)
             continue

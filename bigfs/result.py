@@ -215,7 +215,7 @@ _observer: ContextVar[_Observer] = ContextVar("observer", default=_UNOBSERVED)
 
 
 @contextlib.contextmanager
-def observed(
+def observe(
     callback: Callable[[str, Record], None] | None = None, checkpoint: Checkpoint | None = None
 ) -> Iterator[None]:
     """Watch the loops of a block of code.
@@ -228,10 +228,10 @@ def observed(
     ----------
     callback : callable or None, default=None
         Called as ``callback(name, record)`` after each step. None keeps the callback of an
-        enclosing `observed`.
+        enclosing `observe`.
     checkpoint : Checkpoint or None, default=None
         Stores the state after each step. A run that finds its state there resumes from it. None
-        keeps the checkpoint of an enclosing `observed`, and the count of its loops.
+        keeps the checkpoint of an enclosing `observe`, and the count of its loops.
 
     Yields
     ------
@@ -246,10 +246,10 @@ def observed(
     --------
     >>> from sklearn.datasets import load_iris
     >>> from bigfs import SparGE
-    >>> from bigfs.result import observed
+    >>> from bigfs.result import observe
     >>> X, y = load_iris(return_X_y=True)
     >>> names = set()
-    >>> with observed(lambda name, record: names.add(name)):
+    >>> with observe(lambda name, record: names.add(name)):
     ...     selector = SparGE(n_features_to_select=2).fit(X, y)
     >>> names
     {'SparGE'}
@@ -317,7 +317,7 @@ def iterate(
 ) -> Result[State]:
     """Step until `measure(state)[stop] <= tol`.
 
-    Inside `observed(...)` a run that finds a checkpoint of its name resumes from it.
+    Inside `observe(...)` a run that finds a checkpoint of its name resumes from it.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from bigfs.flows.options import ClusterOptions, RunScoring, SourceOptions, known
 from bigfs.flows.reuse import content_key, digest, source_name
 from bigfs.flows.use.files import require_local
 from bigfs.selectors.registry import BY_TARGET, METHODS, SYNONYMS, WITHOUT_TARGET, decided_by
-from bigfs.storage.errors import redacted
+from bigfs.storage.errors import redact
 
 DAY = 24 * 3600.0
 KEY_DIGITS = 8  # of a key in the name of a directory
@@ -145,8 +145,8 @@ class Request(BaseModel):
         """The source, without secrets of its URL, and the settings that differ from the default."""
         settings = self.settings.model_dump(mode="json", exclude_defaults=True)
         if self.settings.test:
-            settings["test"] = redacted(place_of(self.settings.test))
-        return {"source": redacted(place_of(self.source)), "settings": settings}
+            settings["test"] = redact(place_of(self.settings.test))
+        return {"source": redact(place_of(self.source)), "settings": settings}
 
     @property
     def staging(self) -> Any:

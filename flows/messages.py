@@ -33,11 +33,11 @@ def inform(text: str, about: str = "bigfs") -> None:
 
 def say(text: str, level: str = "info", about: str = "bigfs") -> None:
     """Print a line of this program on stderr, as text or as a JSON object."""
-    line = json_line(level=level, message=text) if notes["json"] else f"{about}: {shown(text)}"
+    line = json_line(level=level, message=text) if notes["json"] else f"{about}: {printable(text)}"
     print(line, file=sys.stderr, flush=True)
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return a text from outside as a terminal may show it: what is not printed is escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
@@ -50,7 +50,7 @@ class Waits(logging.Handler):
             say(record.getMessage(), record.levelname.lower())
 
 
-def retyped(command: str, source: tuple[str, str] = ("", ""), **options: str) -> str:
+def repeat_command(command: str, source: tuple[str, str] = ("", ""), **options: str) -> str:
     """Return a command of bigfs with another source and other options, as a line to type.
 
     It has no --out, which names the result of the command as it was. Of a program that is not the

@@ -21,7 +21,7 @@ from pydantic import (
 
 from bigfs.advice import closest, install_command
 from bigfs.engine.budget import count_as_idle
-from bigfs.engine.clusters import cluster, prepare_workers, reported, require_size
+from bigfs.engine.clusters import cluster, prepare_workers, require_size, write_report
 from bigfs.engine.specification import configured_scheduler, is_specification
 from bigfs.flows.messages import inform
 from bigfs.flows.use.files import require_local
@@ -366,7 +366,7 @@ class ClusterOptions(BaseModel):
             if self.performance_report is None:
                 yield client
                 return
-            with reported(client, self.performance_report):
+            with write_report(client, self.performance_report):
                 yield client
             inform(f"performance report: {self.performance_report}")
 

@@ -56,7 +56,7 @@ from bigfs.flows.options import ClusterOptions, RunScoring, Scoring, SourceOptio
 from bigfs.flows.report import artifacts
 from bigfs.flows.use.files import require_local
 from bigfs.flows.use.predict import predict as predict_samples
-from bigfs.storage.errors import BusyError, SourceError, may_pass, redacted
+from bigfs.storage.errors import BusyError, SourceError, may_pass, redact
 from bigfs.storage.format import manifest
 from bigfs.storage.runs.runs import lock_run
 
@@ -129,12 +129,12 @@ def _call(
 ) -> Any:
     """Call a function as a task of this name, which must end in the time."""
     name = name or step.__name__
-    named = TASKS[step].with_options(
+    named_task = TASKS[step].with_options(
         task_run_name=name.replace("{", "{{").replace("}", "}}"), timeout_seconds=limit
     )
     began = time.monotonic()
     try:
-        return named(*arguments, **options)
+        return named_task(*arguments, **options)
     except TimeoutError as error:
         if limit is None or time.monotonic() - began < limit:
             raise
@@ -200,7 +200,7 @@ Keep = Annotated[
 ]
 
 
-def named(template: str) -> Callable[[], str]:
+def name_run(template: str) -> Callable[[], str]:
     """Return a function that names a flow run by its parameters, without secrets of a URL."""
 
     def name() -> str:
@@ -209,7 +209,7 @@ def named(template: str) -> Callable[[], str]:
             given = given | {"features": "the best"}
         if given.get("method", 0) is None:
             given = given | {"method": "SparGE"}
-        return redacted(template.format(**given))
+        return redact(template.format(**given))
 
     return name
 
@@ -217,7 +217,7 @@ def named(template: str) -> Callable[[], str]:
 # --- flows ----------------------------------------------------------------------------------------
 
 
-@flow(name="bigfs", flow_run_name=named("{features} features of {source} by {method}"))
+@flow(name="bigfs", flow_run_name=name_run("{features} features of {source} by {method}"))
 def bigfs(
     source: Origin,
     method: Method = None,
@@ -249,7 +249,7 @@ def bigfs(
     return _run(_request(Job, locals()))
 
 
-@flow(name="bigfs-select", flow_run_name=named("{features} features of {store} by {method}"))
+@flow(name="bigfs-select", flow_run_name=name_run("{features} features of {store} by {method}"))
 def select(
     store: Corpus,
     out: Out = None,
@@ -269,7 +269,7 @@ def select(
     return _run(_request(Job, {"source": store, **locals()}), scored=False)
 
 
-@flow(name="bigfs-stage", flow_run_name=named("stage {source}"))
+@flow(name="bigfs-stage", flow_run_name=name_run("stage {source}"))
 def stage(
     source: Origin,
     store: Target = None,
@@ -284,7 +284,7 @@ def stage(
         return str(as_task(steps.stage, job)["store"])
 
 
-@flow(name="bigfs-append", flow_run_name=named("append {source} to {store}"))
+@flow(name="bigfs-append", flow_run_name=name_run("append {source} to {store}"))
 def append(
     source: NewSamples,
     store: Corpus,
@@ -317,7 +317,7 @@ def evaluate(
     return run
 
 
-@flow(name="bigfs-predict", flow_run_name=named("predict {data} by {run}"))
+@flow(name="bigfs-predict", flow_run_name=name_run("predict {data} by {run}"))
 def predict(
     run: RunFolder,
     data: Annotated[Data, UNSIGNED],
@@ -339,7 +339,7 @@ def predict(
     return str(found.file)
 
 
-@flow(name="bigfs-prune", flow_run_name=named("prune {folder}"))
+@flow(name="bigfs-prune", flow_run_name=name_run("prune {folder}"))
 def prune(folder: Folder = ".", also: Also = None, keep: Keep = "30d") -> int:
     """Delete what nothing needs and what is older, as `bigfs prune --yes` does.
 
@@ -351,7 +351,7 @@ def prune(folder: Folder = ".", also: Also = None, keep: Keep = "30d") -> int:
     return int(_call(storage.delete_unused, found))
 
 
-@flow(name="bigfs-nightly", flow_run_name=named("night of {store}"))
+@flow(name="bigfs-nightly", flow_run_name=name_run("night of {store}"))
 def nightly(
     source: NewSamples,
     store: Annotated[str, AfterValidator(require_local), said("path of the staged corpus")],
@@ -387,7 +387,7 @@ def nightly(
     return out
 
 
-@flow(name="bigfs-compare", flow_run_name=named("comparison on {source}"))
+@flow(name="bigfs-compare", flow_run_name=name_run("comparison on {source}"))
 def compare(
     source: Origin,
     methods: asked.MethodNames = None,

@@ -18,7 +18,7 @@ from typing import Any
 import bigfs
 from bigfs import flows, storage
 from bigfs.result import Status
-from bigfs.storage.errors import redacted
+from bigfs.storage.errors import redact
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.runs import Run, RunError
 
@@ -27,7 +27,7 @@ COMPUTING = ("numpy", "scipy", "scikit-learn")
 
 def source_name(source: str) -> str:
     """Return a file name for a source: the last part of its path without suffixes."""
-    name = redacted(source).removesuffix("?…").rstrip("/").rsplit("/", 1)[-1]
+    name = redact(source).removesuffix("?…").rstrip("/").rsplit("/", 1)[-1]
     for suffix in (".gz", ".bz2", ".xz", ".zip", ".tar", ".tgz", ".svm", ".libsvm", ".txt"):
         name = name.removesuffix(suffix)
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"

@@ -19,7 +19,7 @@ from bigfs.flows.job import Job, Request
 from bigfs.flows.messages import inform, say
 from bigfs.flows.options import ClusterOptions
 from bigfs.selectors.registry import BY_TARGET, WITHOUT_TARGET
-from bigfs.storage.errors import StoreError, may_pass, redacted
+from bigfs.storage.errors import StoreError, may_pass, redact
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.runs import (
     Run,
@@ -60,7 +60,7 @@ def run(
     from bigfs.flows.plan import Plan
     from bigfs.flows.report.provenance import start_up
     from bigfs.storage.format import manifest
-    from bigfs.storage.opening import held
+    from bigfs.storage.opening import hold_store
 
     call, reads_store = call or try_again, job.store == manifest.normalize_uri(job.source)
     selection.require_parameters(job.method, job.features, job.parameters)
@@ -74,7 +74,7 @@ def run(
                     if name in earlier[-1]:
                         inform(earlier[-1][name], about=name)
                 job = job.model_copy(update={"store": earlier[-1]["store"]})
-            with held(str(job.store)) as corpus:
+            with hold_store(str(job.store)) as corpus:
                 plan = Plan.of(job, corpus)
                 if job.method is None and plan.method != "sparge-lda":
                     inform(selection.default_note(corpus, plan.method))
@@ -161,7 +161,7 @@ def store_of(request: Request) -> str:
         return str(request.staging.uri)
     if given := sorted(request.corpus["settings"]):
         raise ValueError(
-            f"{redacted(request.source)} is a staged corpus, and {given[0]} is for staging: "
+            f"{redact(request.source)} is a staged corpus, and {given[0]} is for staging: "
             f"leave it out"
         )
     return manifest.normalize_uri(request.source)

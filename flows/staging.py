@@ -7,7 +7,7 @@ from typing import Any
 
 from bigfs import storage
 from bigfs.flows.job import Request
-from bigfs.flows.messages import retyped
+from bigfs.flows.messages import repeat_command
 from bigfs.flows.report.provenance import command, time_step
 from bigfs.storage.integrity import summarize
 from bigfs.storage.sources import find
@@ -52,13 +52,13 @@ def _other_reading(request: Request) -> str | None:
     decided = storage.open(request.staging.uri).spec["source"].get("decided", {})
     for column, why in decided.get("unused", {}).items():
         if why == TEXT.format(column):
-            line = retyped(command(), (request.source, f"{start}text={column}"))
+            line = repeat_command(command(), (request.source, f"{start}text={column}"))
             return f"the texts in {column!r} are not read: for them {line}"
     if isinstance(source, Table) and isinstance(source, TextSource):
         other = f"{start}columns={AUTO}"
         options = {"label": source.label} if request.settings.label else {}
         table: Any = find(other, format=request.settings.format, **options)
         if numbers := table.look().numbers:
-            line = retyped(command(), (request.source, other))
+            line = repeat_command(command(), (request.source, other))
             return f"the numbers in {numbers[0]!r} are not read: for a table {line}"
     return None

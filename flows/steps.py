@@ -25,7 +25,7 @@ from bigfs.flows import reuse
 from bigfs.flows.evaluation import choosing, curves, selection
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation.verdict import verdict
-from bigfs.flows.messages import retyped
+from bigfs.flows.messages import repeat_command
 from bigfs.flows.plan import Plan
 from bigfs.flows.report.provenance import provenance, time_step
 from bigfs.flows.staging import stage as stage
@@ -299,7 +299,7 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
 def _advise(run: Run, corpus: Any, method: str | None) -> str:
     """Return what to type where another method is ahead, or all features, as None."""
     about = run.metadata
-    retype = partial(retyped, about.get("command", ""))
+    retype = partial(repeat_command, about.get("command", ""))
     if any(hint.startswith(UNEQUAL_SCALES) for hint in about["hints"]):
         line = retype(scale="standard")
         if all(step["stage"] != "stage" for step in about["stages"]):  # it was given the store

@@ -136,7 +136,7 @@ def _read_annotations(piece: tuple[int, int], source: AnnData) -> Annotations:
     columns, place = source.samples(*piece), partial(source.row_place, piece[0])
     for role, column in columns.items():
         if role != "split" and hasattr(column, "dictionary"):  # in as few bytes as the codes need
-            part = samples.coded(column)
+            part = samples.as_codes(column)
             codes = part.codes.astype(np.min_scalar_type(-max(len(part.categories), 1)))
             columns[role] = samples.Coded(codes, part.categories)
     kind = samples.kind_of(columns["label"].column(), place) if "label" in columns else None

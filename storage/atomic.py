@@ -47,7 +47,7 @@ NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 Place = str | os.PathLike[str]
 
 
-def before(operation: str, path: Place) -> None:
+def fault_point(operation: str, path: Place) -> None:
     """Do nothing. Each operation calls it first, so that a test can let any of them fail."""
 
 
@@ -56,7 +56,7 @@ def before(operation: str, path: Place) -> None:
 
 def sync(path: Place) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
-    before("sync", path)
+    fault_point("sync", path)
     _flush(path)
 
 
@@ -81,13 +81,13 @@ def sync_tree(folder: Place) -> None:
     ]
     paths = [path for path in (*paths, str(folder)) if not os.path.islink(path)]
     for path in paths:
-        before("sync", path)
+        fault_point("sync", path)
     with ThreadPoolExecutor(FLUSHERS) as flushers:
         list(flushers.map(_flush, paths))
 
 
 def _rename(old: Place, new: Place) -> None:
-    before("rename", new)
+    fault_point("rename", new)
     os.rename(old, new)
 
 
@@ -102,7 +102,7 @@ def link_or_copy(file: Place, target: Place) -> None:
 
 
 def _delete(file: Path) -> None:
-    before("delete", file)
+    fault_point("delete", file)
     file.unlink(missing_ok=True)
 
 
@@ -127,7 +127,7 @@ def write(file: Path) -> Iterator[Path]:
     part = _part(file, _key())
     with explain_write_errors(file):
         _delete_abandoned(file.parent)
-        before("write", file)
+        fault_point("write", file)
         try:
             yield part
             sync(part)
@@ -154,7 +154,7 @@ def write_together(folder: Path) -> Iterator[Callable[[str], Path]]:
             for part in parts.values():
                 sync(part)
             sync(folder)
-            before("write", commit)
+            fault_point("write", commit)
             commit.touch()
             sync(folder)
     except BaseException:
@@ -230,9 +230,9 @@ def workplace(target: Path, key: str = "") -> Iterator[Path]:
     With a `key`, the one that a dead process made with it is taken as it is. The caller must hold
     the name of the target.
     """
-    sweep(target, key)
+    remove_stale(target, key)
     work = target.parent / f".{target.name}.{key or _key()}{WORK}"
-    before("write", work)
+    fault_point("write", work)
     work.mkdir(parents=True, exist_ok=bool(key))
     try:
         with lock_file(work / LOCK):  # held until the folder is gone, so that nobody sweeps it
@@ -266,7 +266,7 @@ def publish(new: Path, target: Path, work: Path | None = None) -> None:
 def point(name: Path, target: Path) -> None:
     """Let a name lead to a target, a path from its folder, by one rename of a symbolic link."""
     part = _part(name, _key())
-    before("write", name)
+    fault_point("write", name)
     os.symlink(target, part)
     try:
         _rename(part, name)
@@ -283,7 +283,7 @@ def recover(target: Place) -> None:
     if os.path.lexists(path):
         return
     for work in _workplaces(path):
-        if os.path.lexists(work / OLD) and is_marked(work):
+        if os.path.lexists(work / OLD) and has_marker(work):
             try:
                 with lock_file(work / LOCK, EXCHANGE):
                     _restore(work, path)
@@ -303,7 +303,7 @@ def recover(target: Place) -> None:
                 ) from error
 
 
-def sweep(target: Path, spare: str = "") -> None:
+def remove_stale(target: Path, spare: str = "") -> None:
     """Delete the workplaces of dead processes, after what they interrupted is put right.
 
     That with the key `spare` stays.
@@ -314,7 +314,7 @@ def sweep(target: Path, spare: str = "") -> None:
         # another process may sweep it too, or have just made it
         with contextlib.suppress(BusyError, FileNotFoundError):
             is_dead = _is_begun(work) and time.time() - work.stat().st_mtime > EXCHANGE
-            if is_marked(work) or is_dead:
+            if has_marker(work) or is_dead:
                 with lock_file(work / LOCK):
                     _clear(work, target)
 
@@ -369,7 +369,7 @@ def building(
     spilled.parent.mkdir(parents=True, exist_ok=True)
     with naming_full_disk(target.parent, spilled.parent), lock(target, wait=wait, name=uri):
         dead = {work.name.split(".")[-2] for work in _workplaces(target)}
-        sweep(target, key)
+        remove_stale(target, key)
         with workplace(spilled, key) as beside, workplace(target) as work:
             new, spills = work / "new", beside / "spills"
             spills.mkdir(exist_ok=True)
@@ -385,7 +385,7 @@ def building(
 
 
 @contextlib.contextmanager
-def spooling(uri: str, scratch: Place | None = None) -> Iterator[Path]:
+def spool_folder(uri: str, scratch: Place | None = None) -> Iterator[Path]:
     """Make a workplace beside what a store spills, before its name is held or even known."""
     _, spilled = _places(uri, scratch)
     is_new = not spilled.parent.exists()
@@ -422,7 +422,7 @@ def _claimed(uri: str, exists: Callable[[str], bool], key: str, dead: set[str]) 
         yield
         return
     words = WORDS + f"{key} {socket.gethostname()}\n".encode()
-    if is_marked(uri):
+    if has_marker(uri):
         _require_abandoned(uri, dead)
         delete_marked(uri)
     elif _keys(uri):
@@ -430,7 +430,7 @@ def _claimed(uri: str, exists: Callable[[str], bool], key: str, dead: set[str]) 
     try:
         _put_marker(uri, words, mode="create")
     except OSError:
-        if is_marked(uri):
+        if has_marker(uri):
             _require_abandoned(uri, set())
         raise
     try:
@@ -459,33 +459,33 @@ def _require_abandoned(uri: str, dead: set[str]) -> None:
 # --- folders of ours ------------------------------------------------------------------------------
 
 
-def mark(folder: Place) -> None:
+def write_marker(folder: Place) -> None:
     """Make a folder and mark it as ours, unless it is ours already. It may be a URL."""
     if not is_free(folder):
-        if not is_marked(folder):
+        if not has_marker(folder):
             raise name_taken(folder)
         return
     fs, path = fsspec.core.url_to_fs(str(folder))
     with explain_write_errors(folder):
-        before("write", folder)
+        fault_point("write", folder)
         fs.makedirs(path, exist_ok=True)
         _put_marker(folder, WORDS)
 
 
 def _put_marker(folder: Place, words: bytes, mode: str = "overwrite") -> None:
     fs, path = fsspec.core.url_to_fs(str(folder))
-    before("write", f"{folder}/{MARKER}")
+    fault_point("write", f"{folder}/{MARKER}")
     fs.pipe_file(f"{path}/{MARKER}", words, mode=mode)
 
 
 def mark_ours(folder: Place) -> None:
     """Mark a folder that lies in one of ours."""
-    if not is_marked(Path(folder).parent):
+    if not has_marker(Path(folder).parent):
         raise name_taken(folder)
     _put_marker(folder, WORDS)
 
 
-def is_marked(folder: Place) -> bool:
+def has_marker(folder: Place) -> bool:
     """Return whether the program made a folder and may delete it. A symbolic link is never ours."""
     if os.path.islink(folder):
         return False
@@ -505,7 +505,7 @@ def _are_ours(words: bytes) -> bool:
 def unmark(folder: Place) -> None:
     """Delete the marker alone. From now on the folder is the user's."""
     fs, path = fsspec.core.url_to_fs(str(folder))
-    before("delete", f"{folder}/{MARKER}")
+    fault_point("delete", f"{folder}/{MARKER}")
     fs.rm_file(f"{path}/{MARKER}")
 
 
@@ -517,9 +517,9 @@ def delete_marked(folder: Place) -> None:
     """
     if is_free(folder):
         return
-    if not is_marked(folder):
+    if not has_marker(folder):
         raise name_taken(folder)
-    before("delete", folder)
+    fault_point("delete", folder)
     if "://" in str(folder):
         _delete_remote(str(folder))
         return

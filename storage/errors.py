@@ -1,6 +1,6 @@
 """Errors of sources, stores and runs. Every message is one plain line, without secrets.
 
-`redacted` hides what a URL must not show, and `may_pass` says which errors a retry may mend.
+`redact` hides what a URL must not show, and `may_pass` says which errors a retry may mend.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 LIMITS = {errno.EFBIG: "ulimit -f", errno.EMFILE: "ulimit -n"}  # of a process, as a shell sets them
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Return a text without the queries, user names and passwords of the URLs in it."""
     return URL.sub(lambda url: f"{url[1]}{url[2]}{'?…' if url[3] else ''}", text)
 

@@ -76,7 +76,7 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
 
 
 @contextlib.contextmanager
-def held(uri: str) -> Iterator[CorpusView]:
+def hold_store(uri: str) -> Iterator[CorpusView]:
     """Open a store that stays as it is for the block, also if it grows meanwhile."""
     while True:
         corpus = open(uri)

@@ -162,9 +162,9 @@ class _Records:
                 self.folders.append(here)
                 hidden = [name for name in folders if name[:1] == "."]
                 for name in hidden:
-                    if not atomic.is_marked(here / name):
+                    if not atomic.has_marker(here / name):
                         folders.remove(name)
-                if not atomic.is_marked(here.parent) or _is_needed(here):
+                if not atomic.has_marker(here.parent) or _is_needed(here):
                     yield from (here / name for name in RECORDS if name in files)
 
     def name(self, store: Path) -> bool:
@@ -181,7 +181,7 @@ class _Records:
 def _is_needed(result: Path) -> bool:
     """Return whether a folder is the latest result of its run, or an unfinished one."""
     name = result.parent.with_name(result.parent.name[1:])
-    return result in results_of(name)[-1:] or atomic.is_marked(result)
+    return result in results_of(name)[-1:] or atomic.has_marker(result)
 
 
 def _text(file: Path) -> str:
@@ -263,7 +263,7 @@ def _killed(homes: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     for home in dict.fromkeys(homes):
         for path in atomic.paths_in(home, f".*{atomic.WORK}"):
             is_work = WORK.fullmatch(path.name) and not is_held(path / atomic.LOCK)
-            if is_work and atomic.is_marked(path):  # its process unmarks it before it unlocks it
+            if is_work and atomic.has_marker(path):  # its process unmarks it before it unlocks it
                 yield path, "a killed command left it"
 
 
@@ -291,7 +291,7 @@ def _caches(records: _Records) -> Iterator[tuple[Path, str]]:
                 (file, "the counts of an evaluation, which are made again") for file in counts
             )
         work = folder / ".work"
-        marked = filter(atomic.is_marked, atomic.paths_in(work, "*"))
+        marked = filter(atomic.has_marker, atomic.paths_in(work, "*"))
         yield from ((path, "the work of a comparison that did not end") for path in marked)
 
 
@@ -319,12 +319,12 @@ def _size(path: Path) -> int:
 def _delete(path: Path) -> bool:
     """Delete a folder or file, unless somebody works on it. Return whether it was deleted."""
     if work := WORK.fullmatch(path.name):
-        atomic.sweep(path.with_name(work[1]))
+        atomic.remove_stale(path.with_name(work[1]))
         return not path.exists()
     home = path.parent
     if path.suffix in BESIDE and path.with_suffix(".zarr").exists():
         return False  # its store is used
-    is_result = path.name[:1] != "." and atomic.is_marked(home)
+    is_result = path.name[:1] != "." and atomic.has_marker(home)
     try:
         if is_result:  # of a run
             name = home.with_name(home.name[1:])

@@ -21,7 +21,7 @@ from bigfs import storage
 PACKAGES = "bigfs."
 PUBLIC = {f"bigfs.{name}": getattr(bigfs, name) for name in bigfs.__all__}
 PUBLIC |= {f"bigfs.storage.{name}": getattr(storage, name) for name in storage.__all__}
-RESULTS = ("Result", "Status", "NotConvergedWarning", "observed", "iterate")
+RESULTS = ("Result", "Status", "NotConvergedWarning", "observe", "iterate")
 PUBLIC |= {f"bigfs.result.{name}": getattr(bigfs.result, name) for name in RESULTS}
 PUBLIC |= {f"bigfs.plot.{name}": getattr(bigfs.plot, name) for name in bigfs.plot.__all__}
 SELECTORS = {

@@ -58,7 +58,7 @@ def eliminate(
     Where T depends on what remains, ``follow(remaining, times_inverse, W)`` returns the weights and
     J at the pauses, and whenever a fifth of the features is gone. `times_inverse` multiplies by P.
     """
-    rest = Rest(inverse(G, gamma), B)
+    rest = Remaining(inverse(G, gamma), B)
     removed: list[IntArray] = []
     removed_costs: list[FloatArray] = []
     objectives: dict[int, float] = {}
@@ -83,7 +83,7 @@ def eliminate(
     )
 
 
-class Rest:
+class Remaining:
     """The features that remain, their weights W, and the inverse P of their G + γI.
 
     Removing the features o takes LᵀL from P, where L = R⁻ᵀP[o] and RᵀR = P[o, o]. This is a step of

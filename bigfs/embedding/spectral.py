@@ -50,7 +50,7 @@ class Embedding(NamedTuple):
 # --- parts --------------------------------------------------------------------------------------
 
 
-class Parts(NamedTuple):
+class Components(NamedTuple):
     """The parts of a graph: its components of enough samples, the largest first."""
 
     labels: IntArray  # (n,) the number of the part of each sample, −1 for one that is set aside
@@ -97,7 +97,7 @@ class Parts(NamedTuple):
         return contrasts
 
 
-def graph_parts(A: sp.csr_array, n_neighbors: int) -> Parts:
+def graph_parts(A: sp.csr_array, n_neighbors: int) -> Components:
     """Return the parts of a symmetric affinity: its components of n_neighbors + 1 samples or more.
 
     If all components are smaller, the largest ones are the parts.
@@ -106,7 +106,7 @@ def graph_parts(A: sp.csr_array, n_neighbors: int) -> Parts:
     return _parts(components(A).labels, degree, n_neighbors)
 
 
-def hypergraph_parts(hypergraph: Hypergraph, n_neighbors: int) -> Parts:
+def hypergraph_parts(hypergraph: Hypergraph, n_neighbors: int) -> Components:
     """Return the parts of a hypergraph, as `graph_parts` does."""
     H = sp.csr_array(hypergraph.H @ sp.diags_array(hypergraph.w))
     bipartite = sp.block_array([[None, H], [H.T, None]])  # samples and hyperedges
@@ -115,7 +115,7 @@ def hypergraph_parts(hypergraph: Hypergraph, n_neighbors: int) -> Parts:
     return _parts(labels, hypergraph.H @ hypergraph.w, n_neighbors)
 
 
-def _parts(components: IntArray, degree: FloatArray, n_neighbors: int) -> Parts:
+def _parts(components: IntArray, degree: FloatArray, n_neighbors: int) -> Components:
     """Return the parts of a graph with these components (n,)."""
     sizes = np.bincount(components)
     order = np.argsort(-sizes, kind="stable")
@@ -124,7 +124,7 @@ def _parts(components: IntArray, degree: FloatArray, n_neighbors: int) -> Parts:
     number = np.full(len(sizes), -1)
     number[order[:n_parts]] = np.arange(n_parts)
     labels = number[components]
-    return Parts(labels, np.where(labels >= 0, degree, 0.0))
+    return Components(labels, np.where(labels >= 0, degree, 0.0))
 
 
 # --- eigenvectors -------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def default_width(n: int, d: int, n_set_aside: int = 0) -> int:
 def graph_embedding(
     A: sp.csr_array,
     r: int,
-    parts: Parts | None = None,
+    parts: Components | None = None,
     max_iter: int = MAX_ITER,
     *,
     positive: bool = True,
@@ -166,7 +166,7 @@ def graph_embedding(
 
 
 def hypergraph_embedding(
-    hypergraph: Hypergraph, r: int, parts: Parts | None = None
+    hypergraph: Hypergraph, r: int, parts: Components | None = None
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of I − L_H.
 
@@ -193,7 +193,7 @@ def leading_eigenvectors(
     r: int,
     null: sp.csr_array,
     name: str,
-    parts: Parts | None = None,
+    parts: Components | None = None,
     max_iter: int = MAX_ITER,
     *,
     positive: bool = True,

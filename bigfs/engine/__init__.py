@@ -61,7 +61,7 @@ from bigfs.engine.memory import require_memory as require_memory
 from bigfs.engine.memory import spare_memory as spare_memory
 from bigfs.engine.memory import task_memory as task_memory
 from bigfs.engine.shared import Shared as Shared
-from bigfs.engine.shared import unshared as unshared
+from bigfs.engine.shared import unshare as unshare
 from bigfs.engine.workers import Source as Source
 from bigfs.engine.workers import clear_cache as clear_cache
 from bigfs.engine.workers import get_cached as get_cached

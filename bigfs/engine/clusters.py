@@ -181,7 +181,7 @@ def cluster(
             n_processes = CPU_COUNT if workers in (None, -1) else workers
             address: Any = stack.enter_context(_local(n_processes, memory_limit, dashboard))
         elif is_specified:
-            address = stack.enter_context(_specified(str(scheduler)))
+            address = stack.enter_context(_read_specification(str(scheduler)))
         else:
             address = scheduler
         options = {"security": _security(security), "set_as_default": False, "timeout": timeout}
@@ -232,7 +232,7 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
 
 
 @contextlib.contextmanager
-def reported(client: Any, file: str) -> Iterator[None]:
+def write_report(client: Any, file: str) -> Iterator[None]:
     """Write Dask's report on the work of the block, an HTML page that needs bokeh."""
     from distributed import performance_report
 
@@ -247,7 +247,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def _specified(path: str | os.PathLike[str]) -> Iterator[Any]:
+def _read_specification(path: str | os.PathLike[str]) -> Iterator[Any]:
     """Start the cluster that a YAML file describes, and close it after the block."""
     from distributed import LocalCluster
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from bigfs import engine
-from bigfs.result import Record, observed
+from bigfs.result import Record, observe
 
 SILENCE = 30.0  # seconds of work after which a log gets another line
 
@@ -42,7 +42,7 @@ def progress(*, first: str | None = None, as_json: bool = False) -> Iterator[Non
 
     See Also
     --------
-    bigfs.result.observed : Call a function at each step of a solver.
+    bigfs.result.observe : Call a function at each step of a solver.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def progress(*, first: str | None = None, as_json: bool = False) -> Iterator[Non
             detail = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
             display.update(get_row(name, None), advance=1, detail=detail)
 
-        with engine.progress(show_tiles), observed(callback=show_step):
+        with engine.progress(show_tiles), observe(callback=show_step):
             yield
 
 
@@ -156,7 +156,7 @@ def _lines(as_json: bool = False) -> Iterator[None]:
         elif is_due(name):
             write(name, "works", **record)
 
-    with engine.progress(show_tiles), observed(callback=show_step):
+    with engine.progress(show_tiles), observe(callback=show_step):
         yield
     for name, record in solvers.items():
         write(name, "ends", **record)

@@ -39,7 +39,7 @@ from bigfs.engine.lazy_blocks import (
     having_inputs,
     lazy_inputs,
 )
-from bigfs.engine.shared import Reference, Shared, replace_held, unshared
+from bigfs.engine.shared import Reference, Shared, replace_held, unshare
 from bigfs.engine.watchdog import watch
 from bigfs.engine.workers import one_blas_thread, own_memory, release_memory
 
@@ -112,18 +112,18 @@ class Task:
             tile = replace_held(tile, Reference, lambda refers: Shared(values[refers.number]))
         try:
             with one_blas_thread():
-                return self.fn(*map(aligned, (tile, *operands)))
+                return self.fn(*map(align, (tile, *operands)))
         finally:
             release_memory()
 
 
-def aligned(value: Any) -> Any:
+def align(value: Any) -> Any:
     """Return a value whose arrays are aligned, which those that traveled may not be. NumPy rounds
     unaligned ones differently."""
     if isinstance(value, np.ndarray):
         return np.require(value, requirements="A")
     if isinstance(value, list | tuple):
-        parts = [aligned(part) for part in value]
+        parts = [align(part) for part in value]
         if any(part is not before for part, before in zip(parts, value, strict=True)):
             return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return value
@@ -136,7 +136,7 @@ def add(parts: list[Any]) -> Any:
         return np.asarray(parts[0], dtype=dtype)
     total = np.array(parts[0], dtype=dtype)
     for part in parts[1:]:
-        total += aligned(part)
+        total += align(part)
     return total
 
 
@@ -208,7 +208,7 @@ class Serial:
     ) -> Iterator[Any]:
         """Run the tasks one by one. The last operand may be the result of the task before, None for
         those that begin."""
-        task, shared = Task(fn), [unshared(value) for value in shared]
+        task, shared = Task(fn), [unshare(value) for value in shared]
         show, total = _progress.get() if label else None, None
         inputs = InTurn([(tile, *own) for tile, *own in zip(tiles, *each, strict=True)], shared)
         for i, tile in enumerate(tiles):
@@ -321,7 +321,7 @@ class OnCluster:
                         future, result = done.pop()
                         if future.status != "finished":  # canceled, and the result is an error
                             future.result()
-                        yield running.pop(future), aligned(result)
+                        yield running.pop(future), align(result)
             except BaseException:
                 self.cancel(list(running))
                 raise
@@ -370,7 +370,7 @@ class OnCluster:
                     for done, future in enumerate(ends, 1):
                         running.discard(future)
                         show(str(label), done, total)
-                return list(map(aligned, self.client.gather(list(futures))))
+                return list(map(align, self.client.gather(list(futures))))
             except BaseException:
                 self.cancel([*running, *futures])
                 raise

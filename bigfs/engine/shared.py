@@ -33,7 +33,7 @@ def itself(value: Any) -> Any:
     return value
 
 
-def unshared(value: Any) -> Any:
+def unshare(value: Any) -> Any:
     """Return the value itself, whether it is shared or not."""
     return value.value if isinstance(value, Shared) else value
 

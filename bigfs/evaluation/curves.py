@@ -194,7 +194,9 @@ def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
 
 def _name_of(split: Split, index: IntArray, scorer: Scorer) -> str:
     """Return the name of a set of features: a hash of them, and how their model is trained."""
-    way = large_model.choose_way(split.X_train, split.y_train, index, logistic=scorer.is_logistic)
+    way = large_model.choose_strategy(
+        split.X_train, split.y_train, index, logistic=scorer.is_logistic
+    )
     return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
 
 
@@ -213,13 +215,13 @@ def pool(folds: Sequence[FoldCounts], kind: str, scorer: Scorer = SVM) -> list[P
     return points
 
 
-def way_of_all(X: Matrix, y: Any, scorer: Scorer = SVM) -> bool | str:
+def choose_full_strategy(X: Matrix, y: Any, scorer: Scorer = SVM) -> bool | str:
     """Return how all features can be scored, as `with_all` of `measure`.
 
     A logistic regression is fitted in memory only.
     """
     X, y = training_sample(X, y)
-    way = large_model.choose_way(X, y, logistic=scorer.is_logistic)
+    way = large_model.choose_strategy(X, y, logistic=scorer.is_logistic)
     return way == large_model.IN_MEMORY or way or False
 
 

@@ -43,7 +43,7 @@ MOST_WORK = 5e9  # multiplications of the exact classifiers: some minutes on two
 MAX_SUMS = 1 << 20
 
 
-def choose_way(
+def choose_strategy(
     X: Matrix, y: Any, index: IntArray | None = None, *, logistic: bool = False
 ) -> str | None:
     """Return how a model is trained on all features, or on chosen ones, in the memory of one task.
@@ -132,7 +132,7 @@ def _fit(X: Matrix, y: Any, way: str) -> LinearModel:
 
 def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to columns of a matrix, in one task or, if they do not fit, by tiles."""
-    way = choose_way(X, y, index, logistic=logistic)
+    way = choose_strategy(X, y, index, logistic=logistic)
     if way is None or way == IN_MEMORY:
         return linear_model.fit_columns(X, y, index, logistic=logistic)
     return fit(X, y, way, index)

@@ -59,7 +59,7 @@ def score_sets(
         name: score_streamed(split, way, index, scorer=scorer)
         for name, index in sets.items()
         if (
-            way := large_model.choose_way(
+            way := large_model.choose_strategy(
                 split.X_train, split.y_train, index, logistic=scorer.is_logistic
             )
         )

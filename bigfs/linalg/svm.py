@@ -73,7 +73,7 @@ class Classifiers:
     def losses(self, F: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return s ⊙ ξ (n × r) at the decision values F, and the part C Σ s ξ² (r,) of P."""
         slack: FloatArray = np.maximum(1 - self.Y * F, 0)
-        loss = weighted(slack, self.s)
+        loss = weigh(slack, self.s)
         return loss, self.C * column_dots(slack, loss)
 
     def transposed_times(self, V: FloatArray) -> FloatArray:
@@ -102,8 +102,8 @@ def line_search(
     low, high, t = np.zeros(len(a)), np.full(len(a), np.inf), np.ones(len(a))
     for _ in range(LINE_SEARCH_STEPS):
         slack: FloatArray = np.maximum(1 - Y * (F + t * XS), 0)
-        slope = a + t * b - 2 * C * column_dots(Y * weighted(slack, s), XS)
-        curvature = b + 2 * C * column_dots(XS, weighted(XS * (slack > 0), s))
+        slope = a + t * b - 2 * C * column_dots(Y * weigh(slack, s), XS)
+        curvature = b + 2 * C * column_dots(XS, weigh(XS * (slack > 0), s))
         low, high = np.where(slope <= 0, t, low), np.where(slope > 0, t, high)
         following = t - np.divide(slope, curvature, out=np.zeros(len(a)), where=curvature > 0)
         inside = (following > low) & (following < high)
@@ -115,7 +115,7 @@ def line_search(
     return t
 
 
-def weighted(V: AnyArray, s: FloatArray | None) -> AnyArray:
+def weigh(V: AnyArray, s: FloatArray | None) -> AnyArray:
     """Return s ⊙ V for the weights s (n × 1) of the samples."""
     return V if s is None else s * V
 
@@ -177,9 +177,9 @@ class SVMProblem(Classifiers):
         def hessian_times(P: FloatArray, on: IntArray) -> FloatArray:
             nonlocal XP
             if self.one_pass:
-                return P + 2 * self.C * self.gram_times(P, weighted(violated[:, on], self.s))
+                return P + 2 * self.C * self.gram_times(P, weigh(violated[:, on], self.s))
             XP = self.times(P)
-            curved = weighted(violated[:, on] * XP, self.s)
+            curved = weigh(violated[:, on] * XP, self.s)
             return P + 2 * self.C * self.transposed_times(curved)
 
         def advance(step: FloatArray, P: FloatArray, on: IntArray) -> None:

@@ -145,7 +145,7 @@ def scale_hint(X: Any) -> str | None:
     )
 
 
-def standardized(X: Any) -> Any:
+def standardize(X: Any) -> Any:
     """Return a table in several units with its measured columns divided by their deviations.
 
     It is None where X is no table, or its largest deviation is at most ten times the median one.

@@ -136,7 +136,7 @@ class ViewTile:
     verified: ClassVar[bool] = True
 
     def load(self) -> Block:
-        view: View = engine.unshared(self.view)
+        view: View = engine.unshare(self.view)
         return view.of_block(engine.load(self.tile))
 
 
@@ -144,14 +144,14 @@ class ColumnViewTile(ViewTile):
     """What is taken of another tile of columns."""
 
     def load(self) -> Block:
-        view = engine.unshared(self.view)
+        view = engine.unshare(self.view)
         if isinstance(view, ColumnSet) and reads_columns(self.tile):
             return read_columns(self.tile, view.numbers())
         return view.of_block(engine.load(self.tile))
 
     def columns(self, index: AnyArray) -> sp.csc_array:
         """Return some columns, read as `read_columns` reads them."""
-        view: View = engine.unshared(self.view)
+        view: View = engine.unshare(self.view)
         return view.of_columns(self.tile, index)
 
 

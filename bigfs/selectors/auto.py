@@ -34,7 +34,7 @@ from bigfs.evaluation.splits import (
     varies,
 )
 from bigfs.matrix import Matrix
-from bigfs.matrix.statistics import standardized
+from bigfs.matrix.statistics import standardize
 from bigfs.result import scope
 from bigfs.selectors.base.chooser import Chooser, Target
 from bigfs.selectors.base.estimator import Cost
@@ -204,7 +204,7 @@ class AutoSelector(Chooser):
             wanted = [] if self.scoring is None else [self.scoring]
             (metric, *_) = require_metrics(target_kind(codes), wanted)
         self.scoring_ = metric
-        first, candidates = standardized(X), CANDIDATES[case]
+        first, candidates = standardize(X), CANDIDATES[case]
         forms = {"none": X} if first is None else {"standard": first, "none": X}
         tried = [(scale, one) for scale in forms for one in candidates]
         why = self._why_first(X, case, codes, max(sizes), target.samples, len(tried))

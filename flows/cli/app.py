@@ -24,7 +24,7 @@ from bigfs.flows.cli import comparisons, corpus, runs, servers, signals
 from bigfs.flows.cli.options import UsageError, expand_model_options
 from bigfs.flows.cli.output import state
 from bigfs.flows.job import plain_message
-from bigfs.flows.messages import Waits, notes, say, shown
+from bigfs.flows.messages import Waits, notes, printable, say
 from bigfs.storage.errors import LIMITS, BusyError
 
 app = typer.Typer(
@@ -210,7 +210,7 @@ def _in_one_line(message: Warning | str, *_: Any, **__: Any) -> str:
     text = " ".join(str(message).split())
     if notes["json"]:
         return f"{json_line(level='warning', message=text)}\n"
-    return f"warning: {shown(text)}\n"
+    return f"warning: {printable(text)}\n"
 
 
 def _say(error: Exception) -> int:

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.table import Column, Table
 
 from bigfs.engine.display import progress
-from bigfs.flows.messages import notes, shown
+from bigfs.flows.messages import notes, printable
 from bigfs.flows.options import ClusterOptions
 
 WIDE = 1_000_000  # columns of what is no terminal, where nothing is wrapped
@@ -44,7 +44,7 @@ def readable(value: Any) -> str:
         if isinstance(value, int)
         else f"{value:.4g}"
         if isinstance(value, float)
-        else shown(str(value))
+        else printable(str(value))
     )
 
 
@@ -80,7 +80,7 @@ def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
 
 def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        print(shown(line))
+        print(printable(line))
 
 
 def print_rows(rows: Sequence[Sequence[str]], n_texts: int = 1, *, head: bool = True) -> None:
@@ -92,7 +92,7 @@ def print_rows(rows: Sequence[Sequence[str]], n_texts: int = 1, *, head: bool = 
     ]
     table = Table(*columns, box=None, pad_edge=False, show_header=head)
     for cells in body:
-        table.add_row(*map(shown, cells))
+        table.add_row(*map(printable, cells))
     show(table)
 
 

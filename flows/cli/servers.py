@@ -21,7 +21,7 @@ from bigfs.flows.cli.options import Fields, Json, split
 from bigfs.flows.cli.output import print_record, state
 from bigfs.flows.job import Job, Request
 from bigfs.flows.use.files import require_local
-from bigfs.storage.errors import BusyError, redacted
+from bigfs.storage.errors import BusyError, redact
 
 
 def certificates(
@@ -206,7 +206,7 @@ def require_api(address: str, advice: str) -> None:
     if error is not None:
         why = " ".join(str(error).split()) or type(error).__name__
         raise OSError(
-            f"{redacted(address)}, which Prefect's settings name, does not answer ({why}): {advice}"
+            f"{redact(address)}, which Prefect's settings name, does not answer ({why}): {advice}"
         )
 
 

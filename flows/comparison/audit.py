@@ -43,7 +43,7 @@ def audit(request: Audit) -> dict[str, Any]:
         if not reads_store:
             made = try_again(steps.stage, request)
             request = request.model_copy(update={"store": made["store"]})
-        about = examine(request)
+        about = audit_lists(request)
         about |= {"out": request.folder, "seconds": time.perf_counter() - began, **provenance()}
         about = to_json_types(about)
         texts = {"report.html": audit_page(about)}
@@ -51,7 +51,7 @@ def audit(request: Audit) -> dict[str, Any]:
     return about
 
 
-def examine(request: Audit) -> dict[str, Any]:
+def audit_lists(request: Audit) -> dict[str, Any]:
     """Certify and score the lists."""
     corpus = storage.open(str(request.store))
     train = selection.training_part(corpus)

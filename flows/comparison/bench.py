@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bigfs import engine, storage
-from bigfs.evaluation.curves import measure, way_of_all
+from bigfs.evaluation.curves import choose_full_strategy, measure
 from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.quality import absolute_correlations, mean_of_pairs
 from bigfs.evaluation.splits import Samples, draw_subsamples, target_kind
@@ -131,7 +131,7 @@ class Bench:
         A killed or late run goes on from its last checkpoint.
         """
         folder = self.folder / ".work" / self.key(method)
-        atomic.mark(folder)
+        atomic.write_marker(folder)
         try:
             outcome = self._run(method, folder)
             self.file(method).parent.mkdir(exist_ok=True)
@@ -329,7 +329,7 @@ class Bench:
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""
         scorer = evaluation.scorer_of(self.measured)
-        return way_of_all(self.train.X, self.train.y, scorer) is True
+        return choose_full_strategy(self.train.X, self.train.y, scorer) is True
 
 
 def _method_of(name: str) -> str:

@@ -12,7 +12,7 @@ from bigfs.flows.job import Request
 from bigfs.flows.report.page import corpus_facts
 from bigfs.flows.reuse import source_name
 from bigfs.storage import atomic, locks
-from bigfs.storage.runs.metadata import sealed_json, unsealed, with_nan
+from bigfs.storage.runs.metadata import sealed_json, unseal, with_nan
 from bigfs.storage.runs.runs import RunError, lock_run, note_reader, write_csv
 
 log = logging.getLogger("bigfs.flows")
@@ -95,7 +95,7 @@ def write_record(
 def _record(folder: Path, kind: Kind) -> dict[str, Any] | None:
     """Return the record that `write_record` wrote, or None if it is not what was written."""
     atomic.complete(folder)
-    return unsealed((folder / f"{kind.name}.json").read_bytes())
+    return unseal((folder / f"{kind.name}.json").read_bytes())
 
 
 def read_comparison(folder: str | Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bigfs.evaluation.metrics import require_metrics
 from bigfs.evaluation.splits import NOTHING_KNOWN, Samples, stratified_folds, target_kind
 from bigfs.flows.evaluation import selection
 from bigfs.matrix import Matrix
-from bigfs.result import NotConvergedWarning, observed
+from bigfs.result import NotConvergedWarning, observe
 from bigfs.selectors.auto import AutoSelector
 from bigfs.selectors.base.estimator import fit_sizes
 from bigfs.selectors.trials import trials
@@ -60,7 +60,7 @@ class Chooser:
 
     def best(self, checkpoint: Checkpoint) -> IntArray:
         """Return the features that the method chooses, best first."""
-        with observed(checkpoint=checkpoint), engine.leave_unsaid("scales"):
+        with observe(checkpoint=checkpoint), engine.leave_unsaid("scales"):
             self.selector.fit(self.X, self.y, **self.options)
         return selection.ranking(self.selector, self.method, self.features)
 
@@ -68,7 +68,7 @@ class Chooser:
         """Choose each number of features, in as few fits as the method allows."""
         before, has_path = self.X.passes, hasattr(self.selector, "fit_path")
         said = engine.leave_unsaid("scales")
-        with warnings.catch_warnings(), observed(checkpoint=keep(0)), said:
+        with warnings.catch_warnings(), observe(checkpoint=keep(0)), said:
             # the status of each run says so
             warnings.simplefilter("ignore", NotConvergedWarning)
             fitted = fit_sizes(self.selector, self.X, self.y, sizes, **self.options)

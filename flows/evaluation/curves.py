@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigfs.evaluation.curves import Point, Rankings, measure, way_of_all
+from bigfs.evaluation.curves import Point, Rankings, choose_full_strategy, measure
 from bigfs.evaluation.scoring import FittedModel
 from bigfs.evaluation.splits import Split
 from bigfs.flows.evaluation import plan as evaluation
@@ -95,7 +95,7 @@ def points(
     counts = sorted({m, *(choices.get("sizes") or (max(1, round(share * m)) for share in SHARES))})
     counts = [k for k in counts if k <= m]
     scorer = evaluation.scorer_of(plan.measured)
-    with_all = way_of_all(train.X, train.y, scorer)
+    with_all = choose_full_strategy(train.X, train.y, scorer)
     if with_all is not True:
         plan.measured["all_features"] = with_all or "left out"
     content = corpus.spec["content"]

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from bigfs import engine
-from bigfs.storage.errors import redacted
+from bigfs.storage.errors import redact
 
 log = logging.getLogger("bigfs.flows")
 LIBRARIES = ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")
@@ -37,7 +37,7 @@ def command() -> str:
     """Return the command of this process, without secrets of URLs."""
     name = Path(sys.argv[0]).name
     start = ["python", "-m", "bigfs"] if name == "__main__.py" else [name]
-    return redacted(shlex.join([*start, *sys.argv[1:]]))
+    return redact(shlex.join([*start, *sys.argv[1:]]))
 
 
 @contextlib.contextmanager

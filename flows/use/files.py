@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bigfs.storage import atomic, locks
-from bigfs.storage.errors import redacted
+from bigfs.storage.errors import redact
 from bigfs.storage.runs.runs import write_csv
 
 MARK = b"bigfs"  # a key of the metadata of a Parquet file
@@ -25,7 +25,7 @@ STDOUT = Path("-")  # in place of a file
 def require_local(path: str) -> str:
     """Return a path, which must be on a local disk."""
     if "://" in path:
-        raise ValueError(f"{redacted(path)} is a URL: give a path on a local disk")
+        raise ValueError(f"{redact(path)} is a URL: give a path on a local disk")
     return path
 
 

@@ -120,7 +120,7 @@ def fitting_model(
     """Fit the model of `fit_model` once, beside what the block does where one task fits it."""
     X, y = training_sample(train.X, train.y)
     columns = np.sort(selected)
-    if large_model.choose_way(X, y, columns, logistic=logistic) != large_model.IN_MEMORY:
+    if large_model.choose_strategy(X, y, columns, logistic=logistic) != large_model.IN_MEMORY:
         yield cache(partial(fit_model, corpus, train, selected, logistic=logistic))
         return
     with linear_model.fitting_columns(X, y, columns, logistic=logistic) as fitted:

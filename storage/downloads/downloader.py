@@ -23,7 +23,7 @@ from requests.adapters import HTTPAdapter
 
 from bigfs.storage import atomic
 from bigfs.storage.downloads.catalog import File
-from bigfs.storage.errors import SourceError, is_full, may_pass, redacted
+from bigfs.storage.errors import SourceError, is_full, may_pass, redact
 from bigfs.storage.locks import lock_file, require_lock_file
 
 REGISTRY = "registry.txt"
@@ -113,7 +113,7 @@ def ranges_of(url: str) -> tuple[int, Callable[[int, int], bytes], Callable[[], 
         raise SourceError(unreadable(url, error)) from error
     if not is_partial or not length or not is_marked:
         session.close()
-        raise SourceError(f"{redacted(url)}: the server sends no ranges of a known version")
+        raise SourceError(f"{redact(url)}: the server sends no ranges of a known version")
 
     def fetch(start: int, stop: int) -> bytes:
         with ask(start, stop) as answer:
@@ -133,7 +133,7 @@ def unreadable(url: str, error: Exception) -> str:
         why = f"the server answers {status}"
     elif not isinstance(error, requests.RequestException):  # those quote the path with the query
         why += f": {str(error).splitlines()[0] if str(error) else repr(error)}"
-    return redacted(f"{url} {what} ({why})")
+    return redact(f"{url} {what} ({why})")
 
 
 def _hash(text: str) -> str:
@@ -141,7 +141,7 @@ def _hash(text: str) -> str:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder of downloads, which is made."""
     folder.mkdir(parents=True, exist_ok=True)
     require_lock_file(folder / ".lock")
@@ -151,13 +151,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 def get(file: File, folder: Path) -> Path:
     """Return a file in a folder, downloaded if it is not there, and verified."""
-    with locked(folder):
+    with lock_folder(folder):
         recorded = _read_registry(folder / REGISTRY)
         checksum = file.checksum or recorded.get(file.name)
         path = folder / file.name
         if path.exists() and checksum and not _matches(path, checksum):
             raise SourceError(
-                f"{path} is not the file that {redacted(file.url)} had (checksum {checksum}): "
+                f"{path} is not the file that {redact(file.url)} had (checksum {checksum}): "
                 f"remove it and repeat the command"
             )
         if not path.exists():
@@ -209,18 +209,18 @@ def _download(file: File, checksum: str | None, folder: Path) -> None:
             host = urlsplit(file.url).hostname
             raise SourceError(
                 f"{file.name} cannot be downloaded from {host} ({type(error).__name__}): repeat "
-                f"the command to resume, or download {redacted(file.url)} yourself and put it at "
+                f"the command to resume, or download {redact(file.url)} yourself and put it at "
                 f"{folder / file.name}"
             ) from error
     if checksum and not _matches(part, checksum):
         part.unlink()
         if file.checksum is None:
             raise SourceError(
-                f"{redacted(file.url)} has changed since it was first downloaded: remove {folder} "
+                f"{redact(file.url)} has changed since it was first downloaded: remove {folder} "
                 f"to accept the new file"
             )
         raise SourceError(
-            f"{redacted(file.url)} did not send the published file (checksum {checksum} expected): "
+            f"{redact(file.url)} did not send the published file (checksum {checksum} expected): "
             f"repeat the command, or report it"
         )
     atomic.sync(part)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from bigfs.storage import atomic
-from bigfs.storage.errors import SourceError, is_full, redacted
+from bigfs.storage.errors import SourceError, is_full, redact
 
 RANGE = 8 << 20  # bytes of a file that are asked for at a time
 OF_WINDOWS = ("desktop.ini", "thumbs.db")  # which it writes into folders
@@ -62,7 +62,7 @@ def fetch(url: str) -> Path:
     fs, path, is_folder, version = _version_of(url)
     folder = downloader.copy_folder(url, version)
     target, part = folder / name, folder / f".{name}.part"
-    with downloader.locked(folder):
+    with downloader.lock_folder(folder):
         if not target.exists():
             try:
                 if is_folder:
@@ -78,7 +78,7 @@ def fetch(url: str) -> Path:
                 raise SourceError(downloader.unreadable(url, error)) from error
             if not is_same:
                 _discard(part)
-                raise SourceError(f"{redacted(url)} changed while it was read: repeat the command")
+                raise SourceError(f"{redact(url)} changed while it was read: repeat the command")
             atomic.publish(part, target)
     return target
 
@@ -130,7 +130,7 @@ class RangeFile(io.RawIOBase):
             raise SourceError(downloader.unreadable(self._url, error)) from error
         if len(block) != stop - self._at:
             raise SourceError(
-                f"{redacted(self._url)} gave {len(block)} bytes of {stop - self._at} asked for: "
+                f"{redact(self._url)} gave {len(block)} bytes of {stop - self._at} asked for: "
                 f"repeat the command",
                 may_pass=True,
             )
@@ -158,7 +158,7 @@ def open_ranges(url: str, listed: Listed | None = None) -> RangeFile:
     with _readable(url):
         size = fs.size(path) if listed is None else listed.size
     if size is None:
-        raise SourceError(f"{redacted(url)} has an unknown size")
+        raise SourceError(f"{redact(url)} has an unknown size")
     return RangeFile(url, size, lambda start, stop: bytes(fs.cat_file(path, start=start, end=stop)))
 
 

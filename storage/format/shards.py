@@ -89,7 +89,7 @@ class ShardFile:
         self.lengths: list[int] = []
         self.crcs = ""  # of the chunks, one after the other
         self.partial: Path | None = None
-        atomic.before("write", key)
+        atomic.fault_point("write", key)
         if "://" in uri:
             self.file: Any = tempfile.TemporaryFile()  # noqa: SIM115, closed by `finish` or `abandon`
         else:

@@ -82,7 +82,7 @@ class ChecksumRecorder(CheckedStore):
         self.checksums[key] = checksum(key, value)
         if self._knows(key):
             self.metadata[key] = value.to_bytes()
-        atomic.before("write", key)
+        atomic.fault_point("write", key)
         if isinstance(self.inner, LocalStore):
             # it may be a hard link to a file of the store that grows
             (self.inner.root / key).unlink(missing_ok=True)
@@ -333,7 +333,7 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
     attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": metadata}
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
     metadata["checksum"] = digest(canonical(document))
-    atomic.before("write", f"{uri}/{MANIFEST}")
+    atomic.fault_point("write", f"{uri}/{MANIFEST}")
     with fsspec.open(f"{uri}/{MANIFEST}", "wb") as file:
         file.write(canonical(document))
     return digest(listed)

@@ -119,7 +119,7 @@ def sealed_json(metadata: dict[str, Any], *, indent: bool = True) -> str:
     return strict_json({**plain, CHECKSUM: _checksum(plain)}, indent=indent)
 
 
-def unsealed(text: bytes) -> dict[str, Any] | None:
+def unseal(text: bytes) -> dict[str, Any] | None:
     """Return a record from its text, or None if it is not what was written."""
     with contextlib.suppress(ValueError):
         record = json.loads(text)

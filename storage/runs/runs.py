@@ -48,7 +48,7 @@ from bigfs.storage.errors import DAMAGED, RunError, explain_read_errors
 from bigfs.storage.format import disk
 from bigfs.storage.locks import lock, name_taken
 from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
-from bigfs.storage.runs.metadata import VERSION, read_metadata, sealed_json, unsealed
+from bigfs.storage.runs.metadata import VERSION, read_metadata, sealed_json, unseal
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Run:
         with atomic.explain_write_errors(final):
             try:
                 atomic.make_folder(home.parent)
-                atomic.mark(home)
+                atomic.write_marker(home)
                 _require_links(home)
                 path = unfinished_of(final)
                 if path is not None:
@@ -119,7 +119,7 @@ class Run:
                 if "://" not in (store := str(parameters["store"])):
                     metadata["relative_store"] = os.path.relpath(store, home.parent)
                 run = cls(path or _new_folder(home), final, metadata, unfinished=True)
-                atomic.mark(run.path)
+                atomic.write_marker(run.path)
                 run.update_metadata()
             except (OSError, RunError):
                 if run is not None:
@@ -360,7 +360,7 @@ def results_of(name: str | Path) -> list[Path]:
     final = _final(name)
     latest = _target(final)
     home = latest.parent if latest is not None else _home(final)
-    if not atomic.is_marked(home):
+    if not atomic.has_marker(home):
         return [final] if (final / "run.json").is_file() else []
     paths = map(home.joinpath, atomic.names_in(home))
     held = {path: names for path in paths if (names := atomic.names_in(path))}
@@ -376,7 +376,7 @@ def names_below(folder: str | Path) -> list[Path]:
         here = Path(place)
         if "zarr.json" in files:  # a store
             folders.clear()
-        homes = [name for name in folders if name[:1] == "." and atomic.is_marked(here / name)]
+        homes = [name for name in folders if name[:1] == "." and atomic.has_marker(here / name)]
         names += [here / name[1:] for name in homes if not name.endswith(atomic.WORK)]
         folders[:] = [name for name in folders if name[:1] != "."]
         names += [here / name for name in folders if (here / name / "run.json").is_file()]
@@ -387,10 +387,10 @@ def unfinished_of(name: str | Path) -> Path | None:
     """Return the folder of the unfinished result of a run."""
     final = _final(name)
     home, latest = _home(final), _target(final)
-    if not atomic.is_marked(home):
+    if not atomic.has_marker(home):
         return None
     folders = [path for path in map(home.joinpath, atomic.names_in(home)) if path != latest]
-    return max((path for path in folders if atomic.is_marked(path)), default=None)
+    return max((path for path in folders if atomic.has_marker(path)), default=None)
 
 
 def discard_unfinished(name: str | Path) -> None:
@@ -425,7 +425,7 @@ def record_failure(name: str | Path, reason: str) -> None:
     made = datetime.now().astimezone().isoformat(timespec="seconds")
     line = sealed_json({"made": made, "reason": reason, "folder": os.getcwd()}, indent=False)
     with contextlib.suppress(OSError):  # the reason is what the user has to read
-        if atomic.is_marked(home):
+        if atomic.has_marker(home):
             with (home / FAILURES).open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
 
@@ -436,7 +436,7 @@ def failures_of(name: str | Path) -> list[dict[str, str]]:
     with contextlib.suppress(OSError):
         lines = file.read_bytes().splitlines()
     unknown = {"made": "", "reason": f"a line of {FAILURES} is damaged", "folder": str(file.parent)}
-    return [unsealed(line) or unknown for line in lines]
+    return [unseal(line) or unknown for line in lines]
 
 
 @contextlib.contextmanager
@@ -491,7 +491,7 @@ def _home(final: Path) -> Path:
 def _name_of(folder: Path) -> Path:
     """Return the name of the run that a folder is a result of."""
     home = folder.parent
-    is_result = home.name[:1] == "." and home.name != ".." and atomic.is_marked(home)
+    is_result = home.name[:1] == "." and home.name != ".." and atomic.has_marker(home)
     return home.with_name(home.name[1:]) if is_result else folder
 
 
@@ -501,7 +501,7 @@ def _target(final: Path) -> Path | None:
         return None
     target = Path(os.readlink(final))
     home = _home(final)
-    is_ours = len(target.parts) == 2 and target.parts[0] == home.name and atomic.is_marked(home)
+    is_ours = len(target.parts) == 2 and target.parts[0] == home.name and atomic.has_marker(home)
     return home / target.name if is_ours else None
 
 
@@ -561,7 +561,7 @@ def _clear(path: Path, but: set[str]) -> None:
 def _forget(home: Path) -> None:
     """Delete the folder of the results of a run if it holds none."""
     with contextlib.suppress(OSError):
-        if atomic.is_marked(home) and os.listdir(home) == [atomic.MARKER]:
+        if atomic.has_marker(home) and os.listdir(home) == [atomic.MARKER]:
             atomic.delete_marked(home)
 
 

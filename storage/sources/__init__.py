@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from bigfs.advice import closest
 from bigfs.plugins import plugins
 from bigfs.storage.downloads import catalog, remote
-from bigfs.storage.errors import SourceError, redacted
+from bigfs.storage.errors import SourceError, redact
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.anndata import AnnData
 from bigfs.storage.sources.arrays import Npy, Npz
@@ -209,7 +209,7 @@ def _locate(source: Any, format: str | None, options: dict[str, Any]) -> Located
         source = remote.fetch(url)
     elif "://" in name and not os.path.exists(source):
         raise SourceError(
-            f"{redacted(name)} is neither a file nor the URL of a server: give a path, or a URL of "
+            f"{redact(name)} is neither a file nor the URL of a server: give a path, or a URL of "
             f"{', '.join(sorted(remote.SERVERS))}"
         )
     if not os.path.exists(source):  # also where a text is no path at all

@@ -51,7 +51,7 @@ def recognize(data: Any) -> tuple[type[Source], Any]:
     """Return the class of the source that takes an object, and what it is made of."""
     kind = type(data).__name__
     if all(hasattr(data, name) for name in ANNDATA):
-        return Cells, data
+        return AnnDataObject, data
     if _is_frame(data):
         return StreamText, _slices(data)
     if hasattr(data, "partitions") and hasattr(data, "columns"):  # Dask's frame
@@ -231,7 +231,7 @@ class Blocks(ListRecords, Stream):
         return int(n)
 
 
-class Cells(Blocks):
+class AnnDataObject(Blocks):
     """An AnnData object in memory, backed by a file, or lazy. The options are those of files."""
 
     format = "anndata-object"

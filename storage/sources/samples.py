@@ -403,7 +403,7 @@ class Coded(NamedTuple):
         return pa.DictionaryArray.from_arrays(codes, self.categories)
 
 
-def coded(column: Any) -> Coded:
+def as_codes(column: Any) -> Coded:
     """Return a dictionary of Arrow as codes and the categories that occur."""
     codes = to_numpy(column.indices.cast("int32"), -1)
     used = np.zeros(len(column.dictionary) + 1, dtype=bool)
@@ -426,7 +426,7 @@ def _coded(values: Any, role: str, place: Place) -> Coded:
         if types.is_nested(values.type) or types.is_temporal(values.type):
             raise _no_scalar(role, *_first_value(values, place))
         values = values.dictionary_encode()
-    found = coded(values)
+    found = as_codes(values)
     categories, kind = found.categories, found.categories.type
     if types.is_dictionary(kind):
         categories, kind = categories.dictionary_decode(), kind.value_type
@@ -783,7 +783,7 @@ def _join(role: str, parts: Sequence[Any], places: Sequence[tuple[int, Place]]) 
         ]
     inside = [part.flatten() if types.is_large_list(part.type) else part for part in parts]
     if len({part.type for part in inside}) > 1:
-        inside = _promoted([coded(part) for part in inside])
+        inside = _promoted([as_codes(part) for part in inside])
     whole = pa.concat_arrays(inside)
     if not types.is_large_list(parts[0].type):
         return whole
@@ -903,7 +903,7 @@ def category_texts(categories: Any, texts: bool) -> list[str]:
 
 def encode(labels: Any, target: Target) -> AnyArray:
     """Return the targets of samples: codes, −1 where unlabeled, or real values (NaN: unlabeled)."""
-    found = coded(labels)
+    found = as_codes(labels)
     if target.kind == "real":
         values = [*map(float, found.categories.to_pylist()), np.nan]
         return np.array(values, dtype=np.float64)[found.codes]

@@ -24,7 +24,7 @@ def read_parts(piece: Any, path: str, source: MatrixSource) -> Iterator[tuple[Ro
     splits = columns.pop("split", None)
     parts: list[tuple[str, str | None, AnyArray | None]] = [(path, None, None)]
     if splits is not None and splits.null_count < len(splits):
-        codes, names = samples.coded(splits.dictionary_encode())
+        codes, names = samples.as_codes(splits.dictionary_encode())
         halves = {name: np.flatnonzero(codes == i) for i, name in enumerate(names.to_pylist())}
         parts = [
             (f"{path}-{half}", half, halves[half]) for half in ("train", "test") if half in halves

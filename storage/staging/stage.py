@@ -185,7 +185,7 @@ def stage(
     >>> storage.open(storage.stage(blocks)).X.shape
     (12, 3)
     """
-    with contextlib.ExitStack() as spool:
+    with contextlib.ExitStack() as streams:
         plan = make_plan(
             source,
             store,
@@ -201,10 +201,10 @@ def stage(
             weight=weight,
             target_sum=target_sum,
             scale=scale,
-            spooled=lambda s: spool.enter_context(spooled(s, store, scratch, memory_limit)),
+            spool=lambda s: streams.enter_context(spool_source(s, store, scratch, memory_limit)),
             **options,
         )
-        carry_out(plan, memory_limit, wait, scratch, spool.close)
+        carry_out(plan, memory_limit, wait, scratch, streams.close)
         return plan.uri
 
 
@@ -282,7 +282,7 @@ def find_store(
 
 
 @contextlib.contextmanager
-def spooled(
+def spool_source(
     source: Source, store: Any, scratch: Any, memory_limit: int | str | None
 ) -> Iterator[Source]:
     """Read a stream to its end, and yield the source of what was read for the block."""
@@ -290,7 +290,7 @@ def spooled(
     if store is not None:
         require_free(uri)
     limit = working_memory("staging", source, memory_limit)
-    with atomic.spooling(uri, scratch) as folder:
+    with atomic.spool_folder(uri, scratch) as folder:
         with telling_base(source), engine.limit_memory(limit):
             ready = source.spool(folder)
         yield ready
@@ -306,7 +306,7 @@ def make_plan(
     target_sum: float | None = None,
     scale: str = AUTO,
     sublinear_tf: bool = True,
-    spooled: Callable[[Source], Source] | None = None,
+    spool: Callable[[Source], Source] | None = None,
     **options: Any,
 ) -> Plan:
     """Return the plan for the parameters of `bigfs.storage.stage`. A stream is spooled before."""
@@ -325,7 +325,7 @@ def make_plan(
     else:
         assert isinstance(source, MatrixSource)
         fit = {"sublinear_tf": weight == TFIDF, "hashing": source.may_have_names}
-        if given := sorted(name for name in weighting.changed() if not fit.get(name)):
+        if given := sorted(name for name in weighting.changes() if not fit.get(name)):
             raise SourceError(
                 f"{source.path} is a matrix, and {', '.join(given)} is for text: leave it out"
             )
@@ -334,8 +334,8 @@ def make_plan(
             source = source.with_hashing(weighting.hashing)
     is_text = isinstance(source, TextSource)
     settings |= unit_settings(weight, scale, sublinear_tf, target_sum, is_text, source.path)
-    if source.reads_once and spooled is not None:
-        source = spooled(source)
+    if source.reads_once and spool is not None:
+        source = spool(source)
     fingerprint = source.fingerprint()
     key = key_of(source, fingerprint, settings)
     uri = manifests.normalize_uri(store or default_store(source, key))

@@ -96,7 +96,9 @@ def decide_target(blocks: Sequence[RowBlock], source: Source, kind: str | None =
 
 def _categories(path: str, role: str) -> Any:
     column = open_samples(path, role)
-    return samples.coded(column if hasattr(column, "dictionary") else column.flatten()).categories
+    return samples.as_codes(
+        column if hasattr(column, "dictionary") else column.flatten()
+    ).categories
 
 
 def note_joined_labels(target: Target, source: Source) -> None:
@@ -229,7 +231,7 @@ def _codes_of(
     blocks: Sequence[RowBlock], role: str, codes: Mapping[str, int]
 ) -> Iterator[AnyArray]:
     for block in blocks:
-        part = samples.coded(open_samples(block.path, role))
+        part = samples.as_codes(open_samples(block.path, role))
         yield np.array([codes[name] for name in part.categories.to_pylist()], np.int64)[part.codes]
 
 

@@ -8,7 +8,7 @@ from sklearn.datasets import load_wine
 from bigfs import Matrix, SelectorCV, SparGE, stability
 from bigfs.engine import MemoryLimitError
 from bigfs.evaluation import large_model
-from bigfs.result import NotConvergedWarning, Status, iterate, observed
+from bigfs.result import NotConvergedWarning, Status, iterate, observe
 from tests.helpers.fitting import MemoryCheckpoint
 
 
@@ -78,14 +78,14 @@ def test_a_killed_run_goes_on_from_its_checkpoint():
             raise KeyboardInterrupt
         return step(state)
 
-    with pytest.raises(KeyboardInterrupt), observed(checkpoint=memory):
+    with pytest.raises(KeyboardInterrupt), observe(checkpoint=memory):
         run(step=dies)
-    with observed(lambda name, record: seen.append((name, record)), memory):
+    with observe(lambda name, record: seen.append((name, record)), memory):
         resumed = run()
     assert len(seen) == 3  # only the steps that were left
     assert resumed.value.steps == 7
     assert resumed.history == run().history
-    with observed(checkpoint=memory):  # a finished run is not repeated
+    with observe(checkpoint=memory):  # a finished run is not repeated
         assert run(step=dies).value.steps == 7
 
 
@@ -96,7 +96,7 @@ def test_inner_loops_are_not_observed():
         run(name="inner")
         return step(state)
 
-    with observed(checkpoint=memory):
+    with observe(checkpoint=memory):
         run(step=outer)
     assert set(memory.saved) == {"halving"}
 
@@ -108,10 +108,10 @@ def fits_of(function, *args, die_after=None, **options):
     """Return what a function gives, and its checkpoint; killed and resumed if `die_after`."""
     checkpoint = MemoryCheckpoint(die_after)
     if die_after:
-        with pytest.raises(KeyboardInterrupt), observed(checkpoint=checkpoint):
+        with pytest.raises(KeyboardInterrupt), observe(checkpoint=checkpoint):
             function(*args, **options)
         checkpoint.saves_left = None
-    with observed(checkpoint=checkpoint):
+    with observe(checkpoint=checkpoint):
         return function(*args, **options), checkpoint
 
 
@@ -165,7 +165,7 @@ def test_loops_of_one_name_are_numbered_and_resume_in_their_order():
         computed, checkpoint = fits_of(both, die_after=die_after)
         assert computed == expected
         assert set(checkpoint.saved) == {"halving", "halving 2"}
-        with observed(checkpoint=checkpoint), observed(lambda *_: pytest.fail("both had ended")):
+        with observe(checkpoint=checkpoint), observe(lambda *_: pytest.fail("both had ended")):
             assert both() == expected
 
 
@@ -178,6 +178,6 @@ def test_a_resumed_cutting_plane_makes_no_pass_before_it_finds_its_state():
     matrix, selector = Matrix.from_array(X), SparGE(n_features_to_select=3, tol=1e-6)
     _, checkpoint = fits_of(clone(selector).fit, matrix, y)
     before = matrix.passes
-    with observed(checkpoint=checkpoint):
+    with observe(checkpoint=checkpoint):
         clone(selector).fit(matrix, y)
     assert matrix.passes == before  # it had converged

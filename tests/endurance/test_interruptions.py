@@ -70,7 +70,7 @@ def bigfs(*words, hook=None):
             stack.enter_context(redirect(io.StringIO()))
         if hook is not None:
             patched = stack.enter_context(pytest.MonkeyPatch.context())
-            patched.setattr(atomic, "before", hook)
+            patched.setattr(atomic, "fault_point", hook)
             patched.setattr(runs, "FIRST_WAIT", 0.0)
         return app.app(list(words), standalone_mode=False) or 0
 

@@ -105,14 +105,14 @@ def call(command, home, log):
     os.dup2(descriptor, 2)
     count = 0
 
-    def before(operation, path):
+    def fault_point(operation, path):
         nonlocal count
         count += 1
         if count == command.operation:
             os.kill(os.getpid(), command.signal)
 
     if command.signal and command.operation:
-        atomic.before = before
+        atomic.fault_point = fault_point
     runs.FIRST_WAIT = 0.05
     if command.words[0] == "write":
         return write_source(command.words[1], int(command.words[2]))

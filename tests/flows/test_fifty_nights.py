@@ -77,7 +77,7 @@ def full_disk(bigfs, tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(atomic, "before", write)
+        patched.setattr(atomic, "fault_point", write)
         fails(bigfs(*RUN), "is full")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from bigfs.result import NotConvergedWarning, observed
+from bigfs.result import NotConvergedWarning, observe
 
 
 def unbalanced():
@@ -56,7 +56,7 @@ def fit_and_resume(selector, X, y=None, *, die_after):
     steps = []
 
     def fitted(checkpoint=None):
-        with observed(lambda *_: steps.append(1), checkpoint):
+        with observe(lambda *_: steps.append(1), checkpoint):
             return clone(selector).fit(X, y)
 
     whole = fitted()

@@ -231,7 +231,7 @@ def test_a_folder_is_whole_whatever_fails_while_it_is_written(tmp_path, monkeypa
         if name == operation and done == failing:
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(atomic, "before", fail)
+    monkeypatch.setattr(atomic, "fault_point", fail)
     corpus.write_var(selector)
     total = done
     assert total

@@ -35,11 +35,11 @@ def names(place):
 
 
 def test_claim_and_discard_leave_nothing(place):
-    assert not atomic.is_marked(place)
-    atomic.mark(place)
+    assert not atomic.has_marker(place)
+    atomic.write_marker(place)
     put(place, "deep/file")
-    atomic.mark(place)  # ours already: its content stays
-    assert atomic.is_marked(place)
+    atomic.write_marker(place)  # ours already: its content stays
+    assert atomic.has_marker(place)
     assert names(place) == [atomic.MARKER, "deep/file"]
     atomic.delete_marked(place)
     atomic.delete_marked(place)
@@ -49,7 +49,7 @@ def test_claim_and_discard_leave_nothing(place):
 
 def test_a_foreign_folder_is_refused_by_name(place):
     put(place, "thesis.txt")
-    for action in (atomic.mark, atomic.delete_marked):
+    for action in (atomic.write_marker, atomic.delete_marked):
         with pytest.raises(StoreError, match=f"{place} is in the way and bigfs did not make it"):
             action(place)
     assert names(place) == ["thesis.txt"]
@@ -57,28 +57,28 @@ def test_a_foreign_folder_is_refused_by_name(place):
 
 def test_another_file_of_the_markers_name_is_no_marker(place):
     put(place, atomic.MARKER, b"my own words")
-    assert not atomic.is_marked(place)
+    assert not atomic.has_marker(place)
     with pytest.raises(StoreError, match="is in the way"):
         atomic.delete_marked(place)
     assert names(place) == [atomic.MARKER]
 
 
 def test_files_and_links_are_never_ours(tmp_path):
-    atomic.mark(tmp_path / "ours")
+    atomic.write_marker(tmp_path / "ours")
     (tmp_path / "link").symlink_to(tmp_path / "ours")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
     (tmp_path / "file").write_text("x")
     for name in ("link", "dangling", "file"):
-        for action in (atomic.mark, atomic.delete_marked):
+        for action in (atomic.write_marker, atomic.delete_marked):
             with pytest.raises(StoreError, match=f"{name} is in the way"):
                 action(tmp_path / name)
-    assert atomic.is_marked(tmp_path / "ours")
+    assert atomic.has_marker(tmp_path / "ours")
 
 
 def test_a_link_in_a_folder_of_ours_is_deleted_and_not_followed(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("x")
-    atomic.mark(tmp_path / "work")
+    atomic.write_marker(tmp_path / "work")
     (tmp_path / "work" / "link").symlink_to(tmp_path / "mine")
     atomic.delete_marked(tmp_path / "work")
     assert (tmp_path / "mine" / "file").read_text() == "x"
@@ -86,12 +86,12 @@ def test_a_link_in_a_folder_of_ours_is_deleted_and_not_followed(tmp_path):
 
 
 def test_a_killed_discard_leaves_a_folder_that_is_ours(tmp_path, monkeypatch):
-    atomic.mark(tmp_path / "work")
+    atomic.write_marker(tmp_path / "work")
     (tmp_path / "work" / "deep").mkdir()
     # what a busy file on a network disk does
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
     atomic.delete_marked(tmp_path / "work")
-    assert atomic.is_marked(tmp_path / "work")
+    assert atomic.has_marker(tmp_path / "work")
     monkeypatch.undo()
     atomic.delete_marked(tmp_path / "work")
     assert not (tmp_path / "work").exists()
@@ -99,21 +99,21 @@ def test_a_killed_discard_leaves_a_folder_that_is_ours(tmp_path, monkeypatch):
 
 def test_an_empty_folder_is_taken_over(tmp_path):
     (tmp_path / "work").mkdir()
-    atomic.mark(tmp_path / "work")
-    assert atomic.is_marked(tmp_path / "work")
+    atomic.write_marker(tmp_path / "work")
+    assert atomic.has_marker(tmp_path / "work")
 
 
 def test_a_process_killed_before_it_wrote_the_marker_blocks_nobody(tmp_path):
     (tmp_path / "work").mkdir()
     atomic.delete_marked(tmp_path / "work")
-    atomic.mark(tmp_path / "work")
-    assert atomic.is_marked(tmp_path / "work")
+    atomic.write_marker(tmp_path / "work")
+    assert atomic.has_marker(tmp_path / "work")
 
 
 def test_a_discard_that_meets_a_late_writer_leaves_a_folder_that_is_ours(place, monkeypatch):
     """A worker's task may write once more after its run has failed."""
     release = atomic.unmark
-    atomic.mark(place)
+    atomic.write_marker(place)
 
     def release_and_write(path):
         release(path)
@@ -121,7 +121,7 @@ def test_a_discard_that_meets_a_late_writer_leaves_a_folder_that_is_ours(place, 
 
     monkeypatch.setattr(atomic, "unmark", release_and_write)
     atomic.delete_marked(place)
-    assert atomic.is_marked(place)
+    assert atomic.has_marker(place)
     monkeypatch.undo()
     atomic.delete_marked(place)
     assert names(place) == []
@@ -218,7 +218,7 @@ def die_at(monkeypatch, operation, name):
             dead.append(path)
             raise Killed
 
-    monkeypatch.setattr(atomic, "before", before)
+    monkeypatch.setattr(atomic, "fault_point", before)
     return dead
 
 
@@ -240,7 +240,7 @@ def test_a_folder_is_the_old_or_the_new_one_wherever_its_exchange_stops(
             if len(seen) == 1 or isinstance(error, Killed):
                 raise error
 
-    monkeypatch.setattr(atomic, "before", before)
+    monkeypatch.setattr(atomic, "fault_point", before)
     with pytest.raises(type(error)), atomic.workplace(target) as work:  # noqa: PT012
         (work / "new").mkdir()
         (work / "new" / "file").write_text("new")
@@ -250,7 +250,7 @@ def test_a_folder_is_the_old_or_the_new_one_wherever_its_exchange_stops(
     atomic.recover(target)
     left = (target / "file").read_text()
     assert left == ("new" if isinstance(error, Killed) and operation == "sync" else "old")
-    atomic.sweep(target)
+    atomic.remove_stale(target)
     assert (target / "file").read_text() == left
     assert names_in(tmp_path) == ["a"]
 
@@ -258,7 +258,7 @@ def test_a_folder_is_the_old_or_the_new_one_wherever_its_exchange_stops(
 def test_an_exchange_that_is_going_on_is_waited_for(tmp_path, monkeypatch):
     """A reader that comes between the two renames takes nothing away from the writer."""
     work = tmp_path / f".a.{'0' * 16}.staging"
-    atomic.mark(work)
+    atomic.write_marker(work)
     (work / "old").mkdir()
     monkeypatch.setattr(atomic, "EXCHANGE", 0.2)
     with lock_file(work / "lock"), pytest.raises(StoreError, match="replaced by another process"):
@@ -273,7 +273,7 @@ def test_a_late_writer_never_blocks_the_next(tmp_path):
         (work / "new").mkdir()
     (work / "new" / "X" / "c").mkdir(parents=True)  # a task of a lost worker
     (work / "new" / "X" / "c" / "0").write_bytes(b"chunk")
-    atomic.sweep(tmp_path / "a")
+    atomic.remove_stale(tmp_path / "a")
     with atomic.workplace(tmp_path / "a") as other:
         assert other != work
 
@@ -282,10 +282,10 @@ def test_an_empty_folder_of_a_late_thread_is_deleted(tmp_path, monkeypatch):
     with atomic.workplace(tmp_path / "a") as work:
         pass
     (work / "new" / "X").mkdir(parents=True)  # after the workplace was deleted with its marker
-    atomic.sweep(tmp_path / "a")
+    atomic.remove_stale(tmp_path / "a")
     assert work.exists()  # another process may be about to mark it
     monkeypatch.setattr(atomic, "EXCHANGE", -1.0)
-    atomic.sweep(tmp_path / "a")
+    atomic.remove_stale(tmp_path / "a")
     assert not work.exists()
 
 
@@ -337,7 +337,7 @@ def test_files_that_belong_together_are_all_old_or_all_new(tmp_path, monkeypatch
             if count[0] == number + 1:
                 raise error[way]
 
-        monkeypatch.setattr(atomic, "before", before)
+        monkeypatch.setattr(atomic, "fault_point", before)
         try:
             together(folder, "new")
         except (OSError, KeyboardInterrupt, Killed):
@@ -362,12 +362,12 @@ def test_a_folder_that_cannot_take_the_files_is_one_line(tmp_path, monkeypatch):
         if operation == "write":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(atomic, "before", full)
+    monkeypatch.setattr(atomic, "fault_point", full)
     with pytest.raises(RunError, match=r"the disk of .* is full"):
         together(tmp_path, "new")
     assert texts(tmp_path) == OLD
     with pytest.raises(RunError, match=r"the disk of .*/work is full"):  # and no name of a marker
-        atomic.mark(tmp_path / "work")
+        atomic.write_marker(tmp_path / "work")
 
 
 # --- a name in an object store --------------------------------------------------------------------
@@ -402,7 +402,7 @@ def leave_claim(url, scratch, monkeypatch):
             if dead:
                 raise Killed
 
-        patched.setattr(atomic, "before", before)
+        patched.setattr(atomic, "fault_point", before)
         with pytest.raises(Killed), build(url, scratch):  # noqa: PT012
             put(url, "X/data/c/0")
             dead.append(True)

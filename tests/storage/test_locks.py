@@ -92,21 +92,21 @@ def test_a_disk_without_locks_is_one_line(tmp_path, monkeypatch, number):
 def test_those_that_make_and_those_that_sweep_do_not_hinder_one_another(tmp_path):
     over, failures = threading.Event(), []
 
-    def sweep():
+    def remove_stale():
         while not over.is_set():
             try:
-                atomic.sweep(tmp_path / "a")
+                atomic.remove_stale(tmp_path / "a")
             except BaseException as error:
                 failures.append(error)
                 raise
 
-    threads = [threading.Thread(target=sweep) for _ in range(2)]
+    threads = [threading.Thread(target=remove_stale) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:
         for _ in range(200):
             with atomic.workplace(tmp_path / "a") as work:
-                assert atomic.is_marked(work)
+                assert atomic.has_marker(work)
     finally:
         over.set()
         for thread in threads:

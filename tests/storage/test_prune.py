@@ -82,7 +82,7 @@ def test_remains_of_killed_commands_go_unless_somebody_works_there(home):
     names = [f".{name}.{'0' * 16}.staging" for name in ("p.csv", "x.zarr")]
     for name in names:
         killed = folder / ".bigfs" / name
-        atomic.mark(killed)
+        atomic.write_marker(killed)
         (killed / "spills").mkdir()
         (killed / "spills" / "rows").write_bytes(b"1234")
     with atomic.workplace(folder / ".bigfs" / "y.zarr") as live:
@@ -220,13 +220,13 @@ def test_what_commands_left_is_found_where_it_lies(home):
     folder, stores = home
     (folder / "deep" / "er").mkdir(parents=True)
     killed = folder / "deep" / "er" / ".big.zarr.0123456789abcdef.staging"
-    atomic.mark(killed)
+    atomic.write_marker(killed)
     assert killed in [item.path for item in storage.find_unused()]
     counts = folder / ".bigfs" / os.path.basename(stores[1]).replace(".zarr", ".counts")
     counts.mkdir()
     (counts / "a.npz").write_bytes(b"1234")
     work = folder / "comparison" / ".work" / "key"
-    atomic.mark(work)
+    atomic.write_marker(work)
     partial = next(path for path in (folder / "runs" / ".r").iterdir() if path.is_dir())
     caches = {counts / "a.npz", work, partial}
     assert not caches & {item.path for item in storage.find_unused()}
@@ -275,7 +275,7 @@ def test_nothing_above_the_folder_is_looked_at_but_the_runs_of_its_stores(home):
     inside.mkdir()
     (folder / ".bigfs").rename(inside / ".bigfs")
     stores = [store.replace("/.bigfs/", "/project/.bigfs/") for store in stores]
-    atomic.mark(killed := beside / f".x.zarr.{'0' * 16}.staging")
+    atomic.write_marker(killed := beside / f".x.zarr.{'0' * 16}.staging")
     (folder / "far").mkdir()
     (folder / "far" / "compare.json").write_text(json.dumps({"store": stores[0]}))
     note_reader(stores[0], folder / "far")

@@ -151,7 +151,7 @@ def test_a_store_that_grows_before_it_is_held_is_read_as_it_is_then(store, monke
         return hold(uri, content)
 
     monkeypatch.setattr(opening.versions, "hold", late)
-    with opening.held(store) as corpus:
+    with opening.hold_store(store) as corpus:
         assert corpus.X.shape[0] == 50
         grow(store, 10)
         assert len(corpus.sample_names[:]) == 50

@@ -140,7 +140,7 @@ def test_an_exchange_that_was_killed_is_finished_by_the_next_command(tmp_path):
         write_svmlight(tmp_path / "1", 50, 1, n_classes=2, d=50), tmp_path / "a.zarr"
     )
     work = tmp_path / f".a.zarr.{'0' * 16}.staging"
-    atomic.mark(work)
+    atomic.write_marker(work)
     shutil.move(uri, work / "old")  # killed between the two renames
     assert storage.check(uri).problems == []  # whoever opens it first
     assert storage.append(write_svmlight(tmp_path / "2", 9, 2, n_classes=2, d=50), uri) == uri

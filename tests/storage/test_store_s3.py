@@ -255,19 +255,19 @@ def test_a_dead_server_is_told_before_the_first_wait_also_where_it_is_quiet(
 
 def test_of_two_machines_that_stage_to_one_name_one_is_refused(bucket, tmp_path, monkeypatch):
     source, uri = write_svmlight(tmp_path / "a.svm", 300), f"{bucket}/a.zarr"
-    is_marked, looks = atomic.is_marked, []
+    has_marker, looks = atomic.has_marker, []
 
     def late(folder):
         """The other machine puts its marker after this one has looked."""
         if folder == uri:
             looks.append(folder)
-        return is_marked(folder) and not (folder == uri and len(looks) == 1)
+        return has_marker(folder) and not (folder == uri and len(looks) == 1)
 
     with atomic.building(uri, manifests.exists, scratch=tmp_path / "one"):
         with pytest.raises(StoreError, match="is being staged on"):
             storage.stage(source, uri, scratch=tmp_path / "two")
         keys = atomic._keys
-        monkeypatch.setattr(atomic, "is_marked", late)
+        monkeypatch.setattr(atomic, "has_marker", late)
         monkeypatch.setattr(atomic, "_keys", lambda url: [])
         with pytest.raises(StoreError, match="is being staged on"):
             storage.stage(source, uri, scratch=tmp_path / "two")

@@ -431,17 +431,17 @@ def fill_in(cls: Any) -> None:
         constraints |= vars(base).get("_parameter_constraints", {})
     cls._parameter_constraints = constraints
     if cls.__doc__:
-        cls.__doc__ = expanded(cls.__doc__, defaults)
+        cls.__doc__ = expand(cls.__doc__, defaults)
 
 
-def expanded(text: str, defaults: dict[str, Any]) -> str:
+def expand(text: str, defaults: dict[str, Any]) -> str:
     """Return a docstring with the fragments that it names, and with the defaults of a class."""
 
     def fragment(line: re.Match[str]) -> str:
         entries = re.sub(
             r"^(\w+) : .*default=$",
             lambda header: header[0] + written(defaults[header[1]]),
-            expanded(FRAGMENTS[line["name"]].rstrip(), defaults),
+            expand(FRAGMENTS[line["name"]].rstrip(), defaults),
             flags=re.MULTILINE,
         )
         return indent(entries, line["margin"])

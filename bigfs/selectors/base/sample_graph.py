@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.embedding.spectral import (
+    Components,
     Embedding,
-    Parts,
     default_width,
     graph_embedding,
     graph_parts,
@@ -48,7 +48,7 @@ class SampleGraph:
         return Status.FINISHED if self.stats["graph_method"] == "approx" else Status.EXACT
 
     @cached_property
-    def parts(self) -> Parts:
+    def parts(self) -> Components:
         """The components that are not set aside."""
         return graph_parts(self.A, self.n_neighbors)
 

@@ -81,7 +81,7 @@ class RowSparseProblem(ABC):
         here = {name: getattr(state, name) for name in self.moving}
         last = {f"{name}_before": weights for name, weights in here.items()}
         beyond = {
-            name: extrapolated(weights, getattr(state, f"{name}_before"), momentum)
+            name: extrapolate(weights, getattr(state, f"{name}_before"), momentum)
             for name, weights in here.items()
         }
         end = self.round(state._replace(**beyond))
@@ -163,7 +163,7 @@ def next_momentum(age: float) -> tuple[float, float]:
     return older, min((age - 1) / older, MAX_MOMENTUM)
 
 
-def extrapolated(weights: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
+def extrapolate(weights: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
     """Return w (w / w_before)^β, and w where one of the two is zero.
 
     The logarithms have momentum, because a round multiplies its weights.

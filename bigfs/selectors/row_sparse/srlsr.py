@@ -58,7 +58,7 @@ from bigfs.selectors.row_sparse.rows import (
     RETURN_SHARE,
     RowSparseProblem,
     RowSparseSelector,
-    extrapolated,
+    extrapolate,
     inactive_scores,
     next_momentum,
     norm_alone,
@@ -239,7 +239,7 @@ class SRLSRProblem(RowSparseProblem):
         here, last = end.W[active], state.ended[:-1]
         rows = here + momentum * (here - last)
         if self.p < 1:
-            lengths = extrapolated(row_norms(here), row_norms(last), momentum)
+            lengths = extrapolate(row_norms(here), row_norms(last), momentum)
             sizes = row_norms(rows)
             rows *= np.divide(lengths, sizes, out=np.zeros_like(sizes), where=sizes > 0)[:, None]
         W = engine.lazy_zeros(end.W.shape)

@@ -283,7 +283,7 @@ class TRCFS(GraphSelector):
         F, status, stats = one_hot(codes, len(self.classes_)), Status.EXACT, {"residual": 0.0}
         if not y.all_labeled:
             graph = self._graph(X, self.weights)
-            F, residual = propagated(graph.A, F, y, self.alpha)
+            F, residual = propagate(graph.A, F, y, self.alpha)
             too_large = residual > 10 * PROPAGATION_TOLERANCE
             status = Status.MAX_ITER if too_large else graph.status
             stats = {"residual": residual} | graph.stats
@@ -302,7 +302,7 @@ def _explained(X: Matrix, F: FloatArray) -> FloatArray:
     return np.minimum(ratio(between, total), 1)
 
 
-def propagated(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple[FloatArray, float]:
+def propagate(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple[FloatArray, float]:
     """Return the label distributions F (n × c), and the largest relative residual.
 
     F_u = D_u^-½ Z with (I − α D_u^-½ A_uu D_u^-½) Z = α D_u^-½ A_ul Y_l, which is symmetric and

@@ -20,12 +20,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bigfs import engine
 from bigfs.engine import require_memory
 from bigfs.storage.downloads import remote
-from bigfs.storage.errors import SourceError, is_full, redacted
+from bigfs.storage.errors import SourceError, is_full, redact
 from bigfs.storage.sources.base import TextSource
 from bigfs.storage.sources.files import open_decompressed
 from bigfs.storage.sources.tables import tables
 from bigfs.storage.sources.tables.records import Batch, TextRecords
-from bigfs.storage.sources.tables.tables import Part, Table, as_batch, partitioned, with_partitions
+from bigfs.storage.sources.tables.tables import (
+    Part,
+    Table,
+    add_partitions,
+    as_batch,
+    with_partitions,
+)
 from bigfs.storage.sources.trial import trial
 
 if TYPE_CHECKING:
@@ -113,12 +119,12 @@ class ColumnFile(Table):
 
     def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
         for file, _ in self.same_columns((file, self.columns_of(file)) for file in self.files()):
-            yield redacted(file), (batch for _, batch in self._read(file, None))
+            yield redact(file), (batch for _, batch in self._read(file, None))
 
     def head(self) -> Batch | None:
         for file in self.files():
             for _, batch in self._read(file, None):
-                return as_batch(batch, 0, f"{redacted(file)}: row")
+                return as_batch(batch, 0, f"{redact(file)}: row")
         return None
 
     def parts(self) -> list[Part]:
@@ -134,7 +140,7 @@ class ColumnFile(Table):
         for file, parts in itertools.groupby(piece, lambda part: part.file):
             batches = source._read(file, [part.number for part in parts])
             for number, group in itertools.groupby(batches, lambda batch: batch[0]):
-                first, where = 0, f"{redacted(file)}, {self.part_name} {number}: row"
+                first, where = 0, f"{redact(file)}, {self.part_name} {number}: row"
                 for _, batch in group:
                     yield as_batch(batch, first, where)
                     first += batch.num_rows
@@ -146,9 +152,9 @@ class ColumnFile(Table):
         there = set(names)
         columns = [name for name in wanted if name in there]
         for number, batch in self.read_groups(file, numbers, columns):
-            with _arrow_errors(f"{redacted(file)}, {self.part_name} {number} is broken"):
+            with _arrow_errors(f"{redact(file)}, {self.part_name} {number} is broken"):
                 batch.validate(full=True)
-            yield number, partitioned(batch, partitions, wanted)
+            yield number, add_partitions(batch, partitions, wanted)
 
     part_name: ClassVar[str]  # in messages
 
@@ -196,7 +202,7 @@ class ParquetFile(ColumnFile):
         with self._open(file, pre_buffer=not is_whole) as table:
             rows = self.rows_of_batch(len(columns))
             for number in range(table.num_row_groups) if numbers is None else numbers:
-                with _arrow_errors(f"{redacted(file)}, row group {number} is broken"):
+                with _arrow_errors(f"{redact(file)}, row group {number} is broken"):
                     for batch in table.iter_batches(
                         rows, row_groups=[number], columns=columns, use_threads=False
                     ):
@@ -209,7 +215,7 @@ class ParquetFile(ColumnFile):
         listed = self.listed_of(file)
         key = None if listed is None else (file, listed.version)
         with contextlib.ExitStack() as files:
-            with _arrow_errors(f"{redacted(file)} is not a whole Parquet file"):
+            with _arrow_errors(f"{redact(file)} is not a whole Parquet file"):
                 source: Any = file
                 if remote.is_remote(file):
                     source = files.enter_context(remote.open_ranges(file, listed))
@@ -244,7 +250,7 @@ def _count_values(metadata: Any, file: str) -> list[int]:
     metadata.write_metadata_file(footer)
     answer = trial(COUNT_VALUES).ask(footer.getvalue().to_pybytes())
     if answer is None or not all(map(str.isdecimal, answer)):
-        raise SourceError(f"{redacted(file)} is not a whole Parquet file: its footer is damaged")
+        raise SourceError(f"{redact(file)} is not a whole Parquet file: its footer is damaged")
     return list(map(int, answer))
 
 
@@ -315,7 +321,7 @@ class ArrowFile(ColumnFile):
         options = ipc.IpcReadOptions(included_fields=fields)
         open_reader = ipc.open_file if self._is_in_place(file) else ipc.open_stream
         with (
-            _arrow_errors(f"{redacted(file)} is not whole Arrow IPC"),
+            _arrow_errors(f"{redact(file)} is not whole Arrow IPC"),
             self._bytes(file) as source,
             open_reader(source, options=options) as reader,
         ):

@@ -20,14 +20,14 @@ TRUTH = {"true": "1", "false": "0"}  # Booleans of a text, in any case
 
 
 def is_plain(kind: Any) -> bool:
-    """Return whether columns of a type are what `decoded` makes of them."""
+    """Return whether columns of a type are what `decode` makes of them."""
     from pyarrow import types
 
     is_view = types.is_string_view(kind) or types.is_binary_view(kind)
     return not (types.is_dictionary(kind) or types.is_nested(kind) or is_view)
 
 
-def decoded(values: Any) -> Any:
+def decode(values: Any) -> Any:
     """Return a column without dictionaries, which another batch would replace, and without views,
     of which a slice holds the whole.
     """
@@ -36,12 +36,12 @@ def decoded(values: Any) -> Any:
 
     kind = values.type
     if types.is_dictionary(kind):
-        plain = decoded(values.dictionary)  # some kinds of dictionaries cannot be decoded
+        plain = decode(values.dictionary)  # some kinds of dictionaries cannot be decoded
         return pa.DictionaryArray.from_arrays(values.indices, plain).dictionary_decode()
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return values.cast(pa.large_string() if types.is_string_view(kind) else pa.large_binary())
     if types.is_list(kind) or types.is_large_list(kind):
-        inside = decoded(values.flatten())
+        inside = decode(values.flatten())
         if inside.type != kind.value_type:
             lengths = compute.fill_null(compute.list_value_length(values), 0)
             offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(), dtype=np.int64)])
@@ -57,7 +57,7 @@ def as_numbers(values: Any) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 
-    values = decoded(values)
+    values = decode(values)
     if not is_text(values):  # whole numbers are rounded, as those of a text are
         return compute.cast(values, pa.float64(), safe=not pa.types.is_integer(values.type))
     values = compute.utf8_trim_whitespace(values)
@@ -77,7 +77,7 @@ def as_texts(values: Any) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 
-    texts = compute.cast(decoded(values), pa.string())
+    texts = compute.cast(decode(values), pa.string())
     return compute.if_else(compute.equal(texts, ""), None, texts)
 
 

@@ -21,7 +21,7 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import shorten, shorten_names
 from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
-from bigfs.storage.sources.tables.columns import decoded
+from bigfs.storage.sources.tables.columns import decode
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords, without_surrogates
 from bigfs.types import AnyArray, FloatArray, IntArray
@@ -158,7 +158,7 @@ class MapRecords(EntryRecords):
                 return self._vector_entries(rows, batch)
             ends = rows.offsets.to_numpy()
             lengths, cut = np.diff(ends).astype(np.int64), slice(int(ends[0]), int(ends[-1]))
-            keys, numbers = decoded(rows.keys[cut]), rows.items[cut]
+            keys, numbers = decode(rows.keys[cut]), rows.items[cut]
             if pa.types.is_integer(keys.type):
                 keys = keys.to_numpy()
         place = _places(batch, lengths)
@@ -293,7 +293,7 @@ def _flat(batch: Batch, name: str) -> tuple[IntArray, Any]:
         raise SourceError(f"{batch.place(0)} …: column {name!r} holds {kind}, but must hold lists")
     _require_no_null(rows, name, batch.place)
     lengths = compute.list_value_length(rows).to_numpy().astype(np.int64)
-    return lengths, decoded(rows.flatten())
+    return lengths, decode(rows.flatten())
 
 
 def _keys(keys: Any, name: str, place: Place) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.samples import plain_number
-from bigfs.storage.sources.tables.columns import as_texts, decoded, is_text
+from bigfs.storage.sources.tables.columns import as_texts, decode, is_text
 from bigfs.storage.sources.tables.records import Batch
 from bigfs.types import BoolArray, FloatArray
 
@@ -60,7 +60,7 @@ def kinds_of(
     late = {name: Values() for name in names if name not in found}
     for batch in batches() if late else ():
         for name, values in late.items():
-            values.add(decoded(batch.fields[name]))
+            values.add(decode(batch.fields[name]))
     columns |= late
     reasons = {name: columns[name].reason(name) for name in names if name in columns}
     unused |= {name: reason for name, reason in reasons.items() if reason}
@@ -92,7 +92,7 @@ def _numbers_of(
             is_number &= ~np.isin(np.array(names, dtype=object), others)
             columns |= {} if seen else {name: Values() for name in others}
         for name, values in columns.items():
-            values.add(decoded(batch.fields[name]))
+            values.add(decode(batch.fields[name]))
         left = np.flatnonzero(is_number)
         before = np.vstack([last[left], table])[0 if seen else 1 :]
         change = np.diff(before, axis=0)
@@ -184,7 +184,7 @@ def label_columns(batch: Batch, names: Iterable[str]) -> list[str]:
     """Return the columns of few values among some records, with their number: labels, maybe."""
     found = []
     for name in names:
-        values = decoded(batch.array(name)).drop_null().unique()
+        values = decode(batch.array(name)).drop_null().unique()
         if 2 <= len(values) <= min(FEW, batch.length // 2):
             texts = map(str, values.to_pylist())
             numbers = [number for text in texts if (number := plain_number(text)) is not None]

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from bigfs.storage.downloads import remote
-from bigfs.storage.errors import SourceError, redacted
+from bigfs.storage.errors import SourceError, redact
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import (
@@ -39,7 +39,7 @@ from bigfs.storage.sources.files import (
     require_encoding,
     walk,
 )
-from bigfs.storage.sources.tables.columns import as_numbers, decoded, is_plain
+from bigfs.storage.sources.tables.columns import as_numbers, decode, is_plain
 from bigfs.storage.sources.tables.names import Block, join_blocks
 from bigfs.storage.sources.tables.where import Condition
 
@@ -106,7 +106,7 @@ class Batch(NamedTuple):
             of_type.setdefault(column.type, []).append(j)
         for kind, places in of_type.items():
             some = [columns[j] for j in places]
-            yield places, pa.concat_arrays(some if is_plain(kind) else list(map(decoded, some)))
+            yield places, pa.concat_arrays(some if is_plain(kind) else list(map(decode, some)))
 
     def array(self, field: str) -> Any:
         """Return a field as an Arrow array."""
@@ -160,7 +160,7 @@ class Records(PlainFile):
 
     def __post_init__(self) -> None:
         self.url = self.path if remote.is_remote(self.path) else None
-        self.path = self.path if self.url is None else redacted(self.path)
+        self.path = self.path if self.url is None else redact(self.path)
         self.plain = self.path
         require_encoding(self.encoding)
         self.listed: dict[str, remote.Listed | None] | None = None  # the files behind a URL
@@ -246,11 +246,11 @@ class Records(PlainFile):
         if None in halves:
             odd, other = files[halves.index(None)], next(itertools.compress(files, halves))
             raise SourceError(
-                f"{redacted(odd)} is of no split by its name or its folder, as {redacted(other)} "
+                f"{redact(odd)} is of no split by its name or its folder, as {redact(other)} "
                 f"is: move it out, or give the others by a pattern, or two files by test="
             )
         pairs = zip(files, halves, strict=True)
-        split = {f: samples.split_of(half, self.split_words, redacted(f)) for f, half in pairs}
+        split = {f: samples.split_of(half, self.split_words, redact(f)) for f, half in pairs}
         return [file for file in files if split[file]]
 
     def check(self) -> None:

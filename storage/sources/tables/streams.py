@@ -17,7 +17,7 @@ import numpy as np
 
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.base import shorten
-from bigfs.storage.sources.tables.columns import decoded
+from bigfs.storage.sources.tables.columns import decode
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
 from bigfs.storage.sources.tables.numeric import NumericTable
 from bigfs.storage.sources.tables.records import Batch, TextRecords
@@ -66,7 +66,7 @@ class Stream(Table):
                 again = itertools.chain([batch], reader)
                 first = pa.RecordBatchReader.from_batches(reader.schema, again)
                 self.tables = itertools.chain([first], self.tables)
-                columns = [decoded(column) for column in batch.select(names).columns]
+                columns = [decode(column) for column in batch.select(names).columns]
                 return as_batch(pa.RecordBatch.from_arrays(columns, names), 0, "stream: row")
         return None
 
@@ -105,7 +105,7 @@ class Stream(Table):
                 rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)
                 rows = max(1, min(rows, BATCH_ROWS))
                 for start in range(0, batch.num_rows, rows):
-                    columns = [decoded(column) for column in batch.slice(start, rows).columns]
+                    columns = [decode(column) for column in batch.slice(start, rows).columns]
                     for name, values in zip(names, columns, strict=True):
                         self.hash.update(name, values)
                     yield pa.RecordBatch.from_arrays(columns, names)

@@ -28,10 +28,10 @@ import numpy as np
 from bigfs import engine
 from bigfs.engine import format_bytes, require_memory
 from bigfs.storage.downloads import remote
-from bigfs.storage.errors import SourceError, redacted
+from bigfs.storage.errors import SourceError, redact
 from bigfs.storage.sources.base import PlainFile, line_number, shorten, shorten_names
 from bigfs.storage.sources.files import no_text, open_text, source_errors
-from bigfs.storage.sources.tables.columns import decoded, is_plain
+from bigfs.storage.sources.tables.columns import decode, is_plain
 from bigfs.storage.sources.tables.records import PACKED, Batch, Packed, Records, TextRecords
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
@@ -120,8 +120,8 @@ class Table(Records):
                     self.has_halves
                 )
                 raise SourceError(
-                    f"{redacted(file)} {'lacks' if lacks else 'has also'} the columns "
-                    f"{shorten_names(lacks or more)}, other than {redacted(first)}: give files "
+                    f"{redact(file)} {'lacks' if lacks else 'has also'} the columns "
+                    f"{shorten_names(lacks or more)}, other than {redact(first)}: give files "
                     f"with the same columns{advice}, or name those that all have"
                 )
             yield file, wanted
@@ -222,7 +222,7 @@ def _decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         return
     for start in range(0, batch.num_rows, DECODED_ROWS):
         part = batch.slice(start, DECODED_ROWS)
-        columns, about = list(map(decoded, part.columns)), batch.schema.metadata
+        columns, about = list(map(decode, part.columns)), batch.schema.metadata
         yield pa.RecordBatch.from_arrays(columns, part.schema.names, metadata=about)
 
 
@@ -232,7 +232,7 @@ def with_partitions(columns: Sequence[str], partitions: Mapping[str, str | None]
     return [*columns, *(name for name in partitions if name not in there)]
 
 
-def partitioned(
+def add_partitions(
     batch: pa.RecordBatch, partitions: Mapping[str, str | None], wanted: Sequence[str]
 ) -> pa.RecordBatch:
     """Return a batch with the wanted columns that the folders of its file name."""
@@ -357,7 +357,7 @@ class CsvFile(Table):
         if not columns:
             return None
         batch = pa.RecordBatch.from_arrays(columns, names)
-        batch = partitioned(batch, self.partitions_of(path), self.columns_to_read(names))
+        batch = add_partitions(batch, self.partitions_of(path), self.columns_to_read(names))
         return as_batch(batch, 0, f"{path}: row")
 
     def stream(self) -> Iterator[pa.RecordBatch]:
@@ -408,7 +408,7 @@ class CsvFile(Table):
         included = [name for name in wanted if name in there]
         if len(columns) > WIDE:
             for part in self._stream_wide(start, columns, included, columns != names):
-                yield partitioned(part, self.partitions, wanted)
+                yield add_partitions(part, self.partitions, wanted)
             return
         limit, held = engine.memory_limit(), SKIPPED_COLUMN * (len(columns) - len(included))
         held += READ_COLUMN * len(included)
@@ -445,7 +445,7 @@ class CsvFile(Table):
                 if columns != names:  # the writer puts blanks behind its commas
                     values = list(map(_trimmed, part.columns))
                     part = pa.RecordBatch.from_arrays(values, part.schema.names)
-                yield partitioned(part, self.partitions, wanted)
+                yield add_partitions(part, self.partitions, wanted)
                 count += batch.num_rows
         except pa.ArrowInvalid as error:
             text = str(error).splitlines()[0]
@@ -492,7 +492,7 @@ class CsvFile(Table):
                     values = pa.array(map(record.__getitem__, fields), pa.large_string())
                     rows.append(_trimmed(values) if has_blanks else values)
                     if sum(row.nbytes for row in rows) > BATCH_BYTES:
-                        yield packed(pa.concat_arrays(rows), included)
+                        yield pack(pa.concat_arrays(rows), included)
                         count += len(rows)
                         rows.clear()
         except (UnicodeDecodeError, csv.Error) as error:
@@ -501,10 +501,10 @@ class CsvFile(Table):
                 f"{self.path}, record {count + len(rows)} (from 0): {error if is_utf8 else NO_UTF8}"
             ) from error
         if rows:
-            yield packed(pa.concat_arrays(rows), included)
+            yield pack(pa.concat_arrays(rows), included)
 
 
-def packed(values: pa.Array, names: Sequence[str]) -> pa.RecordBatch:
+def pack(values: pa.Array, names: Sequence[str]) -> pa.RecordBatch:
     """Return the values of records, one record after the other, as a column of lists."""
     import pyarrow as pa
 

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from bigfs.storage.staging.text import tokens as kernels
-from bigfs.storage.staging.text.tokens import mixed, read_tokens, sorted_tokens
+from bigfs.storage.staging.text.tokens import mix, read_tokens, sorted_tokens
 from bigfs.storage.staging.text.weighting import is_token
 from bigfs.types import AnyArray
 
@@ -153,7 +153,7 @@ def number_grams(
                 if n > 1:
                     head = current[n - 2]
                     code = np.uint64(head) * keys[0] + np.uint64(token) * keys[1]
-                    slot = mixed(code) & mask
+                    slot = mix(code) & mask
                     while slots[slot] != FREE and (
                         heads[slots[slot]] != head or tails[slots[slot]] != token
                     ):

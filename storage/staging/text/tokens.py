@@ -66,7 +66,7 @@ def read_tokens(
     while needed := read_documents(*work, slots, starts, terms, tokens, ends, state):
         while room < needed:
             room *= 2
-        slots = placed(slots, np.zeros((2 * room, 2), dtype=np.uint64), keys)
+        slots = place(slots, np.zeros((2 * room, 2), dtype=np.uint64), keys)
         starts = np.concatenate([starts, np.zeros(room + 1 - len(starts), dtype=np.int64)])
     n_stops, size, n_tokens = state[1:].tolist()
     return terms[: starts[size]], starts[: size + 1], tokens[:n_tokens], ends, n_stops
@@ -259,7 +259,7 @@ def home_of(mark: Any, keys: AnyArray) -> Any:
     """Return the hash of the token with a mark, whose lower bits are the slot to begin at."""
     if mark & LONG:
         return mark
-    return mixed((mark >> HALF) * keys[0] + (mark & LOW) * keys[1])
+    return mix((mark >> HALF) * keys[0] + (mark & LOW) * keys[1])
 
 
 @njit(cache=True, nogil=True)
@@ -269,19 +269,19 @@ def hash_bytes(low: AnyArray, begin: int, end: int, keys: AnyArray) -> Any:
     for k in range(end - begin):
         code += np.uint64(low[begin + k]) * keys[k & LAST_KEY]
         if k & LAST_KEY == LAST_KEY:
-            code = mixed(code)  # the keys come again
-    return mixed(code)
+            code = mix(code)  # the keys come again
+    return mix(code)
 
 
 @njit(cache=True, nogil=True)
-def mixed(code: Any) -> Any:
+def mix(code: Any) -> Any:
     """Return a hash whose lower bits depend on all bits. Different hashes stay different."""
     code = (code ^ code >> HALF) * PRIME
     return code ^ code >> HALF
 
 
 @njit(cache=True, nogil=True)
-def placed(slots: AnyArray, out: AnyArray, keys: AnyArray) -> AnyArray:
+def place(slots: AnyArray, out: AnyArray, keys: AnyArray) -> AnyArray:
     """Put the tokens of a table into an empty larger one, and return that."""
     mask = np.uint64(len(out) - 1)
     for i in range(len(slots)):

@@ -50,7 +50,7 @@ class Weighting:
         settings = {k: v for k, v in asdict(self).items() if k not in DEFAULTS or v != DEFAULTS[k]}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}
 
-    def changed(self) -> set[str]:
+    def changes(self) -> set[str]:
         """Return the names of the settings that are not the default."""
         plain = asdict(Weighting())
         return {name for name, value in asdict(self).items() if value != plain[name]}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bigfs import JGSC, RJGSC, SMR, engine, storage
-from bigfs.result import observed
+from bigfs.result import observe
 from bigfs.storage.runs.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
 
@@ -64,10 +64,10 @@ def test_a_killed_run_goes_on_to_the_same_answer(stores, straight, tmp_path, met
         if steps.count(loop) == 2:
             raise Killed
 
-    with pytest.raises(Killed), observed(callback=strike, checkpoint=Checkpoint(tmp_path, "k")):
+    with pytest.raises(Killed), observe(callback=strike, checkpoint=Checkpoint(tmp_path, "k")):
         fit(method, stores[method])
     again, seen = Checkpoint(tmp_path, "k"), []
-    with observed(callback=lambda name, record: seen.append(name), checkpoint=again):
+    with observe(callback=lambda name, record: seen.append(name), checkpoint=again):
         model = fit(method, stores[method])
     assert again.resumed[loop] == 1
     # of ⌈300/100⌉ batches, of six steps

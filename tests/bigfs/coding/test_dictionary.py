@@ -14,7 +14,7 @@ from bigfs.advice import install_command
 from bigfs.coding import dictionary
 from bigfs.coding.dictionary import SpamsMissingError, default_atoms, learn_atoms
 from bigfs.matrix import Matrix
-from bigfs.result import NotConvergedWarning, Status, observed
+from bigfs.result import NotConvergedWarning, Status, observe
 from tests.helpers.fitting import MemoryCheckpoint
 
 pytestmark = pytest.mark.slow
@@ -178,10 +178,10 @@ def test_interrupted_run_resumes_to_the_same_atoms(signals):
     )
     straight = learn_atoms(X, **settings).value.D
     checkpoint = MemoryCheckpoint(die_after=3)
-    with pytest.raises(KeyboardInterrupt), observed(checkpoint=checkpoint):
+    with pytest.raises(KeyboardInterrupt), observe(checkpoint=checkpoint):
         learn_atoms(X, **settings)
     seen = []
-    with observed(callback=lambda name, record: seen.append(record), checkpoint=checkpoint):
+    with observe(callback=lambda name, record: seen.append(record), checkpoint=checkpoint):
         resumed = learn_atoms(X, **settings).value.D
     np.testing.assert_array_equal(straight, resumed)
     assert len(seen) == 3  # of six

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from bigfs.cutting_plane import restricted_master
-from bigfs.cutting_plane.elimination import Rest, eliminate, inverse
+from bigfs.cutting_plane.elimination import Remaining, eliminate, inverse
 from bigfs.cutting_plane.newton import newton
 from bigfs.cutting_plane.restricted_master import (
     MIN_SIZE_FLOAT32,
@@ -213,7 +213,7 @@ def test_elimination_in_blocks_does_not_pass_over_a_pause():
 def test_what_elimination_leaves_is_the_inverse_over_the_remaining_features(rng, duplicates):
     _, _, master = problem(7, n=60, u=40, duplicates=duplicates)
     K = master.G + 0.3 * np.eye(40)
-    rest, V = Rest(np.linalg.inv(K), master.B), rng.normal(size=(40, 2))
+    rest, V = Remaining(np.linalg.inv(K), master.B), rng.normal(size=(40, 2))
     removed: list[int] = []
     for out in ([39, 0, 5], [2], [30, 35, 31, 1, 0], [7, 6]):  # behind, among and before the first
         removed.extend(rest.features[out])

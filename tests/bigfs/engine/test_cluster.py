@@ -20,7 +20,7 @@ from bigfs.flows import steps
 from bigfs.flows.options import ClusterOptions, SourceOptions
 from bigfs.flows.tls import environment as tls_environment
 from bigfs.flows.tls import make_certificates
-from bigfs.result import observed
+from bigfs.result import observe
 from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.daily import daily
@@ -89,7 +89,7 @@ def test_the_answer_is_the_serial_one_whoever_dies(
         step = getattr(steps, stage)
 
         def struck(*given, **more):
-            with tile_engine.progress(strike), observed(callback=strike):
+            with tile_engine.progress(strike), observe(callback=strike):
                 return step(*given, **more)
 
         monkeypatch.setattr(TASKS[step], "fn", struck)
@@ -218,7 +218,7 @@ def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(
     with tile_engine.cluster(doomed.address, security=doomed.tls, timeout="5s") as client:
         client.wait_for_workers(1, timeout=60)
         with (
-            observed(callback=strike),
+            observe(callback=strike),
             pytest.raises(
                 tile_engine.ClusterLostError, match="the connection to the Dask cluster was lost"
             ),

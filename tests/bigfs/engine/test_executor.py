@@ -29,7 +29,7 @@ from bigfs.graph import class_neighbors, row_blocks
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import RowBlock, Step, block_size, compare_pairs
 from bigfs.matrix import gathering
-from bigfs.result import NotConvergedWarning, observed
+from bigfs.result import NotConvergedWarning, observe
 from tests.helpers.counting import counted_tasks
 from tests.helpers.threads import threads
 
@@ -73,7 +73,7 @@ def at_step(number, strike):
 
     stack = contextlib.ExitStack()
     stack.enter_context(engine.progress(note))
-    stack.enter_context(observed(callback=note))
+    stack.enter_context(observe(callback=note))
     return stack, names
 
 
@@ -147,7 +147,7 @@ def test_a_restarted_cluster_is_an_error_and_a_killed_worker_none(store, step, h
 def test_a_fit_holds_the_client_that_it_has_found(store):
     with threads() as client:
         seen = []
-        with observed(callback=lambda *_: seen.append(engine.current_session().client)):
+        with observe(callback=lambda *_: seen.append(engine.current_session().client)):
             fit(*store)
     assert seen
     assert set(seen) == {client}
@@ -362,9 +362,9 @@ def test_arrays_that_traveled_are_aligned():
     """NumPy rounds a product with an array that is not aligned in another way."""
     unaligned = np.ndarray((7,), buffer=np.zeros(57, np.uint8), offset=1)
     unaligned[:] = np.arange(7)
-    [pair] = executor.aligned([Pair(unaligned, 1)])
+    [pair] = executor.align([Pair(unaligned, 1)])
     assert isinstance(pair, Pair)
     assert pair.values.flags.aligned > unaligned.flags.aligned
     np.testing.assert_array_equal(pair.values, np.arange(7))
     whole = [np.arange(3), (np.arange(2), "a")]
-    assert executor.aligned(whole) is whole
+    assert executor.align(whole) is whole

@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 
 from bigfs import ANOVA, Matrix, SelectorCV, engine
 from bigfs.evaluation import large_model, linear_model, metrics, scoring
-from bigfs.evaluation.curves import count_split, pool, way_of_all
+from bigfs.evaluation.curves import choose_full_strategy, count_split, pool
 from bigfs.evaluation.linear_model import LinearModel
 from bigfs.evaluation.metrics import Scorer
 from bigfs.evaluation.scoring import score_predictions
@@ -245,13 +245,13 @@ def test_a_logistic_classifier_needs_classes_and_memory(columns, rng, monkeypatc
     split, index = Split(X, y, X, y), np.arange(7)
     size = linear_model.projected_memory(X, y, logistic=True)
     with engine.limit_memory(2 * size + 2):
-        assert way_of_all(X, y, LOGISTIC) is True
+        assert choose_full_strategy(X, y, LOGISTIC) is True
         scoring.score_sets(split, {"a": index}, scorer=LOGISTIC)
     monkeypatch.setattr(linear_model, "fit", None)
     monkeypatch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
     with engine.limit_memory(2 * size):
-        assert way_of_all(X, y) is not True
-        assert way_of_all(X, y, LOGISTIC) is False
+        assert choose_full_strategy(X, y) is not True
+        assert choose_full_strategy(X, y, LOGISTIC) is False
         for fit in (
             lambda: scoring.score_sets(split, {"a": index}, scorer=LOGISTIC),
             lambda: large_model.fit_columns(X, y, index, logistic=True),

@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 
 from bigfs import ANOVA, Matrix, engine, storage
 from bigfs.evaluation import large_model, linear_model, scoring, splits
-from bigfs.evaluation.curves import count_split, measure, pool, way_of_all
+from bigfs.evaluation.curves import choose_full_strategy, count_split, measure, pool
 from bigfs.evaluation.metrics import Scorer
 from bigfs.evaluation.scoring import score_sets
 from bigfs.evaluation.splits import Split
@@ -112,7 +112,7 @@ def test_chosen_columns_are_read_once(text, tmp_path, monkeypatch, kind):
     load = ViewTile.load
 
     def count(tile):
-        if isinstance(engine.unshared(tile.view), ColumnSet):
+        if isinstance(engine.unshare(tile.view), ColumnSet):
             reads.append(tile.start)
         return load(tile)
 
@@ -241,17 +241,19 @@ def test_way_follows_the_memory(text, monkeypatch):
     assert model < classifier
     for limit, way in ((classifier + 1, "svm"), (classifier, "sgd"), (model, None)):
         with engine.limit_memory(limit):
-            assert large_model.choose_way(X, y) == way
-            assert way_of_all(X, y) == (way or False)
+            assert large_model.choose_strategy(X, y) == way
+            assert choose_full_strategy(X, y) == (way or False)
     with engine.limit_memory(classifier + 1):
-        assert large_model.choose_way(X, y / 3) == "ridge"
+        assert large_model.choose_strategy(X, y / 3) == "ridge"
     labels = sp.csr_array(np.ones((n, 3)))
     with engine.limit_memory(classifier):
-        assert large_model.choose_way(X, labels) == large_model.choose_way(X, y / 3) == "sgd"
-    assert way_of_all(X, y) is True
+        assert (
+            large_model.choose_strategy(X, labels) == large_model.choose_strategy(X, y / 3) == "sgd"
+        )
+    assert choose_full_strategy(X, y) is True
     monkeypatch.setattr(large_model, "find_spec", lambda name: None)
     with engine.limit_memory(classifier):
-        assert large_model.choose_way(X, y) is None
+        assert large_model.choose_strategy(X, y) is None
 
 
 # --- dask-ml: where it breaks, these say so -------------------------------------------------------
@@ -275,18 +277,18 @@ def test_incremental_passes_each_block_to_partial_fit(text):
 def test_all_features_of_the_part_that_trains_decide(text, monkeypatch):
     X, y = Matrix.from_array(text[0]), text[1]
     with engine.limit_memory(2 * linear_model.projected_memory(X, y)):
-        assert way_of_all(X, y) is not True
+        assert choose_full_strategy(X, y) is not True
         monkeypatch.setattr(splits, "MOST_TRAINING", 30 * 4)
-        assert way_of_all(X, y) is True
+        assert choose_full_strategy(X, y) is True
 
 
 def test_too_much_work_for_the_exact_classifiers_is_descended(text, monkeypatch):
     X, y = Matrix.from_array(text[0], tile_rows=20), text[1]
     monkeypatch.setattr(linear_model, "fits_in_memory", lambda *parts, **options: False)
     with engine.limit_memory(1_000_000):
-        assert large_model.choose_way(X, y) == "svm"
+        assert large_model.choose_strategy(X, y) == "svm"
         monkeypatch.setattr(large_model, "MOST_WORK", X.nnz * 4 * large_model.EXACT_PASSES - 1)
-        assert large_model.choose_way(X, y) == "sgd"
+        assert large_model.choose_strategy(X, y) == "sgd"
 
 
 def test_a_descent_in_a_worker_leaves_room_for_a_tile(text, monkeypatch):
@@ -297,7 +299,7 @@ def test_a_descent_in_a_worker_leaves_room_for_a_tile(text, monkeypatch):
     size = 8 * 6 * X.shape[1] * 4 + engine.TILE_TASK
     for limit, way in ((2 * size + 2, "sgd"), (2 * size, None)):
         with engine.limit_memory(limit):
-            assert large_model.choose_way(X, y) == way
+            assert large_model.choose_strategy(X, y) == way
 
 
 def test_sgd_comes_close_to_the_exact_classifiers(text):

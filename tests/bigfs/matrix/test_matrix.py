@@ -106,7 +106,7 @@ def test_a_task_on_taken_rows_carries_at_most_a_bit_per_row(rows, most):
     taken = tall.take_rows(rows)
     for tile in (*taken.column_tiles, *taken.row_tiles):
         assert len(pickle.dumps(tile.view)) < most + 300
-        np.testing.assert_array_equal(engine.unshared(tile.view).numbers(), np.arange(80_000)[rows])
+        np.testing.assert_array_equal(engine.unshare(tile.view).numbers(), np.arange(80_000)[rows])
 
 
 class ColumnsOnly:

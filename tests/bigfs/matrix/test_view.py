@@ -259,7 +259,7 @@ def test_a_tile_of_columns_carries_the_fewer_of_taken_and_left_out(left_out, mos
     index = np.delete(np.arange(d), left_out)
     taken = Matrix(X.shape, rows=keys, stats=X.stats).take_columns(index)
     assert all(len(pickle.dumps(tile)) < most for tile in taken.row_tiles)
-    np.testing.assert_array_equal(engine.unshared(taken.row_tiles[0].view).numbers(), index)
+    np.testing.assert_array_equal(engine.unshare(taken.row_tiles[0].view).numbers(), index)
     assert all(len(pickle.dumps(block)) < most + 200 for block in row_blocks(taken, 2))
 
 

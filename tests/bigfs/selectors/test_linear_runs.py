@@ -31,7 +31,7 @@ from bigfs import (
 )
 from bigfs.engine.budget import Shares
 from bigfs.linalg import svm
-from bigfs.result import observed
+from bigfs.result import observe
 from bigfs.storage.runs.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
 
@@ -124,10 +124,10 @@ def test_a_killed_run_goes_on_to_the_same_answer(store, straight, tmp_path, meth
         if steps.count(loop) == 2:
             raise Killed
 
-    with pytest.raises(Killed), observed(callback=strike, checkpoint=Checkpoint(tmp_path, "k")):
+    with pytest.raises(Killed), observe(callback=strike, checkpoint=Checkpoint(tmp_path, "k")):
         fit(method, store)
     again = Checkpoint(tmp_path, "k")
-    with observed(checkpoint=again):
+    with observe(checkpoint=again):
         model = fit(method, store)
     assert again.resumed[loop] == 1
     tolerance = 1e-9 if method == "RFS" else 0  # its working set is gathered again
@@ -148,10 +148,10 @@ def test_a_killed_run_on_few_features_goes_on(few, straight_on_few, tmp_path, me
         if steps.count(loop) == 2:
             raise Killed
 
-    with pytest.raises(Killed), observed(callback=strike, checkpoint=Checkpoint(tmp_path, "k")):
+    with pytest.raises(Killed), observe(callback=strike, checkpoint=Checkpoint(tmp_path, "k")):
         fit(method, few)
     again = Checkpoint(tmp_path, "k")
-    with observed(checkpoint=again):
+    with observe(checkpoint=again):
         model = fit(method, few)
     assert again.resumed[loop] == 1
     np.testing.assert_array_equal(model.scores_, straight_on_few(method).scores_)
@@ -174,7 +174,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(few, straight_on_few, met
                 os.kill(first, signal.SIGKILL)
                 killed.append(name)
 
-        with observed(callback=strike):
+        with observe(callback=strike):
             model = fit(method, few)
     assert killed
     np.testing.assert_array_equal(model.scores_, straight_on_few(method).scores_)

@@ -35,7 +35,7 @@ def test_every_command_that_opens_the_store_finds_it(bigfs, tmp_path, words):
     for seed, name in enumerate("ab"):
         write_corpus(tmp_path / f"{name}.svm", seed)
     assert bigfs("run", "a.svm", "--store", "a.zarr", "--out", "r", *ANOVA)[0] == 0
-    atomic.mark(tmp_path / ".a.zarr.0123456789abcdef.staging")
+    atomic.write_marker(tmp_path / ".a.zarr.0123456789abcdef.staging")
     shutil.move("a.zarr", ".a.zarr.0123456789abcdef.staging/old")
     status, _, err = bigfs(*words)
     assert status == 0, err

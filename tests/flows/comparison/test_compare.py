@@ -256,7 +256,7 @@ def test_the_files_of_a_comparison_are_one(tmp_path, monkeypatch, file):
 
     write("old")
     with monkeypatch.context() as patched:
-        patched.setattr(atomic, "before", interrupt)
+        patched.setattr(atomic, "fault_point", interrupt)
         with pytest.raises(KeyboardInterrupt):
             write("new")
     assert read_comparison(tmp_path)["state"] == "new"

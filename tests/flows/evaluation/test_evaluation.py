@@ -193,7 +193,7 @@ def test_all_features_of_a_real_target_beyond_the_memory_in_words(home, monkeypa
     assert {point.method for point in points} == {"f-regression", "all features"}
     words = "so their ridge regression was solved tile by tile"
     assert words in run.metadata["evaluation"]
-    monkeypatch.setattr(large_model, "choose_way", lambda *_, **__: None)
+    monkeypatch.setattr(large_model, "choose_strategy", lambda *_, **__: None)
     points = stages.evaluate(run)
     assert {point.method for point in points} == {"f-regression"}
     assert "All features were left out, because" in run.metadata["evaluation"]

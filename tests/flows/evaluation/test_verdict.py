@@ -9,7 +9,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from bigfs.evaluation.curves import Point
 from bigfs.flows.evaluation.verdict import verdict
-from bigfs.flows.messages import retyped
+from bigfs.flows.messages import repeat_command
 from bigfs.matrix.statistics import UNEQUAL_SCALES
 
 
@@ -53,9 +53,12 @@ def test_a_score_that_is_no_share_has_the_largest_error():
     ],
 )
 def test_advice_is_the_command_with_the_change_in_it(typed, line):
-    assert retyped(f"bigfs {typed}", method="anova") == line
-    assert retyped(f"python -m bigfs {typed}", method="anova").removeprefix("python -m ") == line
-    assert retyped("notebook.py", method="anova") == "--method anova"
+    assert repeat_command(f"bigfs {typed}", method="anova") == line
+    assert (
+        repeat_command(f"python -m bigfs {typed}", method="anova").removeprefix("python -m ")
+        == line
+    )
+    assert repeat_command("notebook.py", method="anova") == "--method anova"
 
 
 def in_two_units():

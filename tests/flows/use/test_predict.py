@@ -325,7 +325,7 @@ def test_scratch_lies_beside_the_table_and_a_killed_ones_is_deleted(texts, tmp_p
 
     monkeypatch.setattr(predictions, "weigh_by", weighed)
     killed = tmp_path / "out" / ".p.csv.0123456789abcdef.staging"
-    atomic.mark(killed)
+    atomic.write_marker(killed)
     (killed / "remains").write_text("of a killed command")
     predict(run, str(tmp_path / "new.jsonl"), tmp_path / "out" / "p.csv")
     [[scratch]] = seen

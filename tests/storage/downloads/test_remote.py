@@ -12,7 +12,7 @@ from bigfs import storage
 from bigfs.flows.job import Job
 from bigfs.storage import sources
 from bigfs.storage.downloads import downloader, remote
-from bigfs.storage.errors import SourceError, may_pass, redacted
+from bigfs.storage.errors import SourceError, may_pass, redact
 
 X = sp.csr_array(np.array([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]))
 
@@ -157,7 +157,7 @@ def test_a_text_is_shown_without_the_secrets_of_its_urls():
         ("s3://bucket/a.csv?canary#text=body", "s3://bucket/a.csv?…#text=body"),
         ("faces.mat?sample_shape=32x32", "faces.mat?sample_shape=32x32"),
     ):
-        assert redacted(secret) == shown
+        assert redact(secret) == shown
     assert "canary" not in str(
         Job(source="https://h/a.csv?token=can/canary", method="anova").with_out().out
     )

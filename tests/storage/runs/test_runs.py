@@ -332,7 +332,7 @@ def test_a_kill_between_the_names_of_two_files_is_made_good_at_the_next_opening(
         if renames[0] == number:
             raise SystemExit  # nothing of the process goes on
 
-    monkeypatch.setattr(atomic, "before", before)
+    monkeypatch.setattr(atomic, "fault_point", before)
     if number < 4:  # of three files
         with pytest.raises(SystemExit):
             written_anew(run)
@@ -359,7 +359,7 @@ def test_a_kill_at_any_operation_leaves_the_old_result_or_the_new_one(
         if len(calls) >= number:
             raise SystemExit  # nothing of the process goes on
 
-    monkeypatch.setattr(atomic, "before", before)
+    monkeypatch.setattr(atomic, "fault_point", before)
     with contextlib.suppress(SystemExit):
         run.finish()
     monkeypatch.undo()
@@ -384,7 +384,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr("bigfs.storage.atomic.mark", full)
+        patched.setattr("bigfs.storage.atomic.write_marker", full)
         with pytest.raises(RunError, match=r"the disk of .* is full"):
             Run.begin(tmp_path / "a", ASKED)
     assert list(tmp_path.iterdir()) == []

@@ -66,7 +66,7 @@ def test_a_worker_compiles_while_the_source_is_decompressed(tmp_path, documents,
 
 def test_it_counts_so_many_words_that_the_table_grows(monkeypatch):
     grown = []
-    placed = tokens.placed
-    monkeypatch.setattr(tokens, "placed", lambda *arrays: grown.append(1) or placed(*arrays))
+    place = tokens.place
+    monkeypatch.setattr(tokens, "place", lambda *arrays: grown.append(1) or place(*arrays))
     vectorize.compile_kernels((1, 1))
     assert grown

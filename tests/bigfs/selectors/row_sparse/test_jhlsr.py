@@ -21,7 +21,7 @@ from bigfs.graph.hypergraph.smoothness import Smoothness, choose_weights
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, panels
 from bigfs.matrix.panels import ColumnStrips, StripFile
-from bigfs.result import Status, observed
+from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse import jhlsr_problem, rows
 from bigfs.selectors.row_sparse.jhlsr import JHLSR
 from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
@@ -613,7 +613,7 @@ def test_a_round_starts_from_the_product_of_the_last_one(mu):
     X, y, H = data(labeled=4)
     given = {"hyperedges": H, "mu": mu, "lam": 0.4, "solver": "cg", "tol": 1e-3}
     checkpoint = MemoryCheckpoint()
-    with observed(checkpoint=checkpoint):
+    with observe(checkpoint=checkpoint):
         model = fit(X, y, **given, max_iter=60)
     theta, S, product, w, *_ = next(iter(checkpoint.saved.values()))[0]
     M = np.diag((y >= 0).astype(float)) + mu * dense_laplacian(H, w, "weighted")
@@ -739,9 +739,9 @@ def test_resumes_from_a_checkpoint():
     X, y, H = data()
     whole = fit(X, y, hyperedges=H, max_iter=9, tol=0)
     steps, checkpoint = [], MemoryCheckpoint()
-    with observed(lambda *_: steps.append(1), checkpoint):
+    with observe(lambda *_: steps.append(1), checkpoint):
         fit(X, y, hyperedges=H, max_iter=4, tol=0)
-    with observed(lambda *_: steps.append(1), checkpoint):
+    with observe(lambda *_: steps.append(1), checkpoint):
         resumed = fit(X, y, hyperedges=H, max_iter=9, tol=0)
     assert len(resumed.result_.history) == len(steps) == 9
     np.testing.assert_allclose(resumed.scores_, whole.scores_, rtol=1e-9)

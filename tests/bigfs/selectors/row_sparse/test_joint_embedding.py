@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 from bigfs import JELSR, NDFS, Matrix
 from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.graph import affinity, knn
-from bigfs.result import Status, observed
+from bigfs.result import Status, observe
 from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume, fit_few_steps
 
 
@@ -165,7 +165,7 @@ class TestBoth:
         left = whole.value._replace(theta=np.where(np.arange(18) == 5, 0, whole.value.theta))
         checkpoint = MemoryCheckpoint()
         checkpoint.save(type(selector).__name__, left, [{"gap": 1.0}])
-        with observed(checkpoint=checkpoint):
+        with observe(checkpoint=checkpoint):
             resumed = clone(selector).set_params(tol=1e-4, max_iter=2000).fit(X)
         assert resumed.scores_[5] > 0
         last = resumed.result_.history[-1]["objective"]

@@ -17,7 +17,7 @@ from bigfs.linalg.ridge import SOLVERS
 from bigfs.linalg.ridge.cg import CG
 from bigfs.linalg.ridge.direct import Woodbury
 from bigfs.matrix import Matrix, kernels
-from bigfs.result import Status, observed
+from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse.label_sums import complete_labels, sum_samples
 from bigfs.selectors.row_sparse.rows import norm_alone
 from bigfs.selectors.row_sparse.srlsr import RESTART, SRLSRProblem
@@ -532,9 +532,9 @@ def test_resumes_from_a_checkpoint(rounds, accelerate):
     given = {"gamma": 0.01, "tol": 0, "accelerate": accelerate}
     whole = fit(SRLSR, X, y, max_iter=rounds + 5, **given)
     steps, checkpoint = [], MemoryCheckpoint()
-    with observed(lambda *_: steps.append(1), checkpoint):
+    with observe(lambda *_: steps.append(1), checkpoint):
         fit(SRLSR, X, y, max_iter=rounds, **given)
-    with observed(lambda *_: steps.append(1), checkpoint):
+    with observe(lambda *_: steps.append(1), checkpoint):
         resumed = fit(SRLSR, X, y, max_iter=rounds + 5, **given)
     assert len(resumed.result_.history) == len(steps) == rounds + 5
     np.testing.assert_allclose(resumed.scores_, whole.scores_, rtol=1e-9)

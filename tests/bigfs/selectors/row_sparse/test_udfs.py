@@ -11,7 +11,7 @@ from bigfs.engine.budget import Shares
 from bigfs.graph import knn
 from bigfs.graph.discriminant import local_discriminant
 from bigfs.linalg.ridge import Ridge, SampleOperator
-from bigfs.result import Status, observed
+from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse.udfs import UDFSProblem
 from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
 
@@ -129,7 +129,7 @@ def test_a_feature_that_left_returns(X):
     theta[j], W[j] = 0, 0
     checkpoint = MemoryCheckpoint()
     checkpoint.save("UDFS", whole.value._replace(theta=theta, W=W), [{"gap": 1.0}])
-    with observed(checkpoint=checkpoint):
+    with observe(checkpoint=checkpoint):
         resumed = clone(selector).fit(X)
     assert resumed.result_.status is Status.CONVERGED
     assert resumed.scores_[j] > 0

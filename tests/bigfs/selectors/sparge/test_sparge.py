@@ -16,7 +16,7 @@ from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.cutting_plane.scores import largest_scores
 from bigfs.embedding.targets import lda_factor, one_hot
 from bigfs.graph import affinity, knn
-from bigfs.result import NotConvergedWarning, Status, observed
+from bigfs.result import NotConvergedWarning, Status, observe
 from tests.helpers.daily import daily
 from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
 from tests.helpers.master_solvers import apg, simplex
@@ -277,7 +277,7 @@ def test_columns_that_do_not_fit_in_memory_end_the_cuts_and_more_memory_goes_on(
     most = whole.result_.stats["gathered"]
     monkeypatch.setattr(columns, "LARGE_SIZE", 0)
     with engine.limit_memory(10**9):
-        with monkeypatch.context() as patch, observed(checkpoint=checkpoint):
+        with monkeypatch.context() as patch, observe(checkpoint=checkpoint):
             patch.setattr(columns, "FACTOR_BYTES", 10**9 // (most - 1) ** 2)
             with pytest.warns(NotConvergedWarning, match="next step does not fit in memory"):
                 short = clone(selector).fit(X, y)
@@ -288,7 +288,7 @@ def test_columns_that_do_not_fit_in_memory_end_the_cuts_and_more_memory_goes_on(
         steps = []
         assert 0 < n_steps < len(whole.result_.history)
         assert short.result_.history == whole.result_.history[:n_steps]
-        with observed(lambda *_: steps.append(1), checkpoint):
+        with observe(lambda *_: steps.append(1), checkpoint):
             more = clone(selector).fit(X, y)
     assert len(steps) == len(whole.result_.history) - n_steps
     assert more.result_.history == whole.result_.history

@@ -18,7 +18,7 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.targets import lda_factor
-from bigfs.result import observed
+from bigfs.result import observe
 from bigfs.selectors.sparge import cross_validation, fold_scores
 from bigfs.selectors.sparge.fold_scores import training_data
 from bigfs.storage.format import manifest, verified
@@ -116,7 +116,7 @@ def test_the_folds_share_their_passes(text):
     matrix = Matrix.from_array(X, tile_columns=17)
     _ = matrix.stats
     cuts = []
-    with observed(lambda name, record: cuts.append(name)):
+    with observe(lambda name, record: cuts.append(name)):
         before = matrix.passes
         SparGECV(n_features_to_select=12, gammas=(0.5, 1.0, 4.0), cv=3).fit(matrix, y)
     assert matrix.passes - before == (cuts.count("SparGE folds of 12") + 1) + (
@@ -146,7 +146,7 @@ def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_
     monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 3 * 8 * 80**2 - 1)
     gc.disable()  # nothing may wait for the collector
     try:
-        with observed(watch):
+        with observe(watch):
             alone = clone(selector).fit(X, y)
     finally:
         gc.enable()
@@ -185,10 +185,10 @@ def test_large_folds_of_one_size_do_not_go_on_from_those_of_another(text, tmp_pa
         SparGECV(gammas=(0.3, 3.0), cv=2, tol=1e-4),
         Run.begin(tmp_path / "run", {"store": "x.zarr"}),
     )
-    with observed(checkpoint=run.checkpoint("store")):
+    with observe(checkpoint=run.checkpoint("store")):
         for m in (4, 20):
             selector.set_params(n_features_to_select=m).fit(X, y)
-            with observed():
+            with observe():
                 alone = clone(selector).fit(X, y)
             np.testing.assert_array_equal(selector.losses_, alone.losses_)
             np.testing.assert_array_equal(selector.scores_, alone.scores_)
@@ -324,7 +324,7 @@ DIES = """
 import os, sys
 from bigfs import storage
 from bigfs import SparGE
-from bigfs.result import observed
+from bigfs.result import observe
 from bigfs.storage.runs import Run
 
 corpus = storage.open(sys.argv[1])
@@ -338,7 +338,7 @@ def die(name, record):
         os._exit(9)
 watch = die if sys.argv[3] == "dies" else note
 question = {"store": sys.argv[1], "method": "sparge-lda", "features": 30, "parameters": {}}
-with observed(watch, Run.begin(sys.argv[2], question).checkpoint("store")):
+with observe(watch, Run.begin(sys.argv[2], question).checkpoint("store")):
     selector = SparGE(n_features_to_select=30, gamma=3.0, tol=1e-6).fit(corpus.X, corpus.y)
 print(*selector.selected_)
 """
@@ -380,9 +380,9 @@ def test_runs_side_by_side_go_on_from_their_checkpoint(text, tmp_path, after):
             raise KeyboardInterrupt
 
     run = Run.begin(tmp_path / "run", {"store": "x.zarr"})
-    with contextlib.suppress(KeyboardInterrupt), observed(die, run.checkpoint("store")):
+    with contextlib.suppress(KeyboardInterrupt), observe(die, run.checkpoint("store")):
         selector.fit_path(X, y, sizes)
-    with observed(lambda name, record: steps.append(name), run.checkpoint("store")):
+    with observe(lambda name, record: steps.append(name), run.checkpoint("store")):
         again = selector.fit_path(X, y, sizes)
     assert {"SparGE folds of 20", "SparGE path"} == set(steps)
     for m in sizes:
