@@ -218,7 +218,7 @@ def name_run(template: str) -> Callable[[], str]:
 
 
 @flow(name="bigfs", flow_run_name=name_run("{features} features of {source} by {method}"))
-def bigfs(
+def run(
     source: Origin,
     method: Method = None,
     features: Features = None,
@@ -375,7 +375,7 @@ def nightly(
             append(source, store, engine=engine, timeout=timeout)
         else:
             stage(source, store, settings, engine, timeout)
-    bigfs(
+    run(
         *(store, method, features),
         out=out,
         parameters=parameters,

@@ -69,7 +69,7 @@ def test_the_flows_of_the_wheel_load_beside_folders_of_the_users_own(wheel, tmp_
         )
     code = (
         "from prefect.flows import load_flow_from_entrypoint as load\n"
-        "flow = load('bigfs.flows.prefect_flows.bigfs', use_placeholder_flow=False)\n"
+        "flow = load('bigfs.flows.prefect_flows.run', use_placeholder_flow=False)\n"
         "import bigfs; print(bigfs.__file__, flow.name)"
     )
     env = os.environ | {"PYTHONPATH": str(tmp_path / "site")}

@@ -84,7 +84,7 @@ def _carry_out(
             if into is not None:
                 _require_into(into, highly_variable, _staged(prepared))
             if uses_prefect(prefect):
-                result_of_flow("bigfs", job)
+                result_of_flow("run", job)
             else:
                 runs.run(prepared, scored=scored)
     _write_into(into, job.folder, highly_variable)

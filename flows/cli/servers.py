@@ -90,11 +90,11 @@ def serve(
     schedule = make_schedule(cron, timezone or local_timezone())
     require_api(address, "start it, or let cron call `bigfs run --no-prefect`")
     print(f"schedule: {cron} in the time zone {schedule.timezone}", flush=True)
-    from bigfs.flows.prefect_flows import bigfs, require_shown
+    from bigfs.flows.prefect_flows import require_shown, run
 
     require_shown(job.source)
     with contextlib.suppress(SystemExit):  # Prefect's answer to SIGTERM as it starts
-        bigfs.serve(
+        run.serve(
             name=name or source_name(job.source),
             schedule=schedule,
             parameters=job.model_dump(mode="json"),

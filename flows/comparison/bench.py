@@ -21,7 +21,7 @@ from bigfs.evaluation.curves import choose_full_strategy, measure
 from bigfs.evaluation.metrics import TARGETS
 from bigfs.evaluation.quality import absolute_correlations, mean_of_pairs
 from bigfs.evaluation.splits import Samples, draw_subsamples, target_kind
-from bigfs.flows.comparison.foreign import Foreign
+from bigfs.flows.comparison.external import ExternalSelector
 from bigfs.flows.comparison.lists import read_lists
 from bigfs.flows.comparison.outcomes import Outcome, read_outcome, write_outcome
 from bigfs.flows.comparison.request import LIST, Comparison
@@ -59,7 +59,7 @@ class Bench:
             LIST.format(name): index
             for name, index in read_lists(request.lists or [], d, names).items()
         }
-        self.foreign = {one.name: one for one in map(Foreign, request.selectors or [])}
+        self.external = {one.name: one for one in map(ExternalSelector, request.selectors or [])}
         if self.sizes[-1] > d:
             raise ValueError(
                 f"sizes must be at most {d}, the number of features in {self.corpus.uri}; "
@@ -105,8 +105,8 @@ class Bench:
             choices.append(self.parameters[method])
         if method in self.lists:
             choices.append(self.lists[method].tolist())
-        if method in self.foreign:
-            choices.append(self.foreign[method].identity())
+        if method in self.external:
+            choices.append(self.external[method].identity())
         return content_key(content, method, *choices)
 
     def file(self, method: str) -> Path:
@@ -247,7 +247,7 @@ class Bench:
         self, name: str, part: str, X: Matrix, y: Any, samples: Samples
     ) -> Callable[[Keep], Chosen]:
         """Return what chooses every number of features from a part of the samples."""
-        if self.constraints and (name in self.lists or name in self.foreign):
+        if self.constraints and (name in self.lists or name in self.external):
             raise ValueError(f"it takes no features to {' or to '.join(self.constraints)}")
         if name in self.lists:
             index = self.lists[name]
@@ -256,8 +256,8 @@ class Bench:
                     f"it holds {len(index):,} features, and the sizes go up to {self.sizes[-1]:,}"
                 )
             return lambda _: Chosen({m: index[:m] for m in self.sizes}, [], 0, 0)
-        if name in self.foreign:
-            return lambda _: self.foreign[name].choose(copy(X), y, self.sizes)
+        if name in self.external:
+            return lambda _: self.external[name].choose(copy(X), y, self.sizes)
         chooser = self._prepare(name, part, X, y, samples)
         return lambda keep: chooser.sets(self.sizes, keep)
 

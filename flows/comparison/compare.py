@@ -18,6 +18,7 @@ from bigfs.coding.dictionary import SpamsMissingError
 from bigfs.engine import ClusterLostError
 from bigfs.flows import steps
 from bigfs.flows.comparison.bench import Bench
+from bigfs.flows.comparison.external import ExternalSelector
 from bigfs.flows.comparison.files import (
     COMPARISON,
     facts_of,
@@ -26,7 +27,6 @@ from bigfs.flows.comparison.files import (
     require_folder,
     write_record,
 )
-from bigfs.flows.comparison.foreign import Foreign
 from bigfs.flows.comparison.outcomes import Outcome
 from bigfs.flows.comparison.report import comparison_page
 from bigfs.flows.comparison.request import Comparison
@@ -98,7 +98,7 @@ def prepare(request: Comparison) -> Comparison:
         selection.require_parameters(name.partition(" ")[0], 1, parameters)
     request.names()
     for place in request.selectors or []:
-        Foreign(place).identity()
+        ExternalSelector(place).identity()
     request = request.model_copy(update={"store": store_of(request)})
     require_folder(Path(request.folder))
     return request

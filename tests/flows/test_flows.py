@@ -69,7 +69,7 @@ def worked(monkeypatch):
 
 def run(source, **more):
     """The pipeline's state, run here and serially."""
-    from bigfs.flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import run as flow_of_run
 
     given = {
         "features": FEATURES,
@@ -77,7 +77,7 @@ def run(source, **more):
         "engine": SERIAL,
         "out": "runs/r",
     } | more
-    return bigfs(source, **given, return_state=True)
+    return flow_of_run(source, **given, return_state=True)
 
 
 # --- what a run leaves ----------------------------------------------------------------------------
@@ -210,15 +210,15 @@ SIGNED = "https://data.example.org/x.parquet?X-Amz-Signature=canary&a=b#columns=
 
 
 def test_a_signed_link_is_no_parameter_but_its_variable_is(prefect, corpus, monkeypatch):
-    from bigfs.flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import run as flow_of_run
 
     with client() as api:
-        flow = api.create_flow(bigfs)
+        flow = api.create_flow(flow_of_run)
         made = api.create_deployment(
             flow,
             name="signed",
             parameters={},
-            parameter_openapi_schema=bigfs.parameters.model_dump(),
+            parameter_openapi_schema=flow_of_run.parameters.model_dump(),
             enforce_parameter_schema=True,
         )
         with pytest.raises(PrefectHTTPStatusError, match="should not be valid"):
@@ -226,7 +226,7 @@ def test_a_signed_link_is_no_parameter_but_its_variable_is(prefect, corpus, monk
         kept = api._client.post("/flow_runs/filter", json={}).text
     assert "canary" not in kept
     with pytest.raises(ValueError, match=r"x\.parquet holds credentials, which Prefect's pages"):
-        result_of_flow("bigfs", Job(source=SIGNED))
+        result_of_flow("run", Job(source=SIGNED))
     assert run("$BIGFS_NO_SUCH").is_failed()
     monkeypatch.setenv("BIGFS_CORPUS", corpus)
     state = run("$BIGFS_CORPUS")
@@ -351,7 +351,7 @@ def test_a_stage_is_tried_again(prefect, corpus, monkeypatch, error, tries):
 
 
 def test_a_hook_of_a_flow_hears_of_its_failure(prefect, tmp_path):
-    from bigfs.flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import run as flow_of_run
 
     heard = []
 
@@ -359,7 +359,7 @@ def test_a_hook_of_a_flow_hears_of_its_failure(prefect, tmp_path):
         heard.append((flow.name, flow_run.state_type.value, state.message))
 
     missing = str(tmp_path / "missing.jsonl")
-    bigfs.with_options(on_failure=[hook])(missing, engine=SERIAL, return_state=True)
+    flow_of_run.with_options(on_failure=[hook])(missing, engine=SERIAL, return_state=True)
     (name, kind, message), *more = heard
     assert (name, kind, more) == ("bigfs", "FAILED", [])
     assert "missing.jsonl" in message

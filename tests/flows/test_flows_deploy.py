@@ -91,7 +91,7 @@ def test_the_parameters_of_a_flow_are_fields_of_its_request(name, model):
 def test_the_form_offers_methods_and_their_synonyms():
     from bigfs.flows import prefect_flows
 
-    for flow in (prefect_flows.bigfs, prefect_flows.nightly):
+    for flow in (prefect_flows.run, prefect_flows.nightly):
         assert {"anova", "f-classif"} <= set(schema_of(flow)["method"]["enum"])
 
 

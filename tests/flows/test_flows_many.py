@@ -36,7 +36,7 @@ def held(pid):
 
 @pytest.mark.nightly
 def test_runs_in_a_row_hold_no_more_than_the_first(prefect, tls_cluster, tmp_path):
-    from bigfs.flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import run as flow_of_run
 
     corpus = write_corpus(tmp_path / "corpus.jsonl", seed=3)
     engine = ClusterOptions(scheduler=tls_cluster.address, tls=str(tls_cluster.tls))
@@ -51,7 +51,7 @@ def test_runs_in_a_row_hold_no_more_than_the_first(prefect, tls_cluster, tmp_pat
 
     seen = {}
     for i in range(1, RUNS + 1):
-        bigfs(
+        flow_of_run(
             corpus,
             features=12,
             settings=SourceOptions(tile_rows=50),

@@ -16,13 +16,13 @@ from tests.helpers.processes import PREFECT_WARNS, client, start, stop, until, w
 pytestmark = PREFECT_WARNS
 
 OWN = """
-from bigfs.flows.prefect_flows import bigfs
+from bigfs.flows.prefect_flows import run as flow_of_run
 
 def tell(flow, flow_run, state):
     with open("heard", "a") as file:
         print(state.name, file=file)
 
-watched = bigfs.with_options(on_cancellation=[tell], on_crashed=[tell])
+watched = flow_of_run.with_options(on_cancellation=[tell], on_crashed=[tell])
 """
 
 

@@ -13,13 +13,13 @@ prefect_dask = pytest.importorskip("prefect_dask", reason="prefect-dask is not i
 
 
 def test_the_flow_gives_its_answer_on_the_cluster_of_its_task_runner(prefect, tmp_path):
-    from bigfs.flows.prefect_flows import bigfs
+    from bigfs.flows.prefect_flows import run as flow_of_run
 
     corpus = write_corpus(tmp_path / "corpus.jsonl", seed=3)
-    local = bigfs(corpus, features=12, out="runs/local", engine=ClusterOptions(workers=0))
+    local = flow_of_run(corpus, features=12, out="runs/local", engine=ClusterOptions(workers=0))
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         runner = prefect_dask.DaskTaskRunner(address=cluster.scheduler_address)
-        flow = bigfs.with_options(task_runner=runner)
+        flow = flow_of_run.with_options(task_runner=runner)
         engine = ClusterOptions(scheduler=cluster.scheduler_address)
         shared = flow(corpus, features=12, out="runs/shared", engine=engine)
         done = cluster.scheduler.cumulative_worker_metrics

@@ -53,7 +53,7 @@ def serial(store, tmp_path_factory):
 
 
 def pipeline(source, cluster):
-    from bigfs.flows.prefect_flows import bigfs as flow
+    from bigfs.flows.prefect_flows import run as flow
 
     engine = ClusterOptions(scheduler=cluster.address, tls=str(cluster.tls))
     return flow(

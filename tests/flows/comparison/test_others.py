@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.feature_selection import SelectKBest, f_classif
 
 from bigfs.flows.comparison.bench import Bench
-from bigfs.flows.comparison.foreign import Foreign
+from bigfs.flows.comparison.external import Foreign
 from bigfs.flows.comparison.lists import read_lists
 from bigfs.flows.comparison.request import Comparison
 from bigfs.storage.errors import SourceError

@@ -1,6 +1,6 @@
-"""The process of a foreign selector.
+"""The process of an external selector.
 
-``python -m bigfs.flows.comparison.chooser FOLDER PLACE BYTES M…`` starts it.
+``python -m bigfs.flows.comparison.external_worker FOLDER PLACE BYTES M…`` starts it.
 It reads X.npz and y.npy of the folder, takes that much memory at most, and writes answer.json.
 """
 

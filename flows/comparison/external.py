@@ -1,7 +1,7 @@
 """Selectors of other packages in a comparison, each in a process of its own.
 
 The process gets the samples as files, and never more memory than a worker. It is killed when the
-method is late. So a foreign selector cannot end a comparison, whatever it does.
+method is late. So an external selector cannot end a comparison, whatever it does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bigfs.matrix import Matrix
 BYTES_PER_VALUE = 12 + 12  # of the samples as float64 with their columns, gathered and written
 
 
-class Foreign(NamedTuple):
+class ExternalSelector(NamedTuple):
     """A class or function without arguments that makes a selector in scikit-learn's style."""
 
     place: str  # of the form package.module:Name or file.py:Name
@@ -75,7 +75,13 @@ class Foreign(NamedTuple):
 
     def _ask(self, folder: str, arguments: list[str]) -> dict[str, Any]:
         """Run the selector, and return what it wrote."""
-        command = [sys.executable, "-m", "bigfs.flows.comparison.chooser", folder, *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "bigfs.flows.comparison.external_worker",
+            folder,
+            *arguments,
+        ]
         printed = Path(folder) / "printed.txt"
         with printed.open("wb") as out:
             # a time limit ends the wait, which kills the process
