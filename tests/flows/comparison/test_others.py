@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.feature_selection import SelectKBest, f_classif
 
 from bigfs.flows.comparison.bench import Bench
-from bigfs.flows.comparison.external import Foreign
+from bigfs.flows.comparison.external import ExternalSelector
 from bigfs.flows.comparison.lists import read_lists
 from bigfs.flows.comparison.request import Comparison
 from bigfs.storage.errors import SourceError
@@ -153,7 +153,7 @@ def test_what_a_selector_does_wrong_is_its_row(store, name, reason):
 )
 def test_a_wrong_place_is_refused_at_once(home, place, reason):
     with pytest.raises(ValueError, match=reason):
-        Foreign(place).identity()
+        ExternalSelector(place).identity()
 
 
 def test_a_selector_runs_again_after_its_code_changed(store, home):
