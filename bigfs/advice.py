@@ -1,4 +1,4 @@
-"""What messages advise: the command that installs an extra, and names like one that is unknown."""
+"""Advice in messages: the command that installs an extra, and names like one that is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other packages add to bigfs, by their entry points."""
+"""The entry points by which other packages add to bigfs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 def plugins(group: str, taken: Iterable[str], is_valid: Callable[[Any], bool]) -> dict[str, Any]:
     """Return what installed packages add to a group, by name.
 
-    What cannot be loaded, is not valid, or has a taken name is left out with a warning: a broken
-    package must not end every command.
+    An entry that cannot be loaded, is not valid, or has a taken name is left out with a warning: a
+    broken package must not end every command.
     """
     found: dict[str, Any] = {}
     for point in entry_points(group=group):

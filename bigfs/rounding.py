@@ -1,4 +1,4 @@
-"""What is zero but for rounding: one rule for the whole package.
+"""Zero but for rounding: one rule for the whole package.
 
 A column of n samples with mean μ and variance σ² is constant where σ² ≤ nεσ² + (nμε)², with ε the
 spacing of double precision at 1 [scikit-learn, `_is_constant_feature`].

@@ -1,4 +1,4 @@
-"""What a run will take, by what the runs beside it took on this machine."""
+"""The forecast of a run, by earlier runs on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOKED = 100  # runs that are looked at, the latest ones
 
 
 class Past(NamedTuple):
-    """What an earlier run took."""
+    """The costs of an earlier run."""
 
     name: str
     method: str

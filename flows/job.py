@@ -1,5 +1,5 @@
-"""What a run is. The options of the command line, Prefect's form, run.json and the keys of results
-are made of the fields of one model.
+"""The request of a run. The options of the command line, Prefect's form, run.json and the keys of
+results are made of the fields of one model.
 
 It imports neither Prefect nor scikit-learn, so a command that has nothing to do ends at once.
 """
@@ -117,7 +117,7 @@ Scores = Annotated[bool, said("also write the decision value of each class")]
 
 
 class Request(BaseModel):
-    """What a run and a comparison have in common."""
+    """The common part of the requests of a run and of a comparison."""
 
     model_config = ConfigDict(extra="forbid")
     order: ClassVar[str] = "source"  # the first fields, in the order of their positions
@@ -150,7 +150,7 @@ class Request(BaseModel):
 
     @property
     def staging(self) -> Any:
-        """What is staged, for which the source is found once."""
+        """The store to stage, for which the source is found once."""
         from bigfs.storage.staging.stage import make_plan
 
         if self._staging is None:
@@ -212,7 +212,7 @@ class Job(Request):
 
     @property
     def question(self) -> dict[str, Any]:
-        """What is selected: two runs of the same question may have one directory."""
+        """The question of the selection: two runs of the same question may have one directory."""
         chosen = {} if self.metric is None else {"metric": self.metric}
         parameters = decided_by(self.method or "", self.parameters, self.first_metric)
         named = {"method": self.method, "features": self.features, "parameters": parameters}

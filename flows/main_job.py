@@ -27,8 +27,8 @@ def run(
 ) -> Run:
     """Stage a source, select features, score them, and write the report, as `bigfs run` does.
 
-    What lies on disk from an earlier run of the same content, settings and program is taken from
-    there. A killed run goes on from its last step.
+    Results on disk from an earlier run of the same content, settings and program are
+    reused. A killed run goes on from its last step.
 
     Parameters
     ----------

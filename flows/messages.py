@@ -1,4 +1,4 @@
-"""What the program says on stderr, beside its results."""
+"""The messages of the program on stderr."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Waits(logging.Handler):
 def repeat_command(command: str, source: tuple[str, str] = ("", ""), **options: str) -> str:
     """Return a command of bigfs with another source and other options, as a line to type.
 
-    It has no --out, which names the result of the command as it was. Of a program that is not the
-    command line it is the options alone.
+    It has no --out, which names the result of the command as it was. For a program that is not
+    the command line it is the options alone.
     """
     flags = {name: FLAGS.get(name, (f"--{name.replace('_', '-')}",)) for name in options}
     added = [word for name, value in options.items() for word in (flags[name][0], value)]

@@ -52,7 +52,8 @@ def run(
 ) -> str:
     """Do the steps of a job that `prepare` gave. Returns the directory of the run.
 
-    What is on disk is asked once the name of the run is held, and the store is read as it is then.
+    The state on disk is asked once the name of the run is held, and the store is read as it is
+    then.
     """
     from bigfs.flows import steps  # scikit-learn, while the workers start
     from bigfs.flows.evaluation import selection

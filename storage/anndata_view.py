@@ -125,7 +125,7 @@ class RowNames:
 
 
 class Annotations(NamedTuple):
-    """What obs says of some rows, by the roles of its columns, and what its labels are."""
+    """The samples and the labels that obs has for some rows, by the roles of its columns."""
 
     columns: dict[str, Any]
     kind: LabelKind | None

@@ -1,9 +1,9 @@
 """Files and folders that appear whole and stay, or do not appear.
 
 What is new is written under a unique name beside its target and flushed to the disk. Then it is
-renamed, and the folder of the name is flushed. What it replaces is deleted only after that. A
-folder is replaced by two renames. Whoever misses the folder calls `recover`, which puts an exchange
-right that was interrupted between them. `write_together` gives files their names together.
+renamed, and the folder of the name is flushed. The old one is deleted only after that. A
+folder is replaced by two renames. A reader that misses the folder calls `recover`, which puts an
+exchange right that was interrupted between them. `write_together` gives files their names together.
 
 The program deletes only folders that it made. Such a folder holds a marker file, which is written
 first and deleted last. It may also be a URL in an object store.
@@ -416,7 +416,8 @@ def _places(uri: str, scratch: Place | None) -> tuple[Path, Path]:
 def _claimed(uri: str, exists: Callable[[str], bool], key: str, dead: set[str]) -> Iterator[None]:
     """Hold a store's name in an object store, which cannot rename: it is built at its name.
 
-    Of two machines one puts the marker. `dead` holds the keys of ended processes of this machine.
+    Only one of two machines puts the marker. `dead` holds the keys of ended processes of this
+    machine.
     """
     if exists(uri):  # another process finished it while this one waited
         yield
@@ -571,7 +572,7 @@ def is_available(folder: Place) -> bool:
 
 
 def _held_by(folder: Place) -> set[str]:
-    """Return what a folder holds, by one look. What is no folder holds itself."""
+    """Return what a folder holds, by one look. A file holds itself."""
     if os.path.islink(folder):
         return {os.fspath(folder)}
     try:

@@ -1,7 +1,7 @@
 """Locks: one per name, by `flock`. The system releases the lock of a process that was killed.
 
-The lock file lies beside the name, and its holder removes it. Who waited for a file that was
-removed meanwhile takes the next one. What appears by one rename needs no lock.
+The lock file lies beside the name, and its holder removes it. A process that waited for a file that
+was removed meanwhile takes the next one. A file that appears by one rename needs no lock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def lock(
     """Hold the lock of a path against other processes and threads, or share it.
 
     `wait` limits the seconds to wait; -1 waits as long as it takes, and says so. `name` stands for
-    the path in messages. What depends on the lock is asked inside the block.
+    the path in messages. Ask for the state that depends on the lock inside the block.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""What bigfs made and nothing needs any more: found by `find_unused`, deleted by `delete_unused`.
+"""Files that bigfs made and nothing needs any more: found by `find_unused`, deleted by
+`delete_unused`.
 
 Old stores: of the stores with names of their own making (`.bigfs/NAME-KEY.zarr`) that were staged
 from one source with the same settings, all but the latest, if no run or comparison names them and
@@ -9,8 +10,8 @@ no run names, and the earlier results of runs, if they are old.
 Stores lie in the folder and in the `.bigfs` in it. Runs are looked for below the folder, at any
 depth, and where the file beside a store says that one lies (`runs.readers_of`).
 
-What is deleted gets another name first, in a folder with the program's marker. So a store is whole
-or absent, and what a killed command leaves is found by the next one.
+A folder to delete gets another name first, in a folder with the program's marker. So a store is
+whole or absent, and what a killed command leaves is found by the next one.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def find_unused(
 
 
 def delete_unused(found: Iterable[UnusedItem]) -> int:
-    """Delete what `find_unused` found. What a command is using now is left.
+    """Delete what `find_unused` found. Files that a command is using now stay.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a corpus says of its samples beside the labels: groups, batches, weights, times, splits."""
+"""The facts of samples in a corpus besides the labels: groups, batches, weights, times, splits."""
 
 from __future__ import annotations
 

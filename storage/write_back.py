@@ -108,8 +108,8 @@ def write_var(
     """Write a selection into `var` and `uns` of an AnnData file. An earlier one is replaced.
 
     There are d scores and m selected features, best first. `genes` are the columns of
-    `HighlyVariable`. A file is copied and exchanged. Of a
-    folder only `var`, `uns` and the root's metadata are copied, and the rest is linked. So either
+    `HighlyVariable`. A file is copied and exchanged. In
+    a folder only `var`, `uns` and the root's metadata are copied, and the rest is linked. So either
     is whole at any moment.
     """
     path, d = Path(file).resolve(), len(scores)  # a link stays a link

@@ -134,7 +134,7 @@ def _system(
 ) -> tuple[AnyArray, float]:
     """Return the lower triangle of K = I + RGR over the active columns, and K's Frobenius norm.
 
-    What is above the triangle is not written, and thus takes no memory where K is large. A small K
+    The part above the triangle is not written, and thus takes no memory where K is large. A small K
     lies in large pages, which are faster.
     """
     u = len(active)

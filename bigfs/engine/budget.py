@@ -1,7 +1,7 @@
 """The memory that this process has: the limit that was given, or that of its control group.
 
 It is the same for the whole life of a process, so that no plan depends on the free memory of the
-minute. What was freed goes back to the system.
+minute. Freed memory goes back to the system.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SERIAL = "serial"  # the client of a session in this process
 
 @dataclass(frozen=True)
 class Session:
-    """What holds inside a block: who runs the tasks, and the memory limit of this process."""
+    """The session of a block: who runs the tasks, and the memory limit of this process."""
 
     client: Any = None  # of a cluster, or `SERIAL`. None: not asked yet
     limit: int | None = None  # bytes that were given

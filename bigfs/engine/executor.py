@@ -1,8 +1,8 @@
-"""Who runs the tasks, and the shapes that they have: maps, streams, and sums in a fixed tree.
+"""The executor of tasks, and their shapes: maps, streams, and sums in a fixed tree.
 
 `session` asks once who runs: the enclosing `cluster`, the user's own client, or this process. There
 are two executors. A serial one calls a task where it is submitted. On a cluster a task is a future.
-What is made of the tasks, and so each bit of a sum, is the same on both.
+The results of the tasks, and so each bit of a sum, are the same on both.
 """
 
 from __future__ import annotations
@@ -390,7 +390,7 @@ class OnCluster:
 
     def cancel(self, futures: Sequence[Any]) -> None:
         """Cancel tasks, and wait for those that run. Dask cannot stop a running task, and it may
-        write a file. Whoever deletes the files of a failed step must not do so before."""
+        write a file. Do not delete the files of a failed step before."""
         keys, end = [future.key for future in futures], time.monotonic() + CANCEL_SECONDS
         # if the cluster is lost, the caller's error says so
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):

@@ -1,4 +1,4 @@
-"""What the processes have used: processor time and peak memory."""
+"""The usage of the processes: processor time and peak memory."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def unshare(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a tile that travels holds in place of a shared value."""
+    """The stand-in for a shared value in a tile that travels."""
 
     number: int
 

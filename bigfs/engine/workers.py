@@ -1,4 +1,4 @@
-"""What a task finds in its process: the cache of tiles, room for its arrays, one thread of BLAS."""
+"""The process of a task: the cache of tiles, room for its arrays, one thread of BLAS."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SVM = Scorer()
 
 
 class SetScore(NamedTuple):
-    """What a model on one set of features answers on the test rows of one split."""
+    """The answers of a model on one set of features to the test rows of one split."""
 
     counts: FloatArray  # adds up over splits; two sums of each further metric follow the counts
     losses: AnyArray  # of each test row with a target, as in `metrics.losses_of`

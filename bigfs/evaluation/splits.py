@@ -35,7 +35,7 @@ MOST_STRATIFIED = 20_000
 
 
 class Samples(NamedTuple):
-    """What is known of samples beside their targets: arrays of a value per sample, or None."""
+    """Facts of samples besides their targets: arrays of a value per sample, or None."""
 
     groups: IntArray | None = None  # codes; no group has samples in both parts of a split
     times: AnyArray | None = None  # numbers or dates; training samples come before test samples

@@ -105,8 +105,8 @@ class ActiveColumns:
         self.index, self.X, self._block, self.gathered = None, self.full, None, False
 
     def _gather(self, active: IntArray) -> Any:
-        """Return these columns as a csr array, or as a dense one where that is smaller. What was
-        gathered before is freed first, unless they are part of it."""
+        """Return these columns as a csr array, or as a dense one where that is smaller. Columns
+        gathered before are freed first, unless they are part of it."""
         held, block = self.index if self.gathered else None, self._block
         self._release()
         if held is not None and np.isin(active, held, assume_unique=True).all():

@@ -98,7 +98,7 @@ class DaskTile:
 
     @property
     def key(self) -> tuple[str, int] | None:
-        """The key in the cache. What a cluster holds anyway is not cached."""
+        """The key in the cache. Values that a cluster holds anyway are not cached."""
         return None if self.block.inputs else (str(self.source), self.start)
 
     def load(self) -> Block:

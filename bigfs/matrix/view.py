@@ -1,4 +1,4 @@
-"""What a matrix takes of another: rows, columns, and its columns less a number each.
+"""The part of a matrix that another one is: rows, columns, and its columns less a number each.
 
 A view is one value. The tiles of the matrix share it, so it travels once, and it is applied where a
 tile is loaded.
@@ -18,7 +18,7 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 
 
 class View(Protocol):
-    """What is taken of a tile."""
+    """The part of a tile that is taken."""
 
     def of_block(self, block: Block) -> Block:
         """Return what is taken of a block."""

@@ -1,4 +1,4 @@
-"""What an `AutoSelector` has tried, for its card and for the report of a run."""
+"""The trials of an `AutoSelector`, for its card and for the report of a run."""
 
 from __future__ import annotations
 

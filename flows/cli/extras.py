@@ -1,4 +1,4 @@
-"""What `pip install bigfs` leaves out: the packages of the extras `report` and `flows`."""
+"""The optional packages: those of the extras `report` and `flows`."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ def history(
 ) -> None:
     """List the runs of a folder in order, with the changed features, the gap and the score.
 
-    Of a run that is made again as its source changes, as every night, the earlier results are
+    If a run is made again as its source changes, such as every night, the earlier results are
     listed too.
     """
     from bigfs.flows.report import history as past

@@ -43,7 +43,8 @@ HALF = 0.5  # share of the training samples in a subsample, as in stability sele
 
 
 class Bench:
-    """What the methods of a comparison share: samples, splits, sizes, metrics and graphs."""
+    """The common ground of the methods of a comparison: samples, splits, sizes, metrics and
+    graphs."""
 
     def __init__(self, request: Comparison) -> None:
         self.corpus, self.folder = storage.open(str(request.store)), Path(request.folder)

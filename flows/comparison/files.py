@@ -19,7 +19,7 @@ log = logging.getLogger("bigfs.flows")
 
 
 class Kind(NamedTuple):
-    """What a folder holds: the name of its files, and the first words of its record."""
+    """The content of a folder: the name of its files, and the first words of its record."""
 
     name: str
     format: str

@@ -16,7 +16,7 @@ from bigfs.types import AnyArray, FloatArray
 
 
 class Outcome(NamedTuple):
-    """What a method did on a bench."""
+    """The outcome of a method on a bench."""
 
     method: str
     sets: Sets  # chosen on all training samples

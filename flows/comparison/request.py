@@ -1,4 +1,4 @@
-"""What is compared: the model of the command line, Prefect's form and the result's directory."""
+"""The request of a comparison, for the command line, Prefect's form and the result's directory."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ MethodTime = Annotated[
 
 
 class Comparison(Request):
-    """What is compared, and how it is scored.
+    """The request of a comparison: the methods, and how they are scored.
 
     Every method chooses each number of features on the same training samples, and a linear model on
     them is scored on the same test samples. Without test samples the methods choose again inside

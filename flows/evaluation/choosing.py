@@ -1,4 +1,4 @@
-"""What a method chooses from some samples: the best features, several sizes, or the number itself.
+"""The choice of a method from some samples: the best features, several sizes, or the number itself.
 
 A run, a comparison and `--features auto` choose by these functions, from all training samples and
 again from those of each split.

@@ -24,7 +24,7 @@ SHARES = (0.1, 0.2, 0.5, 1.0)  # of the number of features: the points of an acc
 
 
 class Choices(NamedTuple):
-    """What the method of a run and its rivals choose by the training rows of a split."""
+    """The choices of the method of a run and its rivals by the training rows of a split."""
 
     run: Run
     corpus: Any

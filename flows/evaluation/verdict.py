@@ -1,4 +1,4 @@
-"""What a run's own table says of its choice: how it stands to other methods and to all features."""
+"""The verdict of a run's own table: how its choice stands to other methods and to all features."""
 
 from __future__ import annotations
 

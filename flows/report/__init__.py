@@ -1,1 +1,1 @@
-"""What a run tells: its page, its scores and status in words, its origin and costs."""
+"""The report of a run: its page, its scores and status in words, its origin and costs."""

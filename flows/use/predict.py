@@ -77,7 +77,8 @@ CSV, PARQUET, ABOUT = ".csv", ".parquet", "predictions"
 
 
 class Predictions(NamedTuple):
-    """What `predict` wrote: the file, the number of rows, and the scores where they have labels."""
+    """The output of `predict`: the file, the number of rows, and the scores where they have
+    labels."""
 
     file: Path
     rows: int
@@ -91,7 +92,7 @@ class Predictions(NamedTuple):
 def fit_model(corpus: Any, train: Any, selected: IntArray, *, logistic: bool = False) -> Model:
     """Fit the linear model on the selected columns of the training samples.
 
-    Of many samples and classes, a part of the samples trains it: see `training_sample`.
+    Where samples and classes are many, a part of the samples trains it: see `training_sample`.
     """
     columns = np.sort(selected)
     X, y = training_sample(train.X, train.y)

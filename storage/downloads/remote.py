@@ -139,7 +139,7 @@ class RangeFile(io.RawIOBase):
 
 
 class Listed(NamedTuple):
-    """What a server says of a file when it lists it."""
+    """The entry of a file in the list of a server."""
 
     size: int | None
     version: str
@@ -148,7 +148,7 @@ class Listed(NamedTuple):
 def open_ranges(url: str, listed: Listed | None = None) -> RangeFile:
     """Open a file behind a URL to read ranges of it. A server without them is a SourceError.
 
-    Of a file that was listed nothing is asked but its ranges.
+    A file that was listed is asked for its ranges alone.
     """
     from bigfs.storage.downloads import downloader
 

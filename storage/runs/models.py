@@ -83,7 +83,7 @@ class NameUnits:
 
 @dataclass(frozen=True)
 class TableUnits:
-    """What the chosen columns of a table hold."""
+    """The content of the chosen columns of a table."""
 
     __repr__ = brief
 

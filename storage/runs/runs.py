@@ -431,7 +431,7 @@ def record_failure(name: str | Path, reason: str) -> None:
 
 
 def failures_of(name: str | Path) -> list[dict[str, str]]:
-    """Return when and why a run failed. Of a damaged line nothing is known."""
+    """Return when and why a run failed. Nothing is known from a damaged line."""
     file, lines = _home(_final(name)) / FAILURES, list[bytes]()
     with contextlib.suppress(OSError):
         lines = file.read_bytes().splitlines()

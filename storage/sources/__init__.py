@@ -126,8 +126,8 @@ def find(source: Any, *, format: str | None = None, test: Any = None, **options:
     ``faces.mat?sample_shape=32x32&unlabeled=-1``, after a URL as in
     ``https://example.org/posts.csv#text=body``. Without a format, the content tells it.
 
-    A mapping holds the source of each split, and `test` is that of the test samples. What is said
-    or guessed of the training samples holds for the others.
+    A mapping holds the source of each split, and `test` is that of the test samples. Options and
+    guesses of the training samples hold for the others.
     """
     if test is not None:
         source = {"train": source, "test": test}

@@ -154,7 +154,7 @@ def _require_file(given: Any, option: str) -> None:
 def read_list(given: Any, option: str, count: int | None, of: str) -> list[str]:
     """Return the names that an option gives: a list, or a file with one per line.
 
-    Of a line with tabs, such as one of genes.tsv, what stands before the first one is the name: no
+    In a line with tabs, such as one of genes.tsv, what stands before the first one is the name: no
     two genes have it. There must be `count` names, those of what `of` says. None takes all.
     """
     place = f"{option}="

@@ -103,7 +103,8 @@ class Source(ABC):
         return self
 
     def prepare(self, scratch: Path) -> Self:
-        """Return the source ready for `pieces`. What can't be cut is written to `scratch` first."""
+        """Return the source ready for `pieces`. A source that cannot be cut is written to `scratch`
+        first."""
         return self
 
     def left_out(self) -> list[str]:
@@ -129,7 +130,7 @@ class Source(ABC):
 
     @property
     def label_rules(self) -> LabelRules:
-        """What the options say of the labels."""
+        """The options about labels."""
         return LabelRules(self.unlabeled, self.target, self.label_separator)
 
     @property

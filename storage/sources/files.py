@@ -2,7 +2,8 @@
 
 Every format lists its files and opens them here. Names that begin with ``_`` or ``.`` are unseen,
 as for Spark, Hive and pyarrow, and so are Zarr stores inside a folder. Links to folders are
-followed, once each. What is no plain file, no readable folder or leads nowhere is refused by name.
+followed, once each. A place that is no plain file, no readable folder or leads nowhere is refused
+by name.
 """
 
 from __future__ import annotations
@@ -278,7 +279,7 @@ def no_text(start: bytes) -> str | None:
 def source_errors(complaint: str) -> Iterator[None]:
     """Turn what a foreign parser raises for damaged bytes into a SourceError of one line.
 
-    What our own code does wrong stays as it is.
+    Errors of our own code pass unchanged.
     """
     try:
         yield

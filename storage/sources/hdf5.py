@@ -31,7 +31,7 @@ HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes
 def require_end(path: str) -> None:
     """Refuse a file that ends the process which reads it, or never lets it go on.
 
-    What raises an error there does so here.
+    An error there is raised here.
     """
     need_h5py(path)
     if os.path.isfile(path) and trial(LOOK).ask(os.fsencode(os.path.abspath(path))) is None:

@@ -1,4 +1,4 @@
-"""What a source tells of each sample beside its row: its label, split, name, group, weight …
+"""The facts of each sample of a source besides its row: its label, split, name, group, weight …
 
 Every format and every object gives columns of Arrow by these roles, and `read` applies the rules to
 them. A value is missing if it is null, NaN or an empty text.
@@ -43,7 +43,7 @@ Columns = Mapping[str, Any]  # columns of Arrow by their roles
 
 
 class LabelRules(NamedTuple):
-    """What the options of a source say of its labels."""
+    """The options of a source about its labels."""
 
     unlabeled: str | None = None  # a label that also means "none"
     target: str | None = None  # one of `TARGETS`, or None to let the labels decide
@@ -530,7 +530,7 @@ def _labels(values: Any, place: Place, rules: LabelRules) -> Any:
 
 
 def _label_sets(values: Any, place: Place, rules: LabelRules) -> Any:
-    """Return a column of lists of labels. What is missing in a list is no label."""
+    """Return a column of lists of labels. A missing entry of a list is no label."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -815,7 +815,7 @@ def _promoted(parts: Sequence[Coded]) -> list[Any]:
 
 
 class LabelKind(NamedTuple):
-    """What the labels of some samples are."""
+    """The kind and the classes of the labels of some samples."""
 
     texts: bool  # whether they are texts and not numbers
     whole: bool  # whether all numbers are whole

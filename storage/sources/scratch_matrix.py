@@ -31,7 +31,7 @@ Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 class ScratchMatrix(NamedTuple):
     """A matrix of shape (n, d) in a folder: X.npy, or data.npy, indices.npy and indptr.npy.
 
-    X may hold n images. What is told of the rows lies beside it.
+    X may hold n images. The facts of the rows lie beside it.
     """
 
     folder: str

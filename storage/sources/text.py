@@ -51,7 +51,7 @@ INFLATE_STEP = 1 << 12  # compressed bytes at a time, of which a bzip2 bomb make
 
 
 class Folders(NamedTuple):
-    """What the folders of documents mean."""
+    """The meaning of the folders of documents."""
 
     skip: int  # leading folders that all documents share
     has_halves: bool  # whether the next folder is a half of the same classes, for training or test

@@ -36,8 +36,8 @@ class Trial:
     Parameters
     ----------
     script : str
-        Defines ``tried(raw)``, which returns the words of an answer. What it prints is a sign that
-        it goes on.
+        Defines ``tried(raw)``, which returns the words of an answer. A line that it prints is a
+        sign that it goes on.
     patience : float, default=PATIENCE
         Seconds without a sign.
     """

@@ -32,7 +32,7 @@ TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
 
 class Told(NamedTuple):
-    """What is told of the samples of a block. Their columns lie beside it."""
+    """The facts of the samples of a block. Their columns lie beside it."""
 
     has_labels: bool = False  # whether there is a column of labels
     labels: LabelKind | None = None  # None where no sample has a label

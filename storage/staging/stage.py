@@ -80,7 +80,7 @@ def stage(
         * an iterator over blocks of rows, or over pairs (rows, labels), with the same options;
         * an AnnData object in memory, backed or lazy, with the options of its file;
         * a mapping of "train", "test" or a name that `split_map` knows to any of these, such as a
-          `DatasetDict` of Hugging Face. What is said or guessed of the training samples holds for
+          `DatasetDict` of Hugging Face. Options and guesses of the training samples hold for
           the others, and an option may be a mapping with a value for each.
 
         Objects are read once, see Notes.
@@ -133,7 +133,7 @@ def stage(
     scratch : str, path-like or None, default=None
         Folder for temporary files on a disk that every worker sees. None works beside the store.
     **options : object
-        Options of the format. Of every format `test` is the source of the test samples.
+        Options of the format. In every format `test` is the source of the test samples.
 
     Returns
     -------

@@ -54,7 +54,7 @@ def draw_sample(X: Matrix, blocks: list[RowBlock], k: int) -> Sample:
 
 
 class ScreenEstimate(NamedTuple):
-    """What the sample says about a screen."""
+    """The sample's estimate of a screen."""
 
     # mean cosine of neighbors over the other columns, weighted by norms, from the first half
     residual_cosine: float

@@ -43,7 +43,7 @@ FEATURE_COPIES = 4  # d × m arrays
 class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     """Choose the atoms of a dictionary that code the samples jointly and smoothly over a graph.
 
-    Joint graph sparse coding [1]_ is unsupervised. What is selected are atoms of the dictionary,
+    Joint graph sparse coding [1]_ is unsupervised. The method selects atoms of the dictionary,
     not columns of X. `transform` gives the codes on the kept atoms, and `column_importance_` ranks
     columns through them.
 

@@ -1,4 +1,4 @@
-"""What all selectors are made of: the estimator, its input and labels, shared parameters."""
+"""The parts of all selectors: the estimator, its input and labels, shared parameters."""
 
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import UNLABELED, Labels, labels_of

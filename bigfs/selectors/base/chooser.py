@@ -1,4 +1,4 @@
-"""What the choosers share: the target of some samples, and fits that folds of them decide about."""
+"""The parts that choosers share: the target of samples, and fits that folds decide about."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bigfs.types import AnyArray
 
 
 class Target(NamedTuple):
-    """What is known of the samples of a fit. A part of them keeps the labels of the whole."""
+    """The facts of the samples of a fit. A part of them keeps the labels of the whole."""
 
     y: Any  # `Labels`, real values (n,), label sets (n × c), or None
     samples: Samples = NOTHING_KNOWN  # their groups and times

@@ -56,7 +56,7 @@ ARRAY_CHECKS: dict[str, Any] = {  # of scikit-learn; `Matrix` looks for NaN and 
 
 
 class Cost(NamedTuple):
-    """What a fit on a store costs, in the words of `bigfs methods`."""
+    """The cost of a fit on a store, in the words of `bigfs methods`."""
 
     passes: str  # times that the whole matrix is read
     memory: str  # numbers of 8 bytes in the driving process, beside the tiles of the workers

@@ -34,7 +34,7 @@ LARGE_SHARE = 0.125  # of the non-zeros: columns that hold more are not gathered
 
 
 class Problem(NamedTuple):
-    """What a criterion is made of."""
+    """The parts of a criterion."""
 
     relevance: FloatArray  # (d,) R of each feature
     pairs: Correlations | Information

@@ -173,8 +173,8 @@ class JHLSRProblem(RowSparseProblem):
         return end._replace(returned=returned)
 
     def round(self, state: JHLSRState) -> JHLSRState:
-        """Run one accelerated round. What raises the objective is taken back: features that leave
-        early stay, and those that have just returned start nearer to zero."""
+        """Run one accelerated round. A change that raises the objective is taken back: features
+        that leave early stay, and those that have just returned start nearer to zero."""
         S, residual = self.solve(state)
         leaving = self.leaving(state, S)
         S[leaving] = 0

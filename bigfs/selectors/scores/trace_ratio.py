@@ -15,7 +15,7 @@ the labels:
     F_u = α D_u⁻¹ (A_uu F_u + A_ul Y_l),    F_l = Y_l
     b_j = Σ_c p_c (m_cj − m_j)²,   t_j = Σ_i q_i (x_ij − m_j)²,   p_c = Σ_i F_ic,  q_i = Σ_c F_ic
 
-m_cj and m_j are the means with the weights F_ic and q_i. What F_i lacks to 1 is the share of no
+m_cj and m_j are the means with the weights F_ic and q_i. 1 − Σ_c F_ic is the share of no
 known class.
 """
 

@@ -42,7 +42,7 @@ class NamedExchange:
 
 @dataclass(frozen=True)
 class AuditedList:
-    """What is certain about a list of features."""
+    """The certificate of a list of features."""
 
     __repr__ = brief
 

@@ -110,7 +110,7 @@ class SparGECV(EmbeddingTarget, Chooser):
     ----------
     gamma_ : float
         The chosen γ: the largest that is within one standard error of the best, because a larger γ
-        is cheaper. Of the three candidates it is 1.
+        is cheaper. It is 1 among the three candidates.
     losses_ : ndarray of shape (n_gammas, n_folds)
         Share of the held-out embedding that the chosen features leave unexplained. NaN where a γ
         was not tried, and absent where a score decides.

@@ -46,7 +46,7 @@ def intercept_of(T: FloatArray, omega: FloatArray) -> FloatArray:
 
 
 class FoldChoice(NamedTuple):
-    """What a candidate chooses without the test samples of a fold."""
+    """The choice of a candidate without the test samples of a fold."""
 
     candidate: int
     fold: int

@@ -41,7 +41,7 @@ ColumnsKind = Literal["gathered", "streamed", "tiled"]
 
 
 class Targets(NamedTuple):
-    """What the features explain."""
+    """The targets that the features explain."""
 
     X: Matrix  # the samples that take part
     T: FactoredTargets  # n × r

@@ -37,7 +37,7 @@ Train = Callable[[Batch], BoolArray]  # the records of a batch that are not for 
 
 
 class Kinds(NamedTuple):
-    """What the columns of a table are."""
+    """The kinds of the columns of a table."""
 
     numbers: list[str]
     categories: list[str]
@@ -118,7 +118,7 @@ def _numbers_of(
 
 
 class Values:
-    """What the values of a column are that holds no numbers."""
+    """The kind of the values of a column without numbers."""
 
     def __init__(self) -> None:
         self.kind: str | None = None  # of values that are neither numbers nor texts

@@ -1,8 +1,9 @@
 """Tables, and CSV (or any delimiter) among them, read by pyarrow in batches.
 
-What can't be read in parts where it lies is laid out on scratch first, as Arrow's IPC files with
-batches of a few megabytes: CSV, whose records end nobody knows where, and Parquet with large row
-groups. A table of another origin has to give the names of its columns and a stream of batches.
+A table that cannot be read in parts where it lies is laid out on scratch first, as Arrow's IPC
+files with batches of a few megabytes: CSV, whose records end nobody knows where, and Parquet with
+large row groups. A table of another origin has to give the names of its columns and a stream of
+batches.
 """
 
 from __future__ import annotations
@@ -535,7 +536,8 @@ def _are_values(names: Sequence[str]) -> bool:
 
 
 class _Lines:
-    """What pyarrow reads of a file: the bytes from `start` to `size`, and then an `end`."""
+    """The part of a file that pyarrow reads: the bytes from `start` to `size`, and then an
+    `end`."""
 
     closed = False
 
