@@ -160,7 +160,7 @@ def durable(monkeypatch, log):
     monkeypatch.setattr(os, "rename", move)
     monkeypatch.setattr(
         atomic,
-        "before",
+        "fault_point",
         lambda operation, path: (
             log.append((operation, str(path))) if operation == "delete" else None
         ),
