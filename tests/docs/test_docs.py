@@ -143,3 +143,36 @@ def test_every_measured_constant_exists():
         for attribute in filter(None, attributes):
             value = getattr(value, attribute)
         assert isinstance(value, int | float), name
+
+
+def test_every_constant_that_the_code_calls_measured_has_a_row():
+    page = (DOCS / "measured" / "constants.md").read_text()
+    stated = (
+        r"^(?:# .*\n)*# .*\(measured\).*\n(?:# .*\n)*([A-Z_]+)\b.* = |^([A-Z_]+) = .*\(measured\)"
+    )
+    for folder in ("bigfs", "storage", "flows"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for names in re.findall(stated, path.read_text(), re.M):
+                module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                assert f"`{module}.{''.join(names)}`" in page
+
+
+SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+UNITS = {"MiB": 2**20, "ns": 1e-9, "µs": 1e-6, "%": 0.01}
+
+
+def test_the_page_has_the_values_of_the_constants():
+    page = (DOCS / "measured" / "constants.md").read_text()
+    power_of_ten = r"10(?=[⁻⁰¹²³⁴-⁹])|([\d.,]+)(?:·10)?"
+    rows = re.findall(
+        rf"^\| `([\w.]+)`[^|]*\| (?:{power_of_ten})([⁻⁰¹²³⁴-⁹]*) ?([^\s,|]*)", page, re.M
+    )
+    assert len(rows) >= 30
+    for name, digits, power, unit in rows:
+        module, *attributes = re.match(r"([a-z_.]+)\.([A-Z]\w+)(?:\.(\w+))?$", name).groups()
+        value = importlib.import_module(module)
+        for attribute in filter(None, attributes):
+            value = getattr(value, attribute)
+        shown = float(digits.rstrip(",").replace(",", "") or 1) * UNITS.get(unit, 1)
+        shown *= 10.0 ** int(power.translate(SUPERSCRIPTS) or 0)
+        assert value == pytest.approx(shown), name
