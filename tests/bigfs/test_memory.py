@@ -49,7 +49,7 @@ OBJECTS = 1 << 18  # bytes of what a step makes beside its arrays
 OF_A_SHARE = {
     "cutting_plane/columns.py:Columns._require_memory",  # 4,096 columns: test_columns.py
     "embedding/targets.py:_thin_svd",  # of arrays of LAPACK, which are not traced
-    "evaluation/large_model.py:choose_way",  # of a task: test_models.py
+    "evaluation/large_model.py:choose_strategy",  # of a task: test_models.py
     "evaluation/large_model.py:require_trainable",  # of a task: test_models.py
     "evaluation/scoring.py:_require_decisions",  # of a task
     "graph/row_blocks.py:block_size",  # the smallest block in its share
