@@ -5,10 +5,18 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 
-from bigfs import Matrix, SelectorCV, SparGE, stability
+from bigfs import Matrix, SelectorCV, SparGE, cards, stability
 from bigfs.engine import MemoryLimitError
 from bigfs.evaluation import large_model
-from bigfs.result import NotConvergedWarning, Status, iterate, observe
+from bigfs.result import (
+    NotConvergedWarning,
+    Result,
+    Status,
+    early_ends,
+    iterate,
+    observe,
+    warn_early_end,
+)
 from tests.helpers.fitting import MemoryCheckpoint
 
 
@@ -54,6 +62,87 @@ def test_nan_ends_the_run():
         assert run(step=lambda s: s._replace(x=s.x * np.nan)).status is Status.NOT_FINITE
 
 
+def test_a_number_at_the_tolerance_is_enough():
+    assert run(tol=2.0**-7).value.steps == 7
+    assert run(tol=2.0**-7, max_iter=7).converged  # the last step is looked at before the limit
+
+
+def test_the_number_that_decides_may_be_infinite_and_no_other():
+    values = iter([np.inf, np.inf, 1e-3])
+    assert run(measure=lambda s: {"change": next(values), "loss": 1.0}).value.steps == 3
+    for record in ({"change": 1.0, "loss": np.inf}, {"change": -np.inf}, {"change": np.nan}):
+        with pytest.warns(NotConvergedWarning, match="NaN or infinity"):
+            assert run(measure=lambda s, record=record: record).status is Status.NOT_FINITE
+    with pytest.warns(
+        NotConvergedWarning, match=r"limit.*\(change not yet known, tolerance 1e-02\)$"
+    ):
+        run(measure=lambda s: {"change": np.inf}, max_iter=2)
+
+
+def test_a_certificate_below_zero_stalls_but_for_rounding():
+    assert run(measure=lambda s: {"change": -1e-12}).converged
+    with pytest.warns(NotConvergedWarning, match="limit of floating point"):
+        assert run(measure=lambda s: {"change": -0.5}).status is Status.STALLED
+
+
+def test_a_loop_may_end_by_its_own_rules():
+    assert run(reached=Status.FINISHED).status is Status.FINISHED
+    with pytest.warns(
+        NotConvergedWarning, match=r"halving .*, tolerance 1e-02\): too few columns$"
+    ):
+        result = run(
+            ends=lambda s: Status.GRID_END if s.steps == 3 else None,
+            why=lambda: "too few columns",
+        )
+    assert (result.status, result.value.steps) == (Status.GRID_END, 3)
+    assert result.stats == {"why": "too few columns"}
+    with pytest.warns(NotConvergedWarning):
+        result = run(max_iter=2, at_limit=lambda s: Status.ROUNDED if s.steps == 2 else None)
+    assert (result.status, result.stats) == (Status.ROUNDED, {})
+    with pytest.warns(NotConvergedWarning, match=r"\(violation 5\.00e-01"):
+        run(measure=lambda s: {"change": np.inf, "violation": 0.5}, max_iter=1)
+
+
+def test_early_ends_are_collected_by_the_innermost_block():
+    with early_ends() as outer:
+        with early_ends() as inner:
+            run(max_iter=1)
+        run(max_iter=2)
+    assert [message.count("halving stopped") for message in (*inner, *outer)] == [1, 1]
+    assert "5.00e-01" in inner[0]
+    assert "2.50e-01" in outer[0]
+    with pytest.warns(NotConvergedWarning, match="it ended early") as said:
+        warn_early_end("it ended early")
+    assert len(said) == 1
+
+
+def test_facts_are_the_status_the_gaps_by_their_names_and_the_last_record():
+    history = [{"gap": 0.5, "sets": 1}, {"gap": 0.25, "sets": 2}]
+    stats = {"objective_gap": 0.125, "passes": 3, "sizes": [1, 2]}
+    assert Result(None, Status.CONVERGED, history, stats).facts() == {
+        "status": "converged to the requested tolerance",
+        "steps": 2,
+        "gap of the features": "12.50 %",
+        "gap of the relaxation": "25.00 %",
+        "sets": 2,
+        "passes": 3,
+    }
+    below = Result(None, Status.CONVERGED, history, {"objective_gap": -1e-9}).facts()
+    assert below["gap of the features"] == "0.00 %"
+    one = Result(None, Status.EXACT, [], {"objective_gap": 0.5}).facts()
+    assert one == {"status": str(Status.EXACT), "steps": None, "objective_gap": 0.5}
+    assert Result(None, Status.MAX_ITER, history).facts()["gap"] == 0.25
+    assert Result(None, Status.EXACT).converged
+    assert not Result(None, Status.STALLED).converged
+
+
+def test_the_curve_is_that_of_the_number_that_decides():
+    history = [{"loss": 9.0, "gap": 0.5}, {"loss": 8.0}, {"loss": 7.0, "gap": 0.25}]
+    assert Result(None, Status.CONVERGED, history).curve() == cards.curve("gap", [0.5, 0.25])
+    assert Result(None, Status.EXACT).curve() == ""
+    assert Result(None, Status.CONVERGED, [{"loss": 1.0}]).curve() == ""
+
+
 def test_a_step_that_does_not_fit_in_memory_ends_the_run_at_the_state_before():
     def hungry(state):
         if state.steps == 2:
@@ -87,6 +176,26 @@ def test_a_killed_run_goes_on_from_its_checkpoint():
     assert resumed.history == run().history
     with observe(checkpoint=memory):  # a finished run is not repeated
         assert run(step=dies).value.steps == 7
+
+
+def test_a_state_that_is_not_finite_is_not_kept():
+    memory = MemoryCheckpoint()
+    with pytest.warns(NotConvergedWarning), observe(checkpoint=memory):
+        run(step=lambda s: step(s)._replace(x=s.x * (np.nan if s.steps == 2 else 0.5)))
+    assert memory.saved["halving"][0][1] == 2
+
+
+def test_a_block_keeps_what_it_does_not_change_of_the_block_around():
+    seen, memory = [], MemoryCheckpoint()
+    with observe(lambda name, record: seen.append(name), memory):
+        with observe(checkpoint=MemoryCheckpoint()):
+            run()
+        assert (len(seen), memory.saved) == (7, {})
+        with observe(lambda name, record: None):
+            run()
+            run()
+        assert len(seen) == 7
+        assert set(memory.saved) == {"halving", "halving 2"}
 
 
 def test_inner_loops_are_not_observed():
