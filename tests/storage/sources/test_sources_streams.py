@@ -243,18 +243,18 @@ def test_texts_come_as_those_of_a_file(tmp_path, y):
 )
 def test_the_hash_of_a_column_knows_its_values_and_not_its_batches(values):
     from bigfs.storage.sources.tables.streams import ContentHash
-    from bigfs.storage.sources.tables.tables import decoded
+    from bigfs.storage.sources.tables.tables import decode
 
     def digest(*parts):
         content = ContentHash()
         for part in parts:
-            content.update("a", decoded(part))
+            content.update("a", decode(part))
         return content.hexdigest()
 
     whole = digest(values)
     assert digest(*(values[i : i + 1] for i in range(5))) == whole
     assert digest(values[:3], values[3:3], values[3:]) == whole
-    values = decoded(values)
+    values = decode(values)
     others = [values.take(pa.array(order)) for order in ([1, 0, 2, 3, 4], [0, 1, 3, 2, 4])]
     others += [values[:4], pa.nulls(5, values.type)]
     assert len({whole, *map(digest, others)}) == 5

@@ -200,7 +200,7 @@ def hostile_tokens(keys, n):
     letters = np.arange(ord("a"), ord("z") + 1)
     words = np.stack(np.meshgrid(*[letters] * 4), axis=-1).reshape(-1, 4)
     marks = words.astype(np.uint64) @ (1 << np.array([24, 16, 8, 0], dtype=np.uint64))
-    slots = kernels.mixed(marks * keys[1]) & np.uint64(0xFFFF)
+    slots = kernels.mix(marks * keys[1]) & np.uint64(0xFFFF)
     return ["".join(map(chr, word)) for word in words[np.argsort(slots)[:n]]]
 
 
