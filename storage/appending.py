@@ -36,7 +36,7 @@ from bigfs.storage.sources import checks, find
 from bigfs.storage.sources.base import MatrixSource, Source, TextSource
 from bigfs.storage.sources.samples import CATEGORIES, Target
 from bigfs.storage.staging import build, tables, transpose
-from bigfs.storage.staging.named import Columns, name_lines, read_hashed
+from bigfs.storage.staging.named import Columns, Names, name_lines, number, read_blocks
 from bigfs.storage.staging.scale_blocks import rewrite
 from bigfs.storage.staging.scratch import BY_ROW, RowBlock, delete, row_bounds, save
 from bigfs.storage.staging.text.hashing import name_buckets
@@ -202,7 +202,7 @@ def _grow(
     writer = _clone(corpus, target, ["var/_index/"] if names else [])
     if names:
         writer.stream("var/_index", d, str, tables.term_lines(names))
-    chunks = max(1, build.entries_for(memory_limit) // writer.chunk)
+    chunks = build.chunks_for(writer, memory_limit)
     transpose.write_rows(writer, blocks, (n, d), chunks, (old.shape[0], old.nnz))
     delete(blocks, *BY_ROW)
     tables.write_samples(
@@ -247,8 +247,9 @@ def _read_blocks(
         columns = columns_of(corpus)
         numbered = columns.number(source, scratch)
         if columns.hashing:
-            return read_hashed(source, pieces, scratch)
-        blocks = build.read_blocks(numbered, pieces, scratch)
+            blocks = read_blocks(source, pieces, scratch)
+            return number(blocks, Names(columns.hashing, "", is_hashed=True))
+        blocks = read_blocks(numbered, pieces, scratch)
         widest = max((s.width for s in blocks), default=0)
         if widest > d:
             raise SourceError(

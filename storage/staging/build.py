@@ -21,7 +21,7 @@ from bigfs.storage.sources.base import MatrixSource, Source, TextSource
 from bigfs.storage.sources.samples import Target, missing_split
 from bigfs.storage.sources.scratch_matrix import bounds
 from bigfs.storage.staging import tables, transpose
-from bigfs.storage.staging.named import read_named
+from bigfs.storage.staging.named import learn_names, number, read_blocks
 from bigfs.storage.staging.scale_blocks import put_in_units
 from bigfs.storage.staging.scratch import (
     BY_ROW,
@@ -30,12 +30,8 @@ from bigfs.storage.staging.scratch import (
     by_segment,
     delete,
     forget,
-    open_array,
-    read_once,
     row_bounds,
-    write_block,
 )
-from bigfs.storage.staging.split import read_parts
 from bigfs.storage.staging.text.vectorize import compile_kernels, vectorize
 from bigfs.storage.staging.text.weighting import Weighting
 from bigfs.types import AnyArray
@@ -88,11 +84,6 @@ def telling_base(source: Source) -> Iterator[None]:
         raise engine.MemoryLimitError(f"{error} (libraries take {base} of the limit)") from error
 
 
-def entries_for(memory_limit: int) -> int:
-    """Return the number of entries of an array that a task may hold."""
-    return min(memory_limit // 64, TILE_NNZ)
-
-
 def source_folder(scratch: Path) -> Path:
     """Return the folder for what a source lays out on scratch. It is deleted when it is read."""
     folder = scratch / "source"
@@ -125,21 +116,21 @@ def build(
     terms, columns = None, dict[str, AnyArray]()
     if isinstance(source, TextSource):
         pieces = pieces_of(source, memory_limit)
-        blocks, vocabulary = vectorize(source, pieces, plan.weighting, scratch)
-        d, terms = vocabulary.size, vocabulary.terms
-        columns["idf"] = open_array(vocabulary.idf, "idf")
+        blocks, names, columns["idf"] = vectorize(source, pieces, plan.weighting, scratch)
+        d, terms = names.size, names.lines
     else:
         assert isinstance(source, MatrixSource)
         pieces = pieces_of(source, memory_limit)
-        if source.has_names:
-            blocks, d, terms = read_named(source, pieces, scratch)
-        elif source.hashing:
+        if source.hashing and not source.has_names:
             raise SourceError(
                 f"{source.path} has numbers of columns, and hashing is for names: leave it out, or "
                 f"give by_name=true where the numbers are names"
             )
+        blocks = read_blocks(source, pieces, scratch)
+        if source.has_names:
+            names, _ = learn_names(blocks, blocks, source.hashing, scratch)
+            blocks, d, terms = number(blocks, names), names.size, names.lines
         else:
-            blocks = read_blocks(source, pieces, scratch)
             d = width_of(source, blocks)
         what = (
             f"staging {source.path} with {d} features, of which every method holds a number each,"
@@ -166,8 +157,9 @@ def build(
     if not n or not d:
         raise SourceError(f"{source.path} holds no values: {n} samples, {d} features")
     checks.require_shape(n, d, source.path)
-    tile = tile_nnz(plan.settings, n, nnz)
-    writer = writer_for(uri, tile)
+    rows = plan.settings["tile_rows"]
+    tile = TILE_NNZ if rows is None else max(1, nnz * rows // n)
+    writer = Writer(uri, chunk=min(manifests.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
     chunks = chunks_for(writer, memory_limit)
     for path in ("uns", "uns/columns", "uns/statistics"):
         writer.group(path, "dict")
@@ -180,10 +172,12 @@ def build(
     tables.note_single_classes(blocks, target, source.path)
     tables.note_joined_labels(target, source)
     tables.compare_splits(blocks, target, source)
-    names = tables.names_of(blocks)
+    sample_names = tables.names_of(blocks)
     with engine.limit_memory(memory_limit):
         obs = tables.obs_of(blocks, source.obs_columns, source.path)
-    tables.write_samples(writer, target, segments, lambda: tables.y_of(blocks, target), names, obs)
+    tables.write_samples(
+        writer, target, segments, lambda: tables.y_of(blocks, target), sample_names, obs
+    )
     named = tables.write_features(writer, d, source.feature_names, terms, columns)
     write_segments(writer, segments, blocks, d, target, chunks)
     require_same(plan.source, plan.fingerprint)
@@ -195,31 +189,20 @@ def build(
             nnz=nnz,
             target=target.kind,
             segments=tuple(segments),
-            row_bounds=row_bounds(segments, blocks, plan.settings["tile_rows"]),
+            row_bounds=row_bounds(segments, blocks, rows),
             column_bounds=bounds(
                 transpose.counts_of(writer, segments, d), tile, transpose.MAX_COLUMNS_HELD // 2
             ),
-            named=(names is not None, named),
+            named=(sample_names is not None, named),
             source=describe_source(source, plan, decided),
             settings=settings,
         ),
     )
 
 
-def tile_nnz(settings: dict[str, Any], n: int, nnz: int) -> int:
-    """Return the non-zeros per tile."""
-    rows = settings["tile_rows"]
-    return TILE_NNZ if rows is None else max(1, nnz * rows // n)
-
-
-def writer_for(uri: str, tile: int) -> Writer:
-    """Return the writer of a store with so many non-zeros per tile."""
-    return Writer(uri, chunk=min(manifests.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
-
-
 def chunks_for(writer: Writer, memory_limit: int) -> int:
-    """Return the number of chunks that a task may hold."""
-    return max(1, entries_for(memory_limit) // writer.chunk)
+    """Return the number of chunks of an array that a task may hold."""
+    return max(1, min(memory_limit // 64, TILE_NNZ) // writer.chunk)
 
 
 def require_same(source: Source, fingerprint: str) -> None:
@@ -232,13 +215,6 @@ def require_same(source: Source, fingerprint: str) -> None:
         )
 
 
-def read_blocks(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
-    """Read the pieces of a source on the workers, and put their rows on scratch."""
-    paths = [str(scratch / f"rows-{i:06d}") for i in range(len(pieces))]
-    blocks = engine.map_tiles(_read_piece, pieces, source, each=[paths], label="read")
-    return [block for piece in blocks for block in piece]
-
-
 def width_of(source: MatrixSource, blocks: Sequence[RowBlock]) -> int:
     """Return d: as the source states it, else the width of the widest block."""
     widest = max((s.width for s in blocks), default=0)
@@ -248,17 +224,6 @@ def width_of(source: MatrixSource, blocks: Sequence[RowBlock]) -> int:
             f"{source.n_features}: check that it is the right file"
         )
     return source.n_features or widest
-
-
-def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
-    return read_once(
-        path,
-        RowBlock,
-        lambda: [
-            write_block(block.path, rows.X, block.split, block.told)
-            for block, rows in read_parts(piece, path, source)
-        ],
-    )
 
 
 def order_by_split(

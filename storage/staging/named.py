@@ -1,20 +1,23 @@
-"""Rows whose columns have names: those of a new store, and those that join a store that is there.
+"""Rows of a matrix on scratch, and those whose columns have names: in a new store, or in one that
+is there.
 
-    read     per piece: write the rows by columns of their own, and the sorted names of these
-    merge    merge the names of all pieces as streams, as those of text are
-    number   per piece: look the names up, and write the rows with the columns of the store
+    read     per piece and split: write the rows, by columns of their own where these have names
+    merge    merge the names of all pieces as streams
+    number   per block: look the names up, and write the rows with the columns of the store
 
-Columns come in the order of the names, so the store does not depend on the pieces. Rows that come
-later are looked up as they are read, and what has a name that the store lacks is left out.
+Columns come in the order of the names, so the store does not depend on the pieces. Terms of text
+are names too, which are counted in place of read. Rows that come later are looked up as they are
+read, and what has a name that the store lacks is left out.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,97 +25,144 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format.manifest import STRING_CHUNK
-from bigfs.storage.sources.base import MatrixSource, Rows, shorten_names
+from bigfs.storage.scaling import Scaling
+from bigfs.storage.sources import checks, samples
+from bigfs.storage.sources.base import MatrixSource, Rows, seen_by_workers, shorten_names
 from bigfs.storage.staging.scratch import (
     RowBlock,
+    Told,
     delete,
     forget,
     open_array,
     read_once,
     save,
+    save_samples,
     write_block,
 )
-from bigfs.storage.staging.split import read_parts
 from bigfs.storage.staging.text.hashing import buckets_of, hash_names, name_buckets
-from bigfs.storage.staging.text.vocabularies import NEWLINE, find_columns, merge_vocabularies
+from bigfs.storage.staging.text.vocabularies import find_columns, merge_vocabularies
 from bigfs.types import AnyArray, IntArray
 
 
-def read_named(
-    source: MatrixSource, pieces: Sequence[Any], scratch: Path
-) -> tuple[list[RowBlock], int, str]:
-    """Return blocks in the order of the pieces, d, and the file of the names of the columns."""
-    names = scratch / "vocabulary.terms"
-    if source.hashing:
-        blocks = read_hashed(source, pieces, scratch)
-        name_buckets(blocks, source.hashing, names)
-        return blocks, source.hashing, str(names)
-    blocks = _read(source, pieces, scratch)
-    d = len(merge_vocabularies([block.path for block in blocks], names, scratch))
-    return _number(blocks, str(names)), d, str(names)
+def read_blocks(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
+    """Read the pieces of a source on the workers, and put their rows on scratch.
 
-
-def read_hashed(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
-    """Return blocks with hashed columns, whose first names lie beside them."""
-    return _number(_read(source, pieces, scratch), None)
-
-
-def _read(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
-    paths = [str(scratch / f"named-{i:06d}") for i in range(len(pieces))]
+    Those with named columns are to be numbered.
+    """
+    paths = [str(scratch / f"rows-{i:06d}") for i in range(len(pieces))]
     blocks = engine.map_tiles(_read_piece, pieces, source, each=[paths], label="read")
-    return [block for piece in blocks for block in piece]
+    return list(itertools.chain.from_iterable(blocks))
 
 
 def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
-    return read_once(path, RowBlock, lambda: _read_blocks(piece, path, source))
+    return read_once(path, lambda: list(_read_parts(piece, path, source)))
 
 
-def _read_blocks(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
-    blocks = []
-    for block, rows in read_parts(piece, path, source):
-        X, terms = rows.X, rows.terms
-        assert terms is not None
-        if source.hashing:
-            X = hash_names(block.path, terms, X, source.hashing)
+def _read_parts(piece: Any, path: str, source: MatrixSource) -> Iterator[RowBlock]:
+    """Write the rows of each split of a piece, and yield their blocks."""
+    with seen_by_workers(source.path):
+        rows = source.read(piece)
+    # our own formats refuse such values earlier and name the line
+    checks.require_values(rows.X, lambda row: f"{source.path}: row {row} of the part {piece}")
+    columns = dict(rows.samples)
+    splits = columns.pop("split", None)
+    parts: list[tuple[str, str | None, Any]] = [(path, None, np.arange(rows.X.shape[0]))]
+    if splits is not None and splits.null_count < len(splits):
+        codes, names = samples.as_codes(splits.dictionary_encode())
+        halves = {name: np.flatnonzero(codes == i) for i, name in enumerate(names.to_pylist())}
+        parts = [
+            (f"{path}-{half}", half, halves[half]) for half in samples.SPLITS if half in halves
+        ]
+    for to, split, index in parts:
+        X = rows.X if split is None else rows.X[index]
+        told = save_samples(to, columns, index, rows.place, source.labels_are_typed)
+        if rows.terms is None:
+            yield write_block(to, X, split, told)
         else:
-            Path(f"{block.path}.terms").write_bytes(terms.data)
-            save(block.path, df=np.ones(X.shape[1], dtype=np.int32))
-        save(block.path, values=X.data, names_of=X.indices, starts=X.indptr)
-        blocks.append(block)
-    return blocks
+            yield save_named(to, rows.terms, X, source.hashing, split, told)
 
 
-def _number(blocks: Sequence[RowBlock], names: str | None) -> list[RowBlock]:
-    numbered = engine.map_tiles(_number_block, blocks, names, label="number names")
+# --- columns with names ---------------------------------------------------------------------------
+
+
+class Names(NamedTuple):
+    """The columns that blocks with names are to get."""
+
+    size: int  # d
+    lines: str  # the file of their names, in order if they are not hashed
+    is_hashed: bool
+
+
+def save_named(
+    path: str, lines: AnyArray, X: sp.csr_array, hashing: int | None, split: str | None, told: Told
+) -> RowBlock:
+    """Write rows to scratch, by columns that have the names of the lines or are to be hashed."""
+    if hashing:
+        X = hash_names(path, lines, X, hashing)
+    else:
+        Path(f"{path}.terms").write_bytes(lines.data)
+    n, d = X.shape
+    df = np.bincount(X.indices, minlength=d).astype(np.int32)
+    save(path, values=X.data, names_of=X.indices, starts=X.indptr, df=df)
+    return RowBlock(path, split, n, X.nnz, d, 0, told)
+
+
+def learn_names(
+    blocks: Sequence[RowBlock],
+    training: Sequence[RowBlock],
+    hashing: int | None,
+    scratch: Path,
+    least: float = 0,
+    most: float = np.inf,
+) -> tuple[Names, IntArray]:
+    """Return the names that are in `least` to `most` training rows, and the number of these.
+
+    Hashed columns are named by all blocks.
+    """
+    lines = scratch / "vocabulary.terms"
+    if hashing:
+        df = np.zeros(hashing, dtype=np.int64)
+        for block in training:
+            df[open_array(block.path, "hashed")] += open_array(block.path, "df")
+        name_buckets(blocks, hashing, lines)
+    else:
+        df = merge_vocabularies([block.path for block in training], lines, scratch, least, most)
+    return Names(len(df), str(lines), bool(hashing)), df
+
+
+def number(
+    blocks: Sequence[RowBlock], names: Names, units: tuple[dict[str, Any], str] | None = None
+) -> list[RowBlock]:
+    """Write blocks with the columns of `names`, in units of which the factors lie on scratch."""
+    label = "number names" if units is None else "weigh terms"
+    numbered = engine.map_tiles(_number_block, blocks, names, units, label=label)
     for folder in {Path(block.path).parent for block in blocks}:
         forget(folder)
     delete(blocks, "values.npy", "names_of.npy", "starts.npy")
     return numbered
 
 
-def _number_block(block: RowBlock, names: str | None) -> RowBlock:
-    values, codes, starts = (
-        np.array(open_array(block.path, name)) for name in ("values", "names_of", "starts")
-    )
-    if names is None:
+def _number_block(
+    block: RowBlock, names: Names, units: tuple[dict[str, Any], str] | None
+) -> RowBlock:
+    parts = (np.asarray(open_array(block.path, name)) for name in ("values", "names_of", "starts"))
+    X = sp.csr_array(tuple(parts), shape=(block.rows, block.width))
+    if names.is_hashed:
         column = open_array(block.path, "hashed")
     else:
-        column = _find(np.fromfile(f"{block.path}.terms", dtype=np.uint8), names)
-    X = sp.csr_array((values, codes, starts), shape=(block.rows, len(column)))
-    X = _renumbered(X, column, int(column.max(initial=-1)) + 1)
+        column = find_columns(np.fromfile(f"{block.path}.terms", dtype=np.uint8), names.lines)
+    X = _renumbered(X, column, names.size)
+    if units is not None:
+        settings, path = units
+        X = Scaling(settings, open_array(path, "factors")).apply(X)
     return write_block(block.path, X, block.split, block.told)
-
-
-def _find(lines: AnyArray, names: str) -> IntArray:
-    """Return where sorted lines are in a file of them, −1 for those that it lacks."""
-    return find_columns(lines, int(np.count_nonzero(lines == NEWLINE)), names)
 
 
 def _renumbered(X: sp.csr_array, column: IntArray, d: int) -> sp.csr_array:
     """Return rows with other columns, without those whose new column is −1."""
-    columns = column[X.indices]
+    columns = column.astype(np.int32)[X.indices]
     known = columns >= 0
-    starts = np.append(0, np.cumsum(known))[X.indptr]
+    starts = np.append(np.int32(0), np.cumsum(known, dtype=np.int32))[X.indptr]
     X = sp.csr_array((X.data[known], columns[known], starts), shape=(X.shape[0], d))
     X.sum_duplicates()
     return X
@@ -224,7 +274,7 @@ def _distinct_lines(raw: bytes, place: str) -> list[bytes]:
 
 
 def _locate(lines: AnyArray, path: str, is_sorted: bool) -> IntArray:
-    found = _find(lines, f"{path}.terms")
+    found = find_columns(lines, f"{path}.terms")
     return found if is_sorted else np.where(found < 0, -1, open_array(path, "order")[found])
 
 

@@ -23,7 +23,7 @@ from bigfs.storage.format.manifest import Segment
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.samples import LabelKind, Place, kind_of
 from bigfs.storage.sources.scratch_matrix import bounds
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, IntArray
 
 BY_ROW = "data.npy", "indices.npy"  # the files of the entries of a block by row
 DONE = "done"  # the file that describes the blocks of a piece that was read
@@ -56,11 +56,11 @@ class RowBlock(NamedTuple):
 # --- pieces that a killed process has read --------------------------------------------------------
 
 
-def read_once(path: str, kind: type[NamedTuple], read: Callable[[], list[Any]]) -> list[Any]:
-    """Return the blocks of a piece, of the `kind`: read now, or by a process that was killed."""
+def read_once(path: str, read: Callable[[], list[RowBlock]]) -> list[RowBlock]:
+    """Return the blocks of a piece: read now, or by a process that was killed."""
     done = Path(f"{path}.{DONE}")
     if done.exists():
-        return [_block(kind, fields) for fields in json.loads(done.read_text())]
+        return [_block(*fields) for fields in json.loads(done.read_text())]
     blocks = read()
     written = done.with_suffix(".part")
     written.write_text(json.dumps(blocks, default=_plain))
@@ -72,11 +72,11 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def _block(kind: type[NamedTuple], fields: list[Any]) -> Any:
-    block: Any = kind(*fields)
-    has_labels, labels, named, first = block.told
-    told = Told(has_labels, None if labels is None else LabelKind(*labels), named, first)
-    return block._replace(told=told)
+def _block(*fields: Any) -> RowBlock:
+    block = RowBlock(*fields)
+    told = Told(*block.told)
+    labels = None if told.labels is None else LabelKind(*told.labels)
+    return block._replace(told=told._replace(labels=labels))
 
 
 def forget(scratch: Path) -> None:
@@ -94,16 +94,19 @@ def save(path: str, **arrays: AnyArray) -> None:
         disk.save(f"{path}.{name}.npy", values)
 
 
-def save_samples(path: str, columns: Mapping[str, Any], n: int, place: Place, typed: bool) -> Told:
-    """Write the columns of a block's n samples by their roles, and return what they tell."""
-    first = place(0) if n else None
+def save_samples(
+    path: str, columns: Mapping[str, Any], rows: IntArray, place: Place, typed: bool
+) -> Told:
+    """Write the columns of the samples in these rows of a piece, and return what they tell."""
+    first = place(int(rows[0])) if len(rows) else None
     if not columns:
         return Told(first=first)
+    columns = samples.take(columns, rows)
     samples.write(f"{path}.{SAMPLES}", columns)
     labels, names = columns.get("label"), columns.get("name")
     return Told(
         labels is not None,
-        None if labels is None else kind_of(labels, place, typed),
+        None if labels is None else kind_of(labels, lambda i: place(int(rows[i])), typed),
         names is not None and names.null_count < len(names),
         first,
     )

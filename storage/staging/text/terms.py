@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,20 +23,6 @@ from bigfs.types import AnyArray
 
 NEWLINE, SPACE = 10, 32
 FREE = -1  # a slot without a gram
-
-
-class Counts(NamedTuple):
-    """Token counts of n documents with u distinct terms, as an n × u csr matrix."""
-
-    lines: AnyArray  # the sorted terms in UTF-8, each followed by a newline
-    indptr: AnyArray  # (n + 1,)
-    indices: AnyArray  # (nnz,), sorted in each row
-    counts: AnyArray  # (nnz,)
-    df: AnyArray  # (u,): number of documents with each term
-
-    def terms(self) -> list[bytes]:
-        """Return the terms as a list."""
-        return self.lines.tobytes().split(b"\n")[:-1]
 
 
 class Documents:
@@ -60,8 +46,8 @@ class Documents:
         self.raw += text.encode("utf-8", "surrogatepass")
         self.bounds.append(len(self.raw))
 
-    def counted(self) -> Counts:
-        """Count the terms of the documents."""
+    def counted(self) -> tuple[AnyArray, sp.csr_array]:
+        """Return the sorted terms, each followed by a newline, and their counts (n × terms)."""
         texts, starts, terms, ends, n_stops = read_tokens(
             np.frombuffer(self.raw, dtype=np.uint8), np.array(self.bounds)
         )
@@ -85,9 +71,7 @@ class Documents:
             shape=(len(self), len(order)),
         ).tocsc()
         X.sum_duplicates()
-        df = np.diff(X.indptr)
-        X = X.tocsr()
-        return Counts(lines, X.indptr, X.indices, X.data, df)
+        return lines, X.tocsr()
 
 
 def inverse(order: AnyArray, size: int) -> AnyArray:

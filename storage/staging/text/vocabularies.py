@@ -75,9 +75,9 @@ def merge_files(parts: Sequence[str], terms: Path, least: float, most: float = n
     return np.memmap(found, dtype=np.int64, mode="r")
 
 
-def find_columns(lines: AnyArray, size: int, vocabulary: str) -> IntArray:
-    """Look up sorted terms in a vocabulary."""
-    found = np.full(size, -1, dtype=np.int64)
+def find_columns(lines: AnyArray, vocabulary: str) -> IntArray:
+    """Return where sorted lines are in a vocabulary, −1 for those that it lacks."""
+    found = np.full(np.count_nonzero(lines == NEWLINE), -1, dtype=np.int64)
     at, term, first = 0, 0, 0
     with open(vocabulary, "rb") as file:
         while at < len(lines) and (some := whole_lines(file, CHUNK)):

@@ -96,7 +96,7 @@ def test_shards_are_the_same_bytes_whatever_the_memory(store, tmp_path, limit, m
     from bigfs.storage.staging import build
 
     if limit == "298MB":  # a chunk at a time
-        monkeypatch.setattr(build, "entries_for", lambda limit: 4096)
+        monkeypatch.setattr(build, "chunks_for", lambda writer, limit: 1)
     other = storage.stage(tmp_path / "a.svm", tmp_path / "b.zarr", tile_rows=40, memory_limit=limit)
     one, two = files(store), files(other)
     assert one.keys() == two.keys()

@@ -17,9 +17,9 @@ from bigfs import storage
 from bigfs.storage import appending
 from bigfs.storage.sources.tables.jsonl import JsonLines
 from bigfs.storage.staging import build
+from bigfs.storage.staging.named import save_named
 from bigfs.storage.staging.scratch import Told
 from bigfs.storage.staging.text.terms import Documents
-from bigfs.storage.staging.text.vectorize import _count_documents
 from bigfs.storage.staging.text.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
 from tests.helpers.daily import daily
 from tests.helpers.stores import dense_tiles
@@ -154,7 +154,8 @@ def test_terms_take_the_memory_that_pieces_are_cut_by(tmp_path, rng, largest, ha
         documents = Documents(weighting.ngram_range)
         for text in texts:
             documents.add(text)
-        return lambda: _count_documents(str(tmp_path / "x"), None, documents, Told(), hashing)
+        path = str(tmp_path / "x")
+        return lambda: save_named(path, *documents.counted(), hashing, None, Told())
 
     count(texts[:9])()  # loads compiled code
     counted = count(texts)

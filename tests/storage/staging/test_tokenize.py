@@ -19,7 +19,7 @@ from bigfs.storage.scaling import unit_rows
 from bigfs.storage.staging.scratch import save
 from bigfs.storage.staging.text import tokens as kernels
 from bigfs.storage.staging.text import vocabularies
-from bigfs.storage.staging.text.terms import Counts, Documents
+from bigfs.storage.staging.text.terms import Documents
 from bigfs.storage.words import token_pattern
 
 # vowel signs, accents that stand alone and joiners belong to the word, as for \X of other engines
@@ -45,19 +45,24 @@ def by_analyzer(texts, ngram_range=(1, 1), stop_words=()):
     rank = {term: j for j, term in enumerate(terms)}
     rows = [sorted((rank[term], count) for term, count in row.items()) for row in tf]
     flat = np.array([pair for row in rows for pair in row], dtype=np.int32).reshape(-1, 2)
-    return Counts(
-        np.frombuffer("".join(f"{term}\n" for term in terms).encode(), dtype=np.uint8),
-        np.cumsum([0, *map(len, rows)], dtype=np.int32),
-        flat[:, 0],
-        flat[:, 1],
-        np.bincount(flat[:, 0], minlength=len(terms)).astype(np.int32),
-    )
+    lines = np.frombuffer("".join(f"{term}\n" for term in terms).encode(), dtype=np.uint8)
+    starts = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+    return lines, sp.csr_array((flat[:, 1], flat[:, 0], starts), shape=(len(rows), len(terms)))
 
 
 def assert_same(found, expected):
-    for name, a, b in zip(Counts._fields, found, expected, strict=True):
+    (lines, X), (wanted, Y) = found, expected
+    assert X.shape == Y.shape
+    pairs = {"lines": (lines, wanted)} | {
+        name: (getattr(X, name), getattr(Y, name)) for name in ("indptr", "indices", "data")
+    }
+    for name, (a, b) in pairs.items():
         assert a.dtype == b.dtype, name
         np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+def terms_in(lines):
+    return lines.tobytes().decode("utf-8", "surrogatepass").split("\n")[:-1]
 
 
 CASES = [
@@ -108,21 +113,20 @@ def test_every_character_beside_letters():
     documents = Documents()
     for text in texts:
         documents.add(text)
-    found = documents.counted()
-    terms = found.terms()
+    lines, X = documents.counted()
+    terms = terms_in(lines)
     for i, text in enumerate(texts):
-        row = slice(found.indptr[i], found.indptr[i + 1])
+        row = slice(X.indptr[i], X.indptr[i + 1])
         tf = Counter(ANALYZE(text))
         assert {
-            terms[j].decode(): n
-            for j, n in zip(found.indices[row], found.counts[row].tolist(), strict=True)
+            terms[j]: n for j, n in zip(X.indices[row], X.data[row].tolist(), strict=True)
         } == tf
 
 
 def test_marks_belong_to_the_word():
     """Vowel signs of Indic scripts, an accent that stands alone, and joiners. Emoji are none."""
     text = "आधुनिक मानक हिन्दी ప్రధానమంత్రిని cafe\u0301 ශ්\u200dරී ❤\ufe0fok 1\ufe0f\u20e3 x"
-    terms = [term.decode() for term in counted([text]).terms()]
+    terms = terms_in(counted([text])[0])
     assert sorted(terms) == sorted([*text.split()[:6], "ok"])
 
 
@@ -324,7 +328,7 @@ def test_terms_are_found_in_a_vocabulary(tmp_path_factory, chunk, own, every):
     lines = np.frombuffer("".join(f"{term}\n" for term in sorted(own)).encode(), dtype=np.uint8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vocabularies, "CHUNK", chunk)
-        found = vocabularies.find_columns(lines, len(own), str(path))
+        found = vocabularies.find_columns(lines, str(path))
     column = {term: j for j, term in enumerate(sorted(every))}
     assert found.tolist() == [column.get(term, -1) for term in sorted(own)]
 
@@ -361,12 +365,11 @@ def merged_in_python(parts, terms, least, most=np.inf):
     return np.array([df for _, df in kept], dtype=np.int64)
 
 
-def columns_in_python(lines, size, vocabulary):
+def columns_in_python(lines, vocabulary):
     """`vocabularies.find_columns` by a dictionary."""
     with open(vocabulary, encoding="utf-8", newline="\n") as every:
         column = {line: j for j, line in enumerate(every)}
     own = lines.tobytes().decode().splitlines(keepends=True)
-    assert len(own) == size
     return np.array([column.get(term, -1) for term in own], dtype=np.int64)
 
 
@@ -397,7 +400,7 @@ def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, op
     fast = storage.open(storage.stage(tmp_path / "texts", tmp_path / "fast.zarr", **options))
     monkeypatch.setattr("bigfs.storage.staging.text.vectorize.Documents", AnalyzedDocuments)
     monkeypatch.setattr("bigfs.storage.staging.text.vocabularies.merge_files", merged_in_python)
-    monkeypatch.setattr("bigfs.storage.staging.text.vectorize.find_columns", columns_in_python)
+    monkeypatch.setattr("bigfs.storage.staging.named.find_columns", columns_in_python)
     slow = storage.open(storage.stage(tmp_path / "texts", tmp_path / "slow.zarr", **options))
     assert fast.X.shape[1] > 30
     assert sp.vstack([tile.load() for tile in fast.X.row_tiles]).nnz > 500
