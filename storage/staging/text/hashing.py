@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs.storage.staging.scratch import open_array, save
+from bigfs.storage.staging.scratch import RowBlock, open_array, save
 from bigfs.storage.staging.text.vocabularies import NEWLINE
 from bigfs.types import AnyArray, IntArray
 
@@ -60,15 +59,14 @@ def buckets_of(lines: AnyArray, hashing: int) -> IntArray:
 
 
 def name_buckets(
-    blocks: Sequence[Any], hashing: int, names: Path, known: Sequence[str] = ()
+    blocks: Sequence[RowBlock], hashing: int, names: Path, known: Sequence[str] = ()
 ) -> None:
-    """Write the names of the buckets of blocks, training rows first, after those that are known."""
+    """Write the first name of each bucket of blocks, its number where it is empty.
+
+    Those that are known come first, and training rows before the others.
+    """
     in_order = sorted(blocks, key=lambda block: block.split == "test")
-    write_first_names([*known, *(block.path for block in in_order)], hashing, names)
-
-
-def write_first_names(paths: Sequence[str], hashing: int, names: Path) -> None:
-    """Write the first name of each bucket of blocks in order, its number where it is empty."""
+    paths = [*known, *(block.path for block in in_order)]
     starts, lengths = np.full(hashing, -1), np.zeros(hashing, dtype=np.int64)
     found = names.with_suffix(".found")
     with open(found, "wb") as out:
