@@ -355,35 +355,26 @@ def _write_sums(
     classes: int,
     blocks: list[BlockColumns],
 ) -> dict[str, str]:
-    path, checksums = f"uns/statistics/{segment.name}", dict[str, str]()
-    codes = np.zeros(0, np.int8)
+    path, codes = f"uns/statistics/{segment.name}", np.zeros(0, np.int8)
+    widths = {"sums": 1, "squares": 1}
     if classes:
         stored = open_unpublished(target, "obs/label/codes")
         codes = np.asarray(stored[segment.start : segment.stop])
+        widths |= dict.fromkeys(("classes/sums", "classes/squares", "classes/counts"), classes)
     # of the type of the codes, for which the kernel is compiled
     one_class = engine.lazy_zeros((segment.stop - segment.start,), codes.dtype)
     with ExitStack() as stack:
-
-        def open_table(name: str, width: int) -> ArrayWriter:
-            return stack.enter_context(ArrayWriter(target, f"{path}/{name}", task[0].start * width))
-
-        whole = [open_table(name, 1) for name in ("sums", "squares")]
-        by_class = [
-            open_table(f"classes/{name}", classes)
-            for name in ("sums", "squares", "counts")
-            if classes
+        writers = [
+            stack.enter_context(ArrayWriter(target, f"{path}/{name}", task[0].start * width))
+            for name, width in widths.items()
         ]
         for part in task:
             span = ColumnSpan(part.start, part.stop, 0, NO_LIMIT)
-            for out, table in zip(whole, sum_columns(span, blocks, one_class, 1), strict=False):
+            whole = sum_columns(span, blocks, one_class, 1)[:2]
+            by_class = sum_columns(span, blocks, codes, classes) if classes else ()
+            for out, table in zip(writers, (*whole, *by_class), strict=True):
                 out.add(table.reshape(-1))
-            if classes:
-                tables = sum_columns(span, blocks, codes, classes)
-                for out, table in zip(by_class, tables, strict=True):
-                    out.add(table.reshape(-1))
-    for out in (*whole, *by_class):
-        checksums |= out.checksums
-    return checksums
+    return dict(pair for out in writers for pair in out.checksums.items())
 
 
 def sum_columns(
