@@ -12,20 +12,22 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
+from sklearn.feature_extraction.text import TfidfTransformer
 
 from bigfs import storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.staging import build
+from tests.helpers.daily import daily
 
 N, D = 60, 5
 NAMES = [f"c{j}" for j in range(D)]
 LIMITS = {"320MB": 300, "4GB": 1 << 25}  # of memory, and the bytes of a piece
-TABLE = {"columns": "c*", "group": "who", "sample_weight": "w"}
 
 
 def facts(**changed):
@@ -47,54 +49,86 @@ def matrix():
     return np.where(rng.random((N, D)) < 0.4, rng.integers(1, 9, (N, D)) / 4, 0.0)
 
 
-def frame(told):
-    return pd.DataFrame(matrix(), columns=NAMES).assign(**told)
+# --- what a record holds ---
 
 
-def records(told, entries):
-    rows = [dict(zip(told, values, strict=True)) for values in zip(*told.values(), strict=True)]
+def numbers():
+    return dict(zip(NAMES, matrix().T, strict=True))
+
+
+def maps():
+    rows = [[(NAMES[j], row[j]) for j in np.flatnonzero(row)] for row in matrix()]
+    return {"features": pa.array(rows, pa.map_(pa.string(), pa.float64()))}
+
+
+def lists():
     X = matrix()
-    return "".join(json.dumps(row | entries(X[i])) + "\n" for i, row in enumerate(rows))
+    return {
+        "i": [np.flatnonzero(row).tolist() for row in X],
+        "v": [row[row != 0].tolist() for row in X],
+    }
 
 
-def csv(folder, told):
-    frame(told).to_csv(folder / "t.csv", index=False)
+def structs():
+    pairs = zip(*lists().values(), strict=True)
+    return {"vector": [{"indices": i, "values": v} for i, v in pairs]}
+
+
+def texts():
+    """A word for each column, which comes four times its value."""
+    counts = (4 * matrix()).astype(int).tolist()
+    return {"text": [" ".join(np.repeat(NAMES, row)) for row in counts]}
+
+
+OBS = {"group": "who", "sample_weight": "w"}
+HOLDS = {
+    "numbers": (numbers, {"columns": "c*", **OBS}),
+    "maps": (maps, {"features": "features", **OBS}),
+    "lists": (lists, {"indices": "i", "values": "v", "n_features": D, **OBS}),
+    "structs": (structs, {"features": "vector", "n_features": D, **OBS}),
+    "texts": (texts, {"text": "text", "min_df": 1, **OBS}),
+}
+
+
+# --- where it lies ---
+
+
+def csv(folder, table):
+    table.to_pandas().to_csv(folder / "t.csv", index=False)
     return folder / "t.csv"
 
 
-def parts(folder, told):
+def parts(folder, table):
     for i in range(0, N, 20):
-        frame(told)[i : i + 20].to_csv(folder / f"part-{i:02}.csv", index=False)
+        table.slice(i, 20).to_pandas().to_csv(folder / f"part-{i:02}.csv", index=False)
     return folder
 
 
-def parquet(folder, told):
-    table = pa.Table.from_pandas(frame(told), preserve_index=False)
-    pq.write_table(table, folder / "t.parquet", row_group_size=17)
-    return folder / "t.parquet"
+def jsonl(folder, table):
+    rows = table.to_pylist(maps_as_pydicts="strict")
+    (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "t.jsonl"
 
 
-def arrow(folder, told):
-    table = pa.Table.from_pandas(frame(told), preserve_index=False)
+def parquet(folder, table, name="t"):
+    pq.write_table(table, folder / f"{name}.parquet", row_group_size=17)
+    return folder / f"{name}.parquet"
+
+
+def arrow(folder, table):
     with pa.ipc.new_file(folder / "t.arrow", table.schema) as out:
         out.write_table(table, max_chunksize=17)
     return folder / "t.arrow"
 
 
-def maps(folder, told):
-    def entries(row):
-        return {"features": {NAMES[j]: row[j] for j in np.flatnonzero(row)}}
-
-    (folder / "t.jsonl").write_text(records(told, entries))
-    return folder / "t.jsonl"
+def pair(folder, table):
+    """A file for each split, of which no record tells."""
+    halves = {split: table.filter(pc.equal(table["split"], split)) for split in ("train", "test")}
+    return {name: parquet(folder, half.drop("split"), name) for name, half in halves.items()}
 
 
-def lists(folder, told):
-    def entries(row):
-        return {"i": np.flatnonzero(row).tolist(), "v": row[row != 0].tolist()}
-
-    (folder / "t.jsonl").write_text(records(told, entries))
-    return folder / "t.jsonl"
+def stream(folder, table):
+    return (table.slice(i, 17) for i in range(0, N, 17))
 
 
 def cells(told):
@@ -123,26 +157,37 @@ def h5ad(folder, told):
     return folder / "t.h5ad"
 
 
-OBS = {"group": "who", "sample_weight": "w"}
-KINDS = {
-    "csv": (csv, TABLE),
-    "a folder of csv": (parts, TABLE),
-    "parquet": (parquet, TABLE),
-    "arrow": (arrow, TABLE),
-    "pandas": (lambda folder, told: frame(told), TABLE),
-    "polars": (lambda folder, told: pl.DataFrame(frame(told)), TABLE),
-    "pyarrow": (lambda folder, told: pa.Table.from_pandas(frame(told)), TABLE),
-    "maps of jsonl": (maps, {"features": "features", **OBS}),
-    "lists of jsonl": (lists, {"indices": "i", "values": "v", "n_features": D, **OBS}),
-    "h5ad": (h5ad, OBS),
-    "anndata": (lambda folder, told: cells(told), OBS),
+LIES = {
+    **{"csv": csv, "folder of csv": parts, "jsonl": jsonl, "parquet": parquet, "arrow": arrow},
+    **{"pair": pair, "stream": stream, "pyarrow": lambda folder, table: table},
+    **{"pandas": lambda folder, table: table.to_pandas()},
+    **{"polars": lambda folder, table: pl.from_arrow(table)},
 }
+KINDS = [
+    *(f"numbers: {name}" for name in LIES if name != "jsonl"),
+    *(f"texts: {name}" for name in LIES),
+    *(f"{kind}: {name}" for kind in ("lists", "structs") for name in LIES if "csv" not in name),
+    *(f"maps: {name}" for name in ("jsonl", "parquet", "arrow", "stream")),
+    *("h5ad", "anndata"),
+]
+# of each way to read them
+FEW = [
+    *("numbers: csv", "numbers: parquet", "numbers: stream", "texts: csv", "texts: jsonl"),
+    *("texts: pair", "lists: jsonl", "structs: parquet", "maps: jsonl", "maps: arrow", "h5ad"),
+]
 
 
 def svmlight(folder):
     y = [i % 3 for i in range(N)]
     dump_svmlight_file(matrix(), y, str(folder / "t.svm"), zero_based=False)
     return folder / "t.svm", {"n_features": D}
+
+
+def vw(folder):
+    rows = (" ".join(f"{NAMES[j]}:{row[j]}" for j in np.flatnonzero(row)) for row in matrix())
+    lines = (f"{i % 3} | {row}\n" for i, row in enumerate(rows))
+    (folder / "t.vw").write_text("".join(lines))
+    return folder / "t.vw", {}
 
 
 def saved(folder, X, save, suffix):
@@ -159,6 +204,7 @@ def matlab(folder):
 Y = np.arange(N) % 3
 BARE = {  # without names of columns, labeled by numbers
     "svmlight": svmlight,
+    "vw": vw,
     "npy": lambda folder: saved(folder, matrix(), np.save, ".npy"),
     "csr": lambda folder: saved(folder, sp.csr_array(matrix()), sp.save_npz, ".npz"),
     "csc": lambda folder: saved(folder, sp.csc_array(matrix()), sp.save_npz, ".npz"),
@@ -178,11 +224,16 @@ def staged(folder, name, limit, monkeypatch, told=None):
     place.mkdir()
     if told is None:
         source, options = BARE[name](place)
+    elif name in ("h5ad", "anndata"):
+        source, options = h5ad(place, told) if name == "h5ad" else cells(told), OBS
     else:
-        write, options = KINDS[name]
-        source = write(place, told)
+        holds, lies = name.split(": ")
+        entries, options = HOLDS[holds]
+        source = LIES[lies](place, pa.table({**told, **entries()}))
     monkeypatch.setattr(build, "MATRIX_PIECE", LIMITS[limit])
-    uri = storage.stage(source, folder / f"{name} {limit}.zarr", memory_limit=limit, **options)
+    monkeypatch.setattr(build, "TEXT_PIECE", LIMITS[limit])
+    memory = max(limit, "420MB") if "text" in options else limit  # which needs scikit-learn
+    uri = storage.stage(source, folder / f"{name} {limit}.zarr", memory_limit=memory, **options)
     return storage.open(uri)
 
 
@@ -194,14 +245,19 @@ def told_of(corpus):
     return (X[:, order].tolist(), list(corpus.class_names), corpus.y.tolist(), corpus.splits)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", daily(KINDS, *FEW))
 def test_the_same_facts_from_every_kind_of_source(tmp_path, monkeypatch, name):
     first, second = (staged(tmp_path, name, limit, monkeypatch, facts()) for limit in LIMITS)
     assert first.spec["content"] == second.spec["content"]
     train = np.array(facts()["split"]) == "train"
     order = np.argsort(~train, kind="stable")
-    X, y = matrix()[order].tolist(), (np.arange(N) % 3)[order].tolist()
-    assert told_of(first) == (X, ["k0", "k1", "k2"], y, ("train", "test"))
+    want, y = matrix(), (np.arange(N) % 3)[order].tolist()
+    if name.startswith("texts"):
+        want = TfidfTransformer(sublinear_tf=True).fit(4 * want[train]).transform(4 * want)
+        want = want.toarray().astype(np.float32)
+    X, *told = told_of(first)
+    np.testing.assert_allclose(X, want[order], rtol=1e-6 if name.startswith("texts") else 0)
+    assert told == [["k0", "k1", "k2"], y, ("train", "test")]
     assert list(first.sample_names) == [f"row {i}" for i in order]
     assert list(first.categories("group")) == [f"g{i}" for i in range(7)]
     assert first.groups.tolist() == (order % 7).tolist()
@@ -230,8 +286,10 @@ BAD = {  # a fact of row 41, and what is said of it everywhere
 }
 
 
-@pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("name", KINDS)
+EVERY = [(name, bad) for name in KINDS for bad in BAD if not ("pair" in name and "split" in bad)]
+
+
+@pytest.mark.parametrize(("name", "bad"), daily(EVERY, *(case for case in EVERY if case[0] in FEW)))
 def test_one_bad_fact_is_one_error(tmp_path, monkeypatch, name, bad):
     changed, message = BAD[bad]
     for limit in LIMITS:
