@@ -41,13 +41,11 @@ from bigfs.storage.sources.rcv1 import Topics
 from bigfs.storage.sources.svmlight.source import Svmlight
 from bigfs.storage.sources.synthetic.source import CORPORA as GENERATED
 from bigfs.storage.sources.synthetic.source import PREFIX, Synthetic
-from bigfs.storage.sources.tables.columnar import Arrow, ColumnFile, Parquet
-from bigfs.storage.sources.tables.entries import ArrowLists, ArrowMaps, ParquetLists, ParquetMaps
-from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
+from bigfs.storage.sources.tables.columnar import ColumnFile
+from bigfs.storage.sources.tables.formats import BY_OPTION, Arrow, Parquet
+from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonLines
 from bigfs.storage.sources.tables.kinds import AUTO
-from bigfs.storage.sources.tables.numeric import ArrowFeatures, CsvFeatures, ParquetFeatures
 from bigfs.storage.sources.tables.records import Records
-from bigfs.storage.sources.tables.streams import StreamFeatures, StreamLists, StreamMaps, StreamText
 from bigfs.storage.sources.tables.tables import Csv
 from bigfs.storage.sources.text import Text, require_documents
 from bigfs.storage.sources.vw import VowpalWabbit
@@ -68,14 +66,7 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     Csv,
     Text,
     Svmlight,
-    CsvFeatures,
-    ParquetFeatures,
-    JsonLists,
-    ParquetLists,
-    ParquetMaps,
-    ArrowFeatures,
-    ArrowLists,
-    ArrowMaps,
+    *(kind for kinds in BY_OPTION.values() for kind in kinds.values() if not kind.reads_once),
 ]
 OURS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
 # those of other packages are tried first, as ours take many files
@@ -96,22 +87,6 @@ ADVICE = {
 JSON_ARRAY = re.compile(rb"\s*\[\s*[\[{]")  # of records or of rows
 # the tables that a folder may hold
 TABLES: tuple[Any, ...] = (Parquet, Arrow, Csv, JsonLines, VowpalWabbit)
-# options that say what the records of a format hold: numbers
-BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
-    "columns": {
-        **{Csv: CsvFeatures, Parquet: ParquetFeatures},
-        **{Arrow: ArrowFeatures, StreamText: StreamFeatures},
-    },
-    "features": {
-        **{JsonLines: JsonFeatures, Parquet: ParquetMaps},
-        **{Arrow: ArrowMaps, StreamText: StreamMaps},
-    },
-    "indices": {
-        **{JsonLines: JsonLists, JsonFeatures: JsonLists},
-        **{Parquet: ParquetLists, Arrow: ArrowLists, StreamText: StreamLists},
-    },
-}
-
 
 # what `_locate` finds: a source, or the kind of one, what it is made of, and its options
 Located = Source | tuple[type[Source], Any, dict[str, Any]]

@@ -31,7 +31,8 @@ from bigfs.storage.sources.scratch_matrix import (
     write_csr,
 )
 from bigfs.storage.sources.tables.entries import ListRecords
-from bigfs.storage.sources.tables.streams import Stream, StreamText
+from bigfs.storage.sources.tables.formats import StreamText
+from bigfs.storage.sources.tables.streams import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -643,7 +643,6 @@ def _names(values: Any, place: Place) -> Any:
 
 
 def _category_texts(values: Any, role: str, place: Place) -> Any:
-    import pyarrow as pa
     from pyarrow import types
 
     required = "a text or a number"
@@ -653,11 +652,10 @@ def _category_texts(values: Any, role: str, place: Place) -> Any:
     if (found.codes < 0).any():
         raise _refusal(role, required, None, found.place(-1, place))
     texts = [label_text(value) for value in found.categories.to_pylist()]
-    return Coded(found.codes, pa.array(texts, pa.large_string())).column()
+    return Coded(found.codes, from_texts(texts)).column()
 
 
 def _weights(values: Any, place: Place) -> Any:
-    import pyarrow as pa
 
     numbers = _numbers(values)
     wrong = ~((numbers >= 0) & (numbers < np.inf))
@@ -665,7 +663,7 @@ def _weights(values: Any, place: Place) -> Any:
         i = int(np.argmax(wrong))
         required = "a finite number of at least 0"
         raise _refusal("sample_weight", required, values[i].as_py(), place(i))
-    return pa.array(numbers)
+    return from_numpy(numbers)
 
 
 def _times(values: Any, place: Place) -> Any:
@@ -693,7 +691,7 @@ def _times(values: Any, place: Place) -> Any:
         odd = is_date if dates < len(is_date) else ~is_date
         fewer = odd if dates != len(is_date) else is_date != is_date[0]
         raise mixed_times(place(int(np.argmax(fewer))))
-    return dates if is_date.any() else pa.array(numbers)
+    return dates if is_date.any() else from_numpy(numbers)
 
 
 def _dates(values: Any) -> Any:

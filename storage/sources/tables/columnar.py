@@ -24,7 +24,8 @@ from bigfs.storage.errors import SourceError, is_full, redact
 from bigfs.storage.sources.base import TextSource
 from bigfs.storage.sources.files import open_decompressed
 from bigfs.storage.sources.tables import tables
-from bigfs.storage.sources.tables.records import Batch, TextRecords
+from bigfs.storage.sources.tables.columns import decode_batch
+from bigfs.storage.sources.tables.records import Batch
 from bigfs.storage.sources.tables.tables import (
     Part,
     Table,
@@ -78,14 +79,7 @@ class ColumnFile(Table):
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches of some parts of a file, or of all, each with the number of its part."""
 
-    def column_names(self) -> list[str]:
-        """Return the names of the columns of the first file."""
-        if not (files := self.files()):
-            raise SourceError(f"{self.path} holds no file {' or '.join(self.suffixes)}")
-        return self.columns_of(files[0])
-
     def columns_of(self, file: str) -> list[str]:
-        """Return the names of the columns of a file, those that its folders name too."""
         return with_partitions(self.names(file), self.partitions_of(file))
 
     def prepare(self, scratch: Path) -> Self:
@@ -99,26 +93,19 @@ class ColumnFile(Table):
         groups, most = list[Part](), MAX_GROUP_BYTES
         if isinstance(self, TextSource):  # whose terms take many times its bytes
             most = min(most, engine.memory_limit() // self.memory_per_byte)
-        self.open_all()
-        for file, _ in self.same_columns((file, self.columns_of(file)) for file in self.files()):
+        for file in self.same_files():
             found = self.groups_of(file)
             if found is None or max((part.size for part in found), default=0) > most:
                 return None
             groups += found
         return groups
 
-    def open_all(self) -> None:
-        """Read what says where the parts of all files lie."""
-
     def listed_of(self, file: str) -> remote.Listed | None:
         """Return what the server says of a file."""
         return (self.listed or {}).get(file)
 
-    def stream(self) -> Iterator[pa.RecordBatch]:
-        return itertools.chain.from_iterable(batches for _, batches in self.streams())
-
     def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
-        for file, _ in self.same_columns((file, self.columns_of(file)) for file in self.files()):
+        for file in self.same_files():
             yield redact(file), (batch for _, batch in self._read(file, None))
 
     def head(self) -> Batch | None:
@@ -154,7 +141,7 @@ class ColumnFile(Table):
         for number, batch in self.read_groups(file, numbers, columns):
             with _arrow_errors(f"{redact(file)}, {self.part_name} {number} is broken"):
                 batch.validate(full=True)
-            yield number, add_partitions(batch, partitions, wanted)
+            yield number, add_partitions(decode_batch(batch), partitions, wanted)
 
     part_name: ClassVar[str]  # in messages
 
@@ -233,10 +220,11 @@ class ParquetFile(ColumnFile):
                 _metadata[key] = table.metadata
             yield table
 
-    def open_all(self) -> None:
-        if self.url:
+    def _find_groups(self) -> list[Part] | None:
+        if self.url:  # the footers, which are kept
             with ThreadPoolExecutor(REQUESTS) as pool:
                 list(pool.map(self.names, self.files()))
+        return super()._find_groups()
 
 
 def _count_values(metadata: Any, file: str) -> list[int]:
@@ -252,13 +240,6 @@ def _count_values(metadata: Any, file: str) -> list[int]:
     if answer is None or not all(map(str.isdecimal, answer)):
         raise SourceError(f"{redact(file)} is not a whole Parquet file: its footer is damaged")
     return list(map(int, answer))
-
-
-@dataclass(eq=False, kw_only=True)
-class Parquet(ParquetFile, TextRecords):
-    """A table of Parquet with a text column."""
-
-    format = "parquet"
 
 
 # --- Arrow IPC ------------------------------------------------------------------------------------
@@ -370,13 +351,6 @@ class _Messages:
     def close(self) -> None:
         self.file.close()
         self.closed = True
-
-
-@dataclass(eq=False, kw_only=True)
-class Arrow(ArrowFile, TextRecords):
-    """A table of Arrow IPC with a text column."""
-
-    format = "arrow"
 
 
 @contextlib.contextmanager

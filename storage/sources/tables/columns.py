@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from bigfs.storage.sources.samples import from_texts
 
 NO_NUMBER = (
     "",
@@ -19,12 +22,19 @@ NO_NUMBER = (
 TRUTH = {"true": "1", "false": "0"}  # Booleans of a text, in any case
 
 
-def is_plain(kind: Any) -> bool:
-    """Return whether columns of a type are what `decode` makes of them."""
+def decode_batch(batch: Any) -> Any:
+    """Return a batch whose columns `decode` returns, as those of all records are."""
+    import pyarrow as pa
     from pyarrow import types
 
-    is_view = types.is_string_view(kind) or types.is_binary_view(kind)
-    return not (types.is_dictionary(kind) or types.is_nested(kind) or is_view)
+    def is_plain(kind: Any) -> bool:
+        is_view = types.is_string_view(kind) or types.is_binary_view(kind)
+        return not (types.is_dictionary(kind) or types.is_nested(kind) or is_view)
+
+    if all(map(is_plain, set(batch.schema.types))):
+        return batch
+    columns, about = list(map(decode, batch.columns)), batch.schema.metadata
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names, metadata=about)
 
 
 def decode(values: Any) -> Any:
@@ -57,12 +67,10 @@ def as_numbers(values: Any) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 
-    values = decode(values)
     if not is_text(values):  # whole numbers are rounded, as those of a text are
         return compute.cast(values, pa.float64(), safe=not pa.types.is_integer(values.type))
     values = compute.utf8_trim_whitespace(values)
-    is_missing = compute.is_in(values, pa.array(NO_NUMBER, values.type))
-    values = compute.if_else(is_missing, None, values)
+    values = without(values, NO_NUMBER)
     try:
         return compute.cast(values, pa.float64())
     except pa.ArrowInvalid:
@@ -75,10 +83,17 @@ def as_numbers(values: Any) -> Any:
 def as_texts(values: Any) -> Any:
     """Return a column as texts, null where they are missing."""
     import pyarrow as pa
+
+    return without(values.cast(pa.string()), ("",))
+
+
+def without(texts: Any, words: Sequence[str]) -> Any:
+    """Return texts, null where they are one of some words."""
+    import pyarrow as pa
     from pyarrow import compute
 
-    texts = compute.cast(decode(values), pa.string())
-    return compute.if_else(compute.equal(texts, ""), None, texts)
+    is_one = compute.is_in(texts, from_texts(words).cast(texts.type))
+    return compute.if_else(is_one, pa.nulls(len(texts), texts.type), texts)
 
 
 def is_text(values: Any) -> bool:

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import shorten, shorten_names
-from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
+from bigfs.storage.sources.samples import from_texts
 from bigfs.storage.sources.tables.columns import decode
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords, without_surrogates
@@ -293,7 +293,7 @@ def _flat(batch: Batch, name: str) -> tuple[IntArray, Any]:
         raise SourceError(f"{batch.place(0)} …: column {name!r} holds {kind}, but must hold lists")
     _require_no_null(rows, name, batch.place)
     lengths = compute.list_value_length(rows).to_numpy().astype(np.int64)
-    return lengths, decode(rows.flatten())
+    return lengths, rows.flatten()
 
 
 def _keys(keys: Any, name: str, place: Place) -> Any:
@@ -322,10 +322,8 @@ def _keys(keys: Any, name: str, place: Place) -> Any:
 
 
 def _texts(texts: list[str], place: Place) -> Any:
-    import pyarrow as pa
-
     try:
-        return pa.array(texts, pa.large_string())
+        return from_texts(texts)
     except UnicodeEncodeError:
         i = next(i for i, text in enumerate(texts) if without_surrogates(text) != text)
         raise SourceError(
@@ -385,34 +383,3 @@ def _parsed(keys: Any, place: Place) -> AnyArray:
             f"if the columns have names"
         )
     return compute.cast(keys, pa.int64()).to_numpy(zero_copy_only=False)
-
-
-# --- formats --------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False, kw_only=True)
-class ParquetMaps(MapRecords, ParquetFile):
-    """Rows in Parquet as maps."""
-
-    format = "parquet-maps"
-
-
-@dataclass(eq=False, kw_only=True)
-class ParquetLists(ListRecords, ParquetFile):
-    """Rows in Parquet as lists."""
-
-    format = "parquet-lists"
-
-
-@dataclass(eq=False, kw_only=True)
-class ArrowMaps(MapRecords, ArrowFile):
-    """Rows in Arrow IPC as maps."""
-
-    format = "arrow-maps"
-
-
-@dataclass(eq=False, kw_only=True)
-class ArrowLists(ListRecords, ArrowFile):
-    """Rows in Arrow IPC as lists."""
-
-    format = "arrow-lists"

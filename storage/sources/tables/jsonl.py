@@ -108,11 +108,9 @@ class JsonFile(Records):
             f"{shorten_names(fields)}: name one of them with {role}=, or leave {role}= out"
         )
 
-    def wanted_fields(self, fields: list[str]) -> list[str]:
-        return [*filter(None, (getattr(self, option) for option in self.required)), *self.roles]
-
     def all_batches(self, piece: JsonPiece) -> Iterator[Batch]:
-        names = self.with_condition(self.wanted_fields([]))
+        entries = filter(None, (getattr(self, option) for option in self.required))
+        names = self.with_condition([*entries, *self.roles])
         source = self._with_path(piece.file, piece.plain)
         lines, partitions = source._lines(piece[:2]), source.partitions
         while some := list(itertools.islice(lines, BATCH_LINES)):
@@ -181,7 +179,6 @@ class JsonFeatures(MapRecords, JsonFile):
     """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` per line, columns from 0."""
 
     format = "jsonl-features"
-    wanted_fields = JsonFile.wanted_fields
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -193,7 +190,6 @@ class JsonLists(ListRecords, JsonFile):
     """Rows: ``{"indices": [3, 17], "values": [0.5, 1], "label": …}`` per line, columns from 0."""
 
     format = "jsonl-lists"
-    wanted_fields = JsonFile.wanted_fields
 
 
 def _has_features(first: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.samples import plain_number
-from bigfs.storage.sources.tables.columns import as_texts, decode, is_text
+from bigfs.storage.sources.tables.columns import as_texts, is_text
 from bigfs.storage.sources.tables.records import Batch
 from bigfs.types import BoolArray, FloatArray
 
@@ -31,8 +31,8 @@ LEAST_COUNTED = 4  # samples, of which a column is said to count them
 DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}.*)?$"
 ID = re.compile(r"(.*[_\W])?(id|uid|uuid|guid|index|key)|.*[a-z]ID", re.IGNORECASE)
 
-# converts columns of a batch to numbers, and returns the names of those that hold none
-Convert = Callable[[Batch, list[str]], tuple[FloatArray, list[str]]]
+# converts columns of a batch to numbers, and returns the names of those that hold none, with why
+Convert = Callable[[Batch, list[str]], tuple[FloatArray, Mapping[str, str]]]
 Train = Callable[[Batch], BoolArray]  # the records of a batch that are not for the test
 
 
@@ -43,7 +43,8 @@ class Kinds(NamedTuple):
     categories: list[str]
     unused: dict[str, str]  # the columns that are left out, with the reason
     texts: list[str]  # those of them that hold texts to read
-    means: dict[str, float]  # of the numbers, over the samples that are not for the test
+    # of the columns of numbers, used or not, over the samples that are not for the test
+    means: dict[str, float]
 
 
 def kinds_of(
@@ -56,18 +57,18 @@ def kinds_of(
     """
     columns: dict[str, Values] = {}
     means, unused = _numbers_of(batches(), names, convert, train, columns)
-    found = {*means, *unused, *columns}
-    late = {name: Values() for name in names if name not in found}
+    numbers = [name for name in means if name not in unused]
+    late = {name: Values() for name in names if name not in means and name not in columns}
     for batch in batches() if late else ():
         for name, values in late.items():
-            values.add(decode(batch.fields[name]))
+            values.add(batch.fields[name])
     columns |= late
     reasons = {name: columns[name].reason(name) for name in names if name in columns}
     unused |= {name: reason for name, reason in reasons.items() if reason}
     texts = [name for name, reason in reasons.items() if reason and columns[name].is_prose()]
     categories = [name for name, reason in reasons.items() if not reason]
     unused = {name: unused[name] for name in names if name in unused}
-    return Kinds(list(means), categories, unused, texts, means)
+    return Kinds(numbers, categories, unused, texts, means)
 
 
 def _numbers_of(
@@ -77,7 +78,7 @@ def _numbers_of(
     train: Train,
     columns: dict[str, Values],
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the means of the columns of numbers, and those that are left out, with the reason.
+    """Return the means of the columns of numbers, and those of them that are left out, with why.
 
     `columns` get the values of those that have no numbers from the first batch on.
     """
@@ -87,13 +88,14 @@ def _numbers_of(
     is_number, counts, last = np.ones(d, bool), np.zeros(d, np.int64), np.full(d, np.nan)
     steps, rises = np.ones(d, bool), np.ones(d, bool)  # from each sample to the next
     for batch in batches:
-        table, others = convert(batch, [names[j] for j in np.flatnonzero(is_number)])
+        left = np.flatnonzero(is_number)
+        table, others = convert(batch, [names[j] for j in left])
         if others:
-            is_number &= ~np.isin(np.array(names, dtype=object), others)
+            is_number[left] = kept = np.array([names[j] not in others for j in left])
+            table, left = table[:, kept], left[kept]
             columns |= {} if seen else {name: Values() for name in others}
         for name, values in columns.items():
-            values.add(decode(batch.fields[name]))
-        left = np.flatnonzero(is_number)
+            values.add(batch.fields[name])
         before = np.vstack([last[left], table])[0 if seen else 1 :]
         change = np.diff(before, axis=0)
         steps[left] &= (change == 1).all(axis=0)
@@ -113,8 +115,7 @@ def _numbers_of(
         elif ID.fullmatch(names[j]):
             unused[names[j]] = "all different"
     means = (sums / np.maximum(trained, 1)).astype(float)
-    used = [j for j in np.flatnonzero(is_number) if names[j] not in unused]
-    return {names[j]: float(means[j]) for j in used}, unused
+    return {names[j]: float(means[j]) for j in np.flatnonzero(is_number)}, unused
 
 
 class Values:
@@ -184,7 +185,7 @@ def label_columns(batch: Batch, names: Iterable[str]) -> list[str]:
     """Return the columns of few values among some records, with their number: labels, maybe."""
     found = []
     for name in names:
-        values = decode(batch.array(name)).drop_null().unique()
+        values = batch.array(name).drop_null().unique()
         if 2 <= len(values) <= min(FEW, batch.length // 2):
             texts = map(str, values.to_pylist())
             numbers = [number for text in texts if (number := plain_number(text)) is not None]

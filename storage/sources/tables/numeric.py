@@ -12,7 +12,7 @@ import copy
 import itertools
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from pathlib import Path
@@ -25,11 +25,10 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import shorten, shorten_names
 from bigfs.storage.sources.tables import kinds
-from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
 from bigfs.storage.sources.tables.columns import as_numbers, as_texts
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords
-from bigfs.storage.sources.tables.tables import CsvFile, Table
+from bigfs.storage.sources.tables.tables import Table
 from bigfs.types import BoolArray, FloatArray
 
 log = logging.getLogger("bigfs.storage")
@@ -168,7 +167,7 @@ class NumericTable(MatrixRecords, Table):
         named = set(ready.categorical)
         ready.numbers = tuple(name for name in features if name not in named)
         if ready.missing == "mean" and ready.means is None:
-            ready.means = ready._find_means()
+            ready.means = ready._survey(ready.numbers).means
         ready._note_columns(columns)
         if self.hashing or named:
             ready.has_names, ready.fixed_names = True, ready.numbers
@@ -184,10 +183,7 @@ class NumericTable(MatrixRecords, Table):
         if len(names) > kinds.LOOKED:
             return kinds.Kinds(names, [], {}, [], {})
         batch = self.head()
-        batches = [] if batch is None else [batch]
-        found = kinds.kinds_of(
-            lambda: batches, names if batches else [], self._convert, self._is_train
-        )
+        found = self._survey(names if batch else [], [] if batch is None else [batch])
         if batch is not None and (of := kinds.triplets_of(batch, found, self.name or "")):
             raise SourceError(
                 f"{self.path} seems to hold one value per record, of the sample {of[0]!r} and the "
@@ -199,12 +195,7 @@ class NumericTable(MatrixRecords, Table):
     def _decide_kinds(self, columns: list[str]) -> None:
         """Decide which columns are features, and which of them are categories."""
         named = self._match("categories", self._features(columns)) if self.categories else []
-        found = kinds.kinds_of(
-            lambda: itertools.chain.from_iterable(map(self.batches, self.pieces(SURVEY_BYTES))),
-            [name for name in self._features(columns) if name not in named],
-            self._convert,
-            self._is_train,
-        )
+        found = self._survey([name for name in self._features(columns) if name not in named])
         if not (found.numbers or found.categories or named):
             raise SourceError(
                 f"{self.path} has no column of numbers or categories "
@@ -215,15 +206,17 @@ class NumericTable(MatrixRecords, Table):
         self.columns = tuple(name for name in columns if name in features)
         self.categories = tuple(name for name in columns if name in categories)
         self.unused, self.missing = found.unused, self.missing or "mean"
-        self.means = found.means if self.missing == "mean" else None
+        means = {name: found.means[name] for name in found.numbers}
+        self.means = means if self.missing == "mean" else None
 
-    def _convert(self, batch: Batch, names: list[str]) -> tuple[FloatArray, list[str]]:
-        """Return the columns of numbers, and the names of the others."""
-        try:
-            return self._numbers(batch, names), []
-        except SourceError:
-            others = [name for name in names if self._fault(batch.fields[name]) is not None]
-            return self._numbers(batch, [name for name in names if name not in others]), others
+    def _survey(self, names: Sequence[str], batches: Iterable[Batch] | None = None) -> kinds.Kinds:
+        """Return what columns are, by some batches or by all."""
+
+        def every() -> Iterator[Batch]:
+            return itertools.chain.from_iterable(map(self.batches, self.pieces(SURVEY_BYTES)))
+
+        again = every if batches is None else lambda: batches
+        return kinds.kinds_of(again, list(names), self._numbers, self._is_train)
 
     def _note_columns(self, columns: Sequence[str]) -> None:
         """Say that rows seem to be features or entries, and which of the first numbers count."""
@@ -249,7 +242,7 @@ class NumericTable(MatrixRecords, Table):
                 "pandas.pivot_table, if a row is one entry of a sample",
                 *(self.path, name),
             )
-        table = self._numbers(batch, self.numbers)
+        table, _ = self._numbers(batch, self.numbers)
         counts = np.arange(batch.length)[:, None]
         for first in (0, 1):
             for j in np.flatnonzero((table == counts + first).all(axis=0)).tolist():
@@ -271,26 +264,15 @@ class NumericTable(MatrixRecords, Table):
         splits = map(self.split_words.get, batch.values(self.split or ""))
         return np.array([split != "test" for split in splits], dtype=bool)
 
-    def _find_means(self) -> dict[str, float]:
-        """Return the mean of each column of numbers over the samples that are not for the test."""
-        # in extended precision, so that the size of the batches does not show in a mean
-        sums = np.zeros(len(self.numbers), np.longdouble)
-        counts = np.zeros(len(self.numbers), np.int64)
-        for piece in self.pieces(SURVEY_BYTES):
-            for batch in self.batches(piece):
-                values = self._numbers(batch, self.numbers)[self._is_train(batch)]
-                sums += np.nansum(values, axis=0, dtype=np.longdouble)
-                counts += np.count_nonzero(~np.isnan(values), axis=0)
-        means = (sums / np.maximum(counts, 1)).astype(float)
-        return dict(zip(self.numbers, means.tolist(), strict=True))
-
     # --- rows -------------------------------------------------------------------------------------
 
     def block(self, batch: Batch) -> Block:
         import pyarrow as pa
         from pyarrow import compute
 
-        table = self._numbers(batch, self.numbers)
+        table, faults = self._numbers(batch, self.numbers)
+        if faults:
+            self._refuse_columns(batch, faults)
         is_missing = np.isnan(table)
         lacking = {  # the first row without a value
             self.numbers[j]: int(np.argmax(is_missing[:, j]))
@@ -335,43 +317,43 @@ class NumericTable(MatrixRecords, Table):
             return Block(X)
         return Block(X, require_lines(pa.concat_arrays(names), batch.place(0)))
 
-    def _numbers(self, batch: Batch, names: Sequence[str]) -> FloatArray:
-        """Return columns as numbers, NaN where they are missing, or tell all that hold none.
+    def _numbers(self, batch: Batch, names: Sequence[str]) -> tuple[FloatArray, dict[str, str]]:
+        """Return columns as numbers, NaN where they are missing, and why some hold none.
 
         Columns of one type are converted together, as a table may have 100,000 of them.
         """
-        import pyarrow as pa
-
-        table = np.empty((len(names), batch.length))
+        table, faults = np.full((len(names), batch.length), np.nan), dict[str, str]()
         for places, values in batch.columns_of(names):
-            try:
-                numbers = samples.to_numpy(self._as_numbers(values), np.nan)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                self._refuse_columns(batch, [names[j] for j in places])
-            table[places] = np.asarray(numbers, dtype=np.float64).reshape(len(places), -1)
-        return table.T
+            numbers = self._converted(values)
+            if not isinstance(numbers, str):
+                table[places] = numbers.reshape(len(places), -1)
+                continue
+            for j in places:
+                numbers = self._converted(batch.fields[names[j]])
+                if isinstance(numbers, str):
+                    faults[names[j]] = numbers
+                else:
+                    table[j] = numbers
+        return table.T, faults
 
-    def _as_numbers(self, values: Any) -> Any:
-        return as_numbers(values)
-
-    def _fault(self, values: Any) -> str | None:
-        """Return why a column holds no numbers, None if it does or they are missing."""
+    def _converted(self, values: Any) -> FloatArray | str:
+        """Return values as numbers, or why some of them are none."""
         import pyarrow as pa
 
         try:
-            self._as_numbers(values)
+            return samples.to_numpy(self._as_numbers(values), np.nan).astype(float, copy=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             if pa.types.is_nested(values.type):
                 return f"which holds {values.type}"
             return shorten(str(error).splitlines()[0])
-        return None
 
-    def _refuse_columns(self, batch: Batch, names: Sequence[str]) -> NoReturn:
+    def _as_numbers(self, values: Any) -> Any:
+        return as_numbers(values)
+
+    def _refuse_columns(self, batch: Batch, faults: Mapping[str, str]) -> NoReturn:
         """Tell which columns hold no numbers, and why."""
         import pyarrow as pa
 
-        found = ((name, self._fault(batch.fields[name])) for name in names)
-        faults = {name: why for name, why in found if why is not None}
         if len(faults) > 1:
             some = ", ".join(
                 f"{name!r} ({why})" for name, why in itertools.islice(faults.items(), 20)
@@ -388,8 +370,8 @@ class NumericTable(MatrixRecords, Table):
                 f"leave it out by {self._without([name])}"
             )
         values = batch.fields[name]
-        each = ((row, self._fault(values[row : row + 1])) for row in range(batch.length))
-        row, why = next((row, why) for row, why in each if why is not None)
+        each = ((row, self._converted(values[row : row + 1])) for row in range(batch.length))
+        row, why = next((row, why) for row, why in each if isinstance(why, str))
         raise SourceError(
             f"{batch.place(row)}: column {name!r} does not hold numbers ({why}): name it with "
             f"categories=, or leave it out by {self._without([name])}"
@@ -399,35 +381,3 @@ class NumericTable(MatrixRecords, Table):
 def _split(value: str | Sequence[str]) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
     return tuple(name.strip() for name in names if name.strip())
-
-
-# --- formats --------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False, kw_only=True)
-class CsvFeatures(NumericTable, CsvFile):
-    """Numbers and categories in comma- or tab-separated values."""
-
-    format = "csv-features"
-
-    def _as_numbers(self, values: Any) -> Any:
-        from pyarrow import compute
-
-        if self.decimal != ".":  # numbers have no other points
-            values = compute.replace_substring(values, ".", "no number")
-            values = compute.replace_substring(values, self.decimal, ".")
-        return as_numbers(values)
-
-
-@dataclass(eq=False, kw_only=True)
-class ParquetFeatures(NumericTable, ParquetFile):
-    """Numbers and categories in Parquet."""
-
-    format = "parquet-features"
-
-
-@dataclass(eq=False, kw_only=True)
-class ArrowFeatures(NumericTable, ArrowFile):
-    """Numbers and categories in Arrow IPC."""
-
-    format = "arrow-features"

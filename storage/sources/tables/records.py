@@ -39,7 +39,7 @@ from bigfs.storage.sources.files import (
     require_encoding,
     walk,
 )
-from bigfs.storage.sources.tables.columns import as_numbers, decode, is_plain
+from bigfs.storage.sources.tables.columns import as_numbers
 from bigfs.storage.sources.tables.names import Block, join_blocks
 from bigfs.storage.sources.tables.where import Condition
 
@@ -104,9 +104,8 @@ class Batch(NamedTuple):
         of_type: dict[Any, list[int]] = {}
         for j, column in enumerate(columns):
             of_type.setdefault(column.type, []).append(j)
-        for kind, places in of_type.items():
-            some = [columns[j] for j in places]
-            yield places, pa.concat_arrays(some if is_plain(kind) else list(map(decode, some)))
+        for places in of_type.values():
+            yield places, pa.concat_arrays([columns[j] for j in places])
 
     def array(self, field: str) -> Any:
         """Return a field as an Arrow array."""

@@ -17,10 +17,8 @@ import numpy as np
 
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.base import shorten
-from bigfs.storage.sources.tables.columns import decode
-from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
-from bigfs.storage.sources.tables.numeric import NumericTable
-from bigfs.storage.sources.tables.records import Batch, TextRecords
+from bigfs.storage.sources.tables.columns import decode_batch
+from bigfs.storage.sources.tables.records import Batch
 from bigfs.storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table, as_batch
 
 if TYPE_CHECKING:
@@ -50,7 +48,10 @@ class Stream(Table):
     def absolute(self) -> Self:
         return copy.copy(self)
 
-    def column_names(self) -> list[str]:
+    def files(self) -> list[str]:
+        return [self.path]
+
+    def columns_of(self, file: str) -> list[str]:
         if self.header is None:
             first = next(self.tables)
             self.tables = itertools.chain([first], self.tables)
@@ -66,8 +67,7 @@ class Stream(Table):
                 again = itertools.chain([batch], reader)
                 first = pa.RecordBatchReader.from_batches(reader.schema, again)
                 self.tables = itertools.chain([first], self.tables)
-                columns = [decode(column) for column in batch.select(names).columns]
-                return as_batch(pa.RecordBatch.from_arrays(columns, names), 0, "stream: row")
+                return as_batch(decode_batch(batch.select(names)), 0, "stream: row")
         return None
 
     def spool(self, scratch: Path) -> Self:
@@ -88,8 +88,10 @@ class Stream(Table):
             )
         return self.content
 
-    def stream(self) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
+    def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+        yield self.path, self._batches()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
 
         for reader in self.tables:
             names = self.columns_to_read(reader.schema.names)
@@ -105,10 +107,10 @@ class Stream(Table):
                 rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)
                 rows = max(1, min(rows, BATCH_ROWS))
                 for start in range(0, batch.num_rows, rows):
-                    columns = [decode(column) for column in batch.slice(start, rows).columns]
-                    for name, values in zip(names, columns, strict=True):
+                    part = decode_batch(batch.slice(start, rows))
+                    for name, values in zip(names, part.columns, strict=True):
                         self.hash.update(name, values)
-                    yield pa.RecordBatch.from_arrays(columns, names)
+                    yield part
 
 
 def open_reader(table: Any) -> pa.RecordBatchReader:
@@ -149,7 +151,7 @@ class ContentHash:
         from pyarrow import compute, types
 
         kind = values.type
-        self._add(name, "valid", values.is_valid().cast(pa.uint8()))
+        self._add(name, "valid", values.is_valid())
         values = values.drop_null()
         if types.is_null(kind):
             return
@@ -169,15 +171,12 @@ class ContentHash:
             self._add(name, "lengths", compute.list_value_length(values).cast(pa.int64()))
             self.update(f"{name}\0", values.flatten())
         elif is_text or types.is_binary(kind) or types.is_large_binary(kind):
-            self._add(name, "lengths", compute.binary_length(values).cast(pa.int64()))
-            _, offsets, content = values.buffers()
-            wide = types.is_large_string(kind) or types.is_large_binary(kind)
-            ends = np.frombuffer(offsets, np.int64 if wide else np.int32)
-            first, last = ends[values.offset], ends[values.offset + len(values)]
-            if last > first:
-                self._hash(name, "values").update(memoryview(content)[first:last])
-        elif types.is_boolean(kind):
-            self._add(name, "values", values.cast(pa.uint8()))
+            texts = values.cast(pa.large_binary())
+            self._add(name, "lengths", lengths := compute.binary_length(texts))
+            if compute.sum(lengths).as_py():
+                _, offsets, content = texts.buffers()
+                ends = np.frombuffer(offsets, np.int64)[texts.offset :]
+                self._hash(name, "values").update(memoryview(content)[ends[0] : ends[len(texts)]])
         elif types.is_primitive(kind) or types.is_decimal(kind):
             self._add(name, "values", values)
         else:
@@ -191,6 +190,10 @@ class ContentHash:
 
     def _add(self, name: str, part: str, values: pa.Array) -> None:
         """Add an array of values of the same width, none of which is missing."""
+        import pyarrow as pa
+
+        if pa.types.is_boolean(values.type):
+            values = values.cast(pa.uint8())
         size = values.type.bit_width // 8
         if len(values):
             start = values.offset * size
@@ -201,31 +204,3 @@ class ContentHash:
         """Return the hash of all columns."""
         parts = {name: part.hexdigest() for name, part in self.parts.items()}
         return hashlib.blake2b(repr(sorted(parts.items())).encode(), digest_size=16).hexdigest()
-
-
-@dataclass(eq=False, kw_only=True)
-class StreamText(Stream, TextRecords):
-    """A stream with a column of texts."""
-
-    format = "stream"
-
-
-@dataclass(eq=False, kw_only=True)
-class StreamFeatures(NumericTable, Stream):
-    """A stream with columns of numbers and categories."""
-
-    format = "stream-features"
-
-
-@dataclass(eq=False, kw_only=True)
-class StreamLists(ListRecords, Stream):
-    """A stream of rows as lists of columns and of values."""
-
-    format = "stream-lists"
-
-
-@dataclass(eq=False, kw_only=True)
-class StreamMaps(MapRecords, Stream):
-    """A stream of rows as maps."""
-
-    format = "stream-maps"

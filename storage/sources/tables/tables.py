@@ -18,7 +18,7 @@ import re
 import uuid
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
@@ -30,9 +30,9 @@ from bigfs import engine
 from bigfs.engine import format_bytes, require_memory
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redact
-from bigfs.storage.sources.base import PlainFile, line_number, shorten, shorten_names
+from bigfs.storage.sources.base import PlainFile, shorten, shorten_names
 from bigfs.storage.sources.files import no_text, open_text, source_errors
-from bigfs.storage.sources.tables.columns import decode, is_plain
+from bigfs.storage.sources.tables.columns import decode_batch, without
 from bigfs.storage.sources.tables.records import PACKED, Batch, Packed, Records, TextRecords
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
@@ -41,7 +41,6 @@ if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables shoul
 BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20  # of a batch
 # that a value counts as, at least: a file may encode it in less, and its entry takes no less memory
 VALUE_BYTES = 4
-DECODED_ROWS = 1 << 16  # of a large batch whose dictionaries are replaced by their texts at a time
 # bytes of a record of CSV: what is always taken, and what is refused whatever the memory
 SMALL_RECORD, MAX_RECORD = 1 << 20, 1 << 28
 # bytes that pyarrow takes for a column of CSV which it reads, and for one that it leaves out
@@ -53,6 +52,7 @@ NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 LEAST_AXIS = 8  # names of columns, which may be numbers that rise in other steps than 1
 HEAD_RECORDS = 256  # that are looked at to tell what a table holds
 LINE_LIMIT = 1 << 26  # bytes of a line of CSV's header
+QUOTE = b'"'
 LINE_ENDS = 1 << 12  # bytes at the end of a CSV, in which blank lines are no records
 NO_UTF8 = "it is not UTF-8: give its encoding=, such as cp1252, latin-1 or utf-16"
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
@@ -78,12 +78,18 @@ class Table(Records):
     scratch: Path | None = field(default=None, init=False, repr=False)
 
     @abstractmethod
+    def columns_of(self, file: str) -> list[str]:
+        """Return the names of the columns of a file, those that its folders name too."""
+
     def column_names(self) -> list[str]:
-        """Return the names of the columns."""
+        """Return the names of the columns of the first file."""
+        if not (files := self.files()):
+            raise SourceError(f"{self.path} holds no file {' or '.join(self.suffixes)}")
+        return self.columns_of(files[0])
 
     @abstractmethod
-    def stream(self) -> Iterator[pa.RecordBatch]:
-        """Yield the columns to read in batches of any size."""
+    def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+        """Yield the name of each file, and the columns to read in batches of any size."""
 
     def head(self) -> Batch | None:
         """Return the first records with all columns to read, None if there are none to look at."""
@@ -106,12 +112,11 @@ class Table(Records):
                 )
         return self.with_condition(self.wanted_fields(columns))
 
-    def same_columns(
-        self, files: Iterable[tuple[str, list[str]]]
-    ) -> Iterator[tuple[str, list[str]]]:
-        """Yield files with the columns to read, which must be those of the first."""
+    def same_files(self) -> Iterator[str]:
+        """Yield the files, whose columns to read must be those of the first."""
         first = None
-        for file, names in files:
+        for file in self.files():
+            names = self.columns_of(file)
             if first is None:
                 first, wanted = file, self.columns_to_read(names)
             lacks = sorted(set(wanted) - set(names))
@@ -125,11 +130,7 @@ class Table(Records):
                     f"{shorten_names(lacks or more)}, other than {redact(first)}: give files "
                     f"with the same columns{advice}, or name those that all have"
                 )
-            yield file, wanted
-
-    def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
-        """Yield the name and the batches of each file."""
-        yield self.path, self.stream()
+            yield file
 
     def prepare(self, scratch: Path) -> Self:
         """Lay the table out on scratch."""
@@ -149,14 +150,15 @@ class Table(Records):
         with contextlib.ExitStack() as files:
             for origin, batches in self.streams():
                 first = 0
-                for some in itertools.chain.from_iterable(map(_decode, batches)):
-                    batch = _with_nulls_of(some, schema)
+                for some in batches:
+                    batch = _with_nulls_of(decode_batch(some), schema)
                     if batch.schema != schema:
                         files.close()  # that of the schema before
                         path = scratch / f"table-{name}.arrow"
                         schema, number, name = batch.schema, 0, name + 1
                         out = files.enter_context(pa.ipc.new_file(path, schema))
-                    total = _counted_bytes(batch)
+                    values = batch.num_rows * batch.num_columns
+                    total = max(int(batch.nbytes), VALUE_BYTES * values)
                     rows = max(1, batch.num_rows * size // max(total, 1))
                     for start in range(0, batch.num_rows, rows):
                         part = batch.slice(start, rows)
@@ -187,20 +189,12 @@ class Table(Records):
         return sum(part.size for part in piece)
 
     def all_batches(self, piece: list[Part]) -> Iterator[Batch]:
-        for part in piece:
-            yield from self.read_part(part)
-
-    def read_part(self, part: Part) -> Iterator[Batch]:
         import pyarrow as pa
 
-        with pa.memory_map(part.file) as file:
-            batch = pa.ipc.open_file(file).get_batch(part.number)
-            yield as_batch(batch, part.first, f"{part.origin}: row")
-
-
-def _counted_bytes(batch: pa.RecordBatch) -> int:
-    """Return the bytes that a batch counts as where parts are cut for the memory of a task."""
-    return max(int(batch.nbytes), VALUE_BYTES * batch.num_rows * batch.num_columns)
+        for part in piece:
+            with pa.memory_map(part.file) as file:
+                batch = pa.ipc.open_file(file).get_batch(part.number)
+                yield as_batch(batch, part.first, f"{part.origin}: row")
 
 
 def _with_nulls_of(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
@@ -212,19 +206,6 @@ def _with_nulls_of(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.Record
     fields = zip(batch.columns, schema, strict=True)
     columns = [c.cast(field.type) if pa.types.is_null(c.type) else c for c, field in fields]
     return pa.RecordBatch.from_arrays(columns, schema.names, metadata=batch.schema.metadata)
-
-
-def _decode(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in parts without dictionaries."""
-    import pyarrow as pa
-
-    if all(map(is_plain, set(batch.schema.types))):
-        yield batch
-        return
-    for start in range(0, batch.num_rows, DECODED_ROWS):
-        part = batch.slice(start, DECODED_ROWS)
-        columns, about = list(map(decode, part.columns)), batch.schema.metadata
-        yield pa.RecordBatch.from_arrays(columns, part.schema.names, metadata=about)
 
 
 def with_partitions(columns: Sequence[str], partitions: Mapping[str, str | None]) -> list[str]:
@@ -292,17 +273,13 @@ class CsvFile(Table):
                     f"{', or none' if option == 'quote' else ''}; got {letter!r}"
                 )
 
-    def column_names(self) -> list[str]:
-        """Return the names of the columns of the first file."""
-        return self._names(self.files()[0])
+    def columns_of(self, file: str) -> list[str]:
+        with source_errors(f"{file} is broken"), open_text(file, self.encoding) as text:
+            names = [name.strip(" ") for name in self._read_header(text, file)]
+            return with_partitions(names, self.partitions_of(file))
 
-    def _names(self, path: str) -> list[str]:
-        with source_errors(f"{path} is broken"), open_text(path, self.encoding) as file:
-            names = [name.strip(" ") for name in self._read_header(file, path)]
-            return with_partitions(names, self.partitions_of(path))
-
-    def _records(self, file: IO[bytes], limit: int = LINE_LIMIT) -> Iterator[list[str]]:
-        """Yield the fields of each record that Python's reader of CSV finds."""
+    def _records(self, file: IO[bytes], limit: int = LINE_LIMIT) -> Any:
+        """Return Python's reader of the records of CSV."""
         lines = iter(lambda: file.readline(limit), b"")
         return csv.reader(
             (raw.decode("utf-8-sig" if i == 0 else "utf-8") for i, raw in enumerate(lines)),
@@ -317,7 +294,7 @@ class CsvFile(Table):
         """Read the names of the columns, with the blanks around them."""
         quote = '"' if self.quote in (None, "none") else self.quote
         try:
-            names = next(self._records(file), [])
+            names: list[str] = next(self._records(file), [])
         except (UnicodeDecodeError, csv.Error) as error:
             why: object = error
             if isinstance(error, UnicodeDecodeError) or "NUL" in str(error):
@@ -361,12 +338,8 @@ class CsvFile(Table):
         batch = add_partitions(batch, self.partitions_of(path), self.columns_to_read(names))
         return as_batch(batch, 0, f"{path}: row")
 
-    def stream(self) -> Iterator[pa.RecordBatch]:
-        return itertools.chain.from_iterable(batches for _, batches in self.streams())
-
     def streams(self) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
-        files = self.files()
-        for file, _ in self.same_columns((file, self._names(file)) for file in files):
+        for file in self.same_files():
             yield file, self._with_path(file).stream_file()
 
     def stream_file(self) -> Iterator[pa.RecordBatch]:
@@ -376,6 +349,27 @@ class CsvFile(Table):
         yield from ready._stream_plain()
         if ready.plain != self.plain:
             Path(ready.plain).unlink()
+
+    def require_quotes(self) -> None:
+        """Refuse a field whose quotes end before it does, as its first one is a letter."""
+        line, limit = 0, csv.field_size_limit(MAX_RECORD)
+        try:
+            with open(self.plain, "rb") as file:
+                records = self._records(file, MAX_RECORD)
+                for _ in records:
+                    line = records.line_num
+        except UnicodeDecodeError:
+            pass  # which is refused where it is read
+        except csv.Error as error:
+            if "expected after" in str(error):
+                raise SourceError(
+                    f"{self.path}, line {line + 1}: a field begins with a quote, and letters "
+                    f"follow the quote that ends it: give quote=none if a quote is a letter, "
+                    f"escape=%5C if a backslash stands before the quotes inside of fields, or "
+                    f"quote=%22 if all is right"
+                ) from error
+        finally:
+            csv.field_size_limit(limit)
 
     def _refuse_breaks(self, batch: pa.RecordBatch, count: int) -> None:
         """Refuse a field over several lines, which a letter that is no quote may have made."""
@@ -509,7 +503,7 @@ def pack(values: pa.Array, names: Sequence[str]) -> pa.RecordBatch:
     """Return the values of records, one record after the other, as a column of lists."""
     import pyarrow as pa
 
-    lists = pa.FixedSizeListArray.from_arrays(_without_empty(values), len(names))
+    lists = pa.FixedSizeListArray.from_arrays(without(values, ("",)), len(names))
     schema = pa.schema({PACKED: lists.type}, metadata={PACKED: json.dumps(names)})
     return pa.record_batch([lists], schema=schema)
 
@@ -518,13 +512,7 @@ def _trimmed(values: pa.Array) -> pa.Array:
     """Return texts without blanks at their ends."""
     from pyarrow import compute
 
-    return _without_empty(compute.utf8_trim(values, " "))
-
-
-def _without_empty(values: pa.Array) -> pa.Array:
-    from pyarrow import compute
-
-    return compute.if_else(compute.equal(values, ""), None, values)
+    return without(compute.utf8_trim(values, " "), ("",))
 
 
 def _are_values(names: Sequence[str]) -> bool:
@@ -536,92 +524,58 @@ def _are_values(names: Sequence[str]) -> bool:
 
 
 class _Lines:
-    """The part of a file that pyarrow reads: the bytes from `start` to `size`, and then an
-    `end`."""
+    """What pyarrow reads of a file: the bytes from `start` to `size`, and then an `end`.
+
+    Its quotes are looked at as they come. A field is in quotes if it begins with one, and a quote
+    inside is written twice.
+    """
 
     closed = False
 
     def __init__(self, source: CsvFile, start: int, size: int, end: bytes) -> None:
         self.source, self.at, self.size, self.end = source, start, max(start, size), end
-        self.first = start
-        guesses = source.quote is None and source.escape is None
-        self.quotes = Quotes(source.delimiter.encode()) if guesses else None
+        self.between = np.frombuffer(source.delimiter.encode() + b"\r\n", np.uint8)
+        self.before, self.rest = (
+            b"\n",
+            b"",
+        )  # the letter before the next ones, and quotes at the end
+        self.is_open = False  # whether the next quote ends a field
+        self.checks = source.quote is None and source.escape is None
 
     def read(self, size: int) -> bytes:
-        size = min(size, self.size - self.at)
-        if not size:
-            end, self.end = self.end, b""
-            self._require_quotes(end)
-            return end
-        with open(self.source.plain, "rb") as file:
-            file.seek(self.at)
-            raw = file.read(size)
-        if not raw:
-            raise SourceError(
-                f"{self.source.path} was cut while it was read: repeat the command when nothing "
-                f"writes to it"
-            )
-        self._require_quotes(raw)
-        self.at += len(raw)
+        if size := min(size, self.size - self.at):
+            with open(self.source.plain, "rb") as file:
+                file.seek(self.at)
+                raw = file.read(size)
+            if not raw:
+                raise SourceError(
+                    f"{self.source.path} was cut while it was read: repeat the command when "
+                    f"nothing writes to it"
+                )
+            self.at += len(raw)
+        else:
+            raw, self.end = self.end, b""
+        if self.checks and not self._take_turns(raw):
+            self.checks = False
+            self.source.require_quotes()
         return raw
 
-    def _require_quotes(self, raw: bytes) -> None:
-        """Refuse a field whose quotes end before it does, as its first one is a letter."""
-        if self.quotes and (begin := self.quotes.find_wrong(raw)) is not None:
-            line = line_number(self.source.plain, self.first + begin)
-            raise SourceError(
-                f"{self.source.path}, line {line}: a field begins with a quote, and letters follow "
-                f"the quote that ends it: give quote=none if a quote is a letter, escape=%5C if a "
-                f"backslash stands before the quotes inside of fields, or quote=%22 if all is right"
-            )
-
-
-class Quotes:
-    """The quotes of a CSV, in whose bytes they are looked at as these come.
-
-    A field is in quotes if it begins with one. A quote inside is written twice.
-    """
-
-    quote = b'"'
-
-    def __init__(self, delimiter: bytes) -> None:
-        self.between = np.frombuffer(delimiter + b"\r\n", np.uint8)
-        self.first, self.rest, self.before = 0, b"", b"\n"  # of the next bytes
-        self.begin: int | None = None  # of the field in quotes that is not at its end
-
-    def find_wrong(self, raw: bytes) -> int | None:
-        """Return where a field begins of whose quotes the last one does not end it."""
+    def _take_turns(self, raw: bytes) -> bool:
+        """Return whether each quote begins or ends a field, or is one of two."""
         text = self.rest + raw
-        raw = text.rstrip(self.quote)  # what follows the others decides what they are
-        first, before, self.rest = self.first, self.before, text[len(raw) :]
-        self.first, self.before = first + len(raw), raw[-1:] or before
-        if self.quote not in raw:
-            return None
+        raw = text.rstrip(QUOTE)  # what follows the others decides what they are
+        before, self.rest = self.before, text[len(raw) :]
+        self.before = raw[-1:] or before
+        if QUOTE not in raw:
+            return True
         content = np.frombuffer(before + raw, np.uint8)
-        at = np.flatnonzero(content[1:] == self.quote[0])
+        at = np.flatnonzero(content[1:] == QUOTE[0])
         begins, ends = (np.isin(content[at + i], self.between) for i in (0, 2))
-        is_double = content[at + 2] == self.quote[0]
-        # they take turns where each one begins or ends a field, or is one of two
-        turn = (np.arange(len(at)) + (self.begin is not None)) % 2
+        is_double = content[at + 2] == QUOTE[0]
+        is_end = (np.arange(len(at)) + self.is_open) % 2 == 1
+        self.is_open = not is_end[-1]
         is_second = np.append(False, is_double[:-1])
-        if np.where(turn, ends | is_double, begins | is_second).all():
-            begin = np.flatnonzero(begins & (turn == 0))
-            self.begin = (
-                None if turn[-1] else first + int(at[begin[-1]]) if len(begin) else self.begin
-            )
-            return None
-        i = 0
-        while i < len(at):
-            if self.begin is None:
-                self.begin = first + int(at[i]) if begins[i] else None
-            elif is_double[i]:
-                i += 1
-            elif ends[i]:
-                self.begin = None
-            else:
-                return self.begin
-            i += 1
-        return None
+        return bool(np.where(is_end, ends | is_double, begins | is_second).all())
 
 
 @dataclass(eq=False, kw_only=True)

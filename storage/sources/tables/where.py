@@ -15,7 +15,7 @@ from typing import Any
 
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.base import shorten
-from bigfs.storage.sources.tables.columns import as_numbers, decode, is_text
+from bigfs.storage.sources.tables.columns import as_numbers, is_text
 
 COMPARISONS = {
     **{ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal"},
@@ -55,7 +55,7 @@ class Condition:
         import pyarrow as pa
 
         try:
-            return _truth(self.tree, lambda name: decode(field(name))).fill_null(False)
+            return _truth(self.tree, field).fill_null(False)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, SourceError):
                 raise

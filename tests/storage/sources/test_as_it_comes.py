@@ -12,7 +12,7 @@ from bigfs import storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.integrity import summarize
 from bigfs.storage.sources import find
-from bigfs.storage.sources.tables.numeric import CsvFeatures
+from bigfs.storage.sources.tables.formats import CsvFeatures
 
 N = 60
 USED = ["age", "height", "member", "city", "grade"]

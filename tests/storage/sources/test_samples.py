@@ -391,9 +391,11 @@ def test_reading_imports_no_pandas(tmp_path):
         path.write_text("alpha beta")
     columns = {"a": [1.0, None, 3.0], "b": [1, 2, 3], "label": ["x", None, "y"]}
     parquet.write_table(pa.table(columns), tmp_path / "x.parquet")
+    (tmp_path / "x.csv").write_text("a,b,label\n1,2,x\n,3,y\n4,NA,x\n")
     code = (
         "import sys; from bigfs import storage; storage.stage('x.svm'); storage.stage('text'); "
-        "storage.stage('x.parquet', columns='*', missing='mean'); print('pandas' in sys.modules)"
+        "[storage.stage(f'x.{kind}', columns='*', missing='mean') for kind in ('parquet', 'csv')]; "
+        "print('pandas' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True

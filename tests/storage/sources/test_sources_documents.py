@@ -124,11 +124,14 @@ BATCHES = [
 class Streamed(Table, TextRecords):
     format = "streamed"
 
-    def column_names(self):
+    def files(self):
+        return [self.path]
+
+    def columns_of(self, file):
         return ["text", "label", "more"]
 
-    def stream(self):
-        return map(pa.RecordBatch.from_pydict, BATCHES)
+    def streams(self):
+        yield self.path, map(pa.RecordBatch.from_pydict, BATCHES)
 
 
 def test_a_table_is_its_columns_and_a_stream_of_batches(tmp_path, monkeypatch):

@@ -242,8 +242,8 @@ def test_texts_come_as_those_of_a_file(tmp_path, y):
     ids=lambda values: str(values.type)[:30],
 )
 def test_the_hash_of_a_column_knows_its_values_and_not_its_batches(values):
+    from bigfs.storage.sources.tables.columns import decode
     from bigfs.storage.sources.tables.streams import ContentHash
-    from bigfs.storage.sources.tables.tables import decode
 
     def digest(*parts):
         content = ContentHash()

@@ -1,0 +1,67 @@
+"""The formats of tables: what a record holds, in a container."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bigfs.storage.sources.base import Source
+from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
+from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
+from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
+from bigfs.storage.sources.tables.numeric import NumericTable
+from bigfs.storage.sources.tables.records import TextRecords
+from bigfs.storage.sources.tables.streams import Stream
+from bigfs.storage.sources.tables.tables import Csv, CsvFile
+
+
+def _format(name: str, format: str, holds: Any, container: Any) -> Any:
+    """Return the class of a format, which has nothing to say beside what it holds and where."""
+    about: dict[str, Any] = {"format": format, "__module__": __name__, "__doc__": holds.__doc__}
+    return dataclass(eq=False, kw_only=True)(type(name, (holds, container), about))
+
+
+Parquet = _format("Parquet", "parquet", TextRecords, ParquetFile)
+ParquetFeatures = _format("ParquetFeatures", "parquet-features", NumericTable, ParquetFile)
+ParquetLists = _format("ParquetLists", "parquet-lists", ListRecords, ParquetFile)
+ParquetMaps = _format("ParquetMaps", "parquet-maps", MapRecords, ParquetFile)
+Arrow = _format("Arrow", "arrow", TextRecords, ArrowFile)
+ArrowFeatures = _format("ArrowFeatures", "arrow-features", NumericTable, ArrowFile)
+ArrowLists = _format("ArrowLists", "arrow-lists", ListRecords, ArrowFile)
+ArrowMaps = _format("ArrowMaps", "arrow-maps", MapRecords, ArrowFile)
+StreamText = _format("StreamText", "stream", TextRecords, Stream)
+StreamFeatures = _format("StreamFeatures", "stream-features", NumericTable, Stream)
+StreamLists = _format("StreamLists", "stream-lists", ListRecords, Stream)
+StreamMaps = _format("StreamMaps", "stream-maps", MapRecords, Stream)
+
+
+@dataclass(eq=False, kw_only=True)
+class CsvFeatures(NumericTable, CsvFile):
+    """Numbers and categories in comma- or tab-separated values."""
+
+    format = "csv-features"
+
+    def _as_numbers(self, values: Any) -> Any:
+        from pyarrow import compute
+
+        if self.decimal != ".":  # numbers have no other points
+            values = compute.replace_substring(values, ".", "no number")
+            values = compute.replace_substring(values, self.decimal, ".")
+        return super()._as_numbers(values)
+
+
+# options that say what the records of a format hold: numbers
+BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
+    "columns": {
+        **{Csv: CsvFeatures, Parquet: ParquetFeatures},
+        **{Arrow: ArrowFeatures, StreamText: StreamFeatures},
+    },
+    "features": {
+        **{JsonLines: JsonFeatures, Parquet: ParquetMaps},
+        **{Arrow: ArrowMaps, StreamText: StreamMaps},
+    },
+    "indices": {
+        **{JsonLines: JsonLists, JsonFeatures: JsonLists},
+        **{Parquet: ParquetLists, Arrow: ArrowLists, StreamText: StreamLists},
+    },
+}
