@@ -38,6 +38,7 @@ import numpy as np
 import scipy.linalg as la
 
 from bigfs import engine
+from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.conjugate_gradients import column_cg
 from bigfs.linalg.prox import column_dots
 from bigfs.linalg.sample_kernel import kernel
@@ -226,7 +227,7 @@ class KernelState(NamedTuple):
 
 
 class KernelSVM(Classifiers):
-    """Few samples, by their kernel. X is in memory or has the layout by columns."""
+    """Few samples, by their kernel."""
 
     @cached_property
     def K(self) -> FloatArray:
@@ -317,11 +318,12 @@ def fit_svm(
     W, b = (np.zeros((d, r)), np.zeros(r)) if start is None else start
     stop: dict[str, Any] = {"stop": "gap", "tol": tol, "max_iter": max_iter, "name": name}
     with engine.one_blas_thread():
-        if not _has_few_samples(X, r, features):
+        few = _few_samples(X, r, features)
+        if few is None:
             problem = SVMProblem(*settings, one_pass=one_pass)
             return iterate(problem.step, problem.start(W, b), measure=measure, **stop)
-        by_kernel = KernelSVM(*settings)
-        begin = by_kernel.start(np.zeros(Y.shape) if start is None else X @ W + b)
+        by_kernel = KernelSVM(few, *settings[1:])
+        begin = by_kernel.start(np.zeros(Y.shape) if start is None else few @ W + b)
         result = iterate(by_kernel.step, begin, measure=measure, **stop)
         classifiers = by_kernel.classifiers(result.value)
         return Result(classifiers, result.status, result.history, result.stats)
@@ -332,9 +334,14 @@ def positive_classes(n_classes: int) -> IntArray:
     return np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
 
 
-def _has_few_samples(X: Matrix, r: int, features: BoolArray | None) -> bool:
-    """Return whether r classifiers on X have few enough samples for their kernel."""
+def _few_samples(X: Matrix, r: int, features: BoolArray | None) -> Matrix | None:
+    """Return X, gathered if it has rows alone, if the kernel is the way to r classifiers on it."""
     n, d = X.shape[0], X.shape[1] if features is None else int(features.sum())
     fits = MATRICES * 8 * n**2 <= engine.SHARES.svm_kernel * engine.planned_memory()
-    has_kernel = X.local or bool(X.column_tiles)
-    return has_kernel and n <= d and r * n**3 <= MOST_WORK and fits
+    if n > d or r * n**3 > MOST_WORK or not fits:
+        return None
+    if X.local or X.column_tiles:
+        return X
+    columns = ActiveColumns(X)
+    columns.select(np.arange(X.shape[1]))
+    return columns.X if columns.gathered else None

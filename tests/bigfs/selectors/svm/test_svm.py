@@ -2,6 +2,7 @@
 
 import warnings
 
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -150,16 +151,29 @@ def test_a_killed_run_by_the_kernel_goes_on(rng):
     assert_goes_on_when_killed(selector, X, y)
 
 
-def test_many_samples_or_rows_alone_do_not_go_by_the_kernel(few, noisy, monkeypatch):
-    X, y = few
-    both = Matrix.from_array(X)
-    expected = L2SVM(tol=1e-10).fit(both, y).scores_
+def test_many_samples_do_not_go_by_the_kernel(few, noisy, monkeypatch):
+    both = Matrix.from_array(few[0])
     monkeypatch.setattr(svm, "kernel", None)  # to use it would fail
-    rows = Matrix(both.shape, rows=both.row_tiles)  # of a store
-    np.testing.assert_allclose(L2SVM(tol=1e-10).fit(rows, y).scores_, expected, rtol=1e-4)
     assert L2SVM().fit(*noisy).result_.converged
     monkeypatch.setattr(svm, "MOST_WORK", 24**3 * 3 - 1)
-    assert L2SVM().fit(both, y).result_.converged
+    assert L2SVM().fit(both, few[1]).result_.converged
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_rows_alone_have_the_kernel_where_they_fit(few, form, monkeypatch):
+    """The scores differed by 0.3 % between an array and a Dask array of its rows."""
+    X, y = form(few[0] * (np.arange(24) % 2 > 0)[:, None]), few[1]
+    tiles = Matrix.from_array(X, tile_rows=7).row_tiles
+    expected = L2SVM().fit(X, y)
+    for rows in (da.from_array(X, chunks=(7, 60)), Matrix(X.shape, rows=tiles)):
+        found = L2SVM().fit(rows, y)
+        np.testing.assert_allclose(found.scores_, expected.scores_, rtol=1e-10)
+        np.testing.assert_array_equal(found.selected_, expected.selected_)
+        assert len(found.result_.history) == len(expected.result_.history)
+    monkeypatch.setattr(svm.ActiveColumns, "has_room", lambda *arguments: False)
+    monkeypatch.setattr(svm, "kernel", None)
+    found = L2SVM(tol=1e-10).fit(Matrix(X.shape, rows=tiles), y)
+    np.testing.assert_allclose(found.scores_, expected.scores_, rtol=1e-2)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
