@@ -19,16 +19,11 @@ Kind = Literal["plain", "normalized"]
 NEGLIGIBLE_EDGE = 1e-8  # share of the degrees of its ends, lost in the rounding of an eigenvector
 
 
-def affinity(
-    neighbors: Neighbors,
-    weights: Weights = "binary",
-    *,
-    width: float | None = None,
-    symmetrize: Literal["or", "and"] = "or",
-) -> sp.csr_array:
+def affinity(neighbors: Neighbors, weights: Weights = "binary") -> sp.csr_array:
     """Return the symmetric affinity A of a kNN graph and its bridges.
 
-    A bridge has the weight of any edge of its length. Edges of negligible weight are left out, so
+    Two samples have an edge if one is among the neighbors of the other. A bridge has the weight of
+    any edge of its length. Edges of negligible weight are left out, so
     that what only they join stays apart.
 
     Parameters
@@ -37,12 +32,7 @@ def affinity(
         The kNN graph.
     weights : {"binary", "cosine", "heat"}, default="binary"
         Weight of an edge: 1, 1 − distance (for the cosine metric only), or exp(−d²/2t²) with d the
-        distance.
-    width : float or None, default=None
-        Width t of the heat kernel. None takes the mean distance to a neighbor.
-    symmetrize : {"or", "and"}, default="or"
-        "or" makes an edge if either end has the other among its neighbors, and takes the larger
-        weight. "and" makes an edge if both have.
+        distance and t the mean distance to a neighbor.
 
     Returns
     -------
@@ -52,7 +42,7 @@ def affinity(
     Raises
     ------
     ValueError
-        The weights are cosine and the metric is not, or the width is not positive.
+        The weights are cosine and the metric is not.
     """
     n = len(neighbors.index)
     is_neighbor = neighbors.index >= 0
@@ -64,10 +54,7 @@ def affinity(
         )
     if weights not in ("binary", "cosine", "heat"):
         raise ValueError(f'weights must be "binary", "cosine" or "heat"; got {weights!r}')
-    if width is None:
-        width = float(distance.mean()) if len(distance) else 1.0  # 0 if all are duplicates
-    elif weights == "heat" and not width > 0:
-        raise ValueError(f"the width of the heat kernel must be positive; got {width}")
+    width = float(distance.mean()) if len(distance) else 1.0  # 0 if all are duplicates
 
     def weigh(distance: AnyArray) -> AnyArray:
         if weights == "binary":
@@ -80,9 +67,7 @@ def affinity(
 
     indptr = np.concatenate([[0], np.cumsum(is_neighbor.sum(axis=1))])
     A = sp.csr_array((weigh(distance), neighbors.index[is_neighbor], indptr), shape=(n, n))
-    if symmetrize not in ("or", "and"):
-        raise ValueError(f'symmetrize must be "or" or "and"; got {symmetrize!r}')
-    A = sp.csr_array(A.maximum(A.T) if symmetrize == "or" else A.minimum(A.T))
+    A = sp.csr_array(A.maximum(A.T))
     if neighbors.bridges is not None and len(neighbors.bridges.distance):
         ends = tuple(neighbors.bridges.samples.T)
         edges = sp.csr_array((weigh(neighbors.bridges.distance), ends), shape=A.shape)
