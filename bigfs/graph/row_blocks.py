@@ -171,18 +171,9 @@ def require_int32(nnz: int) -> None:
 
 
 def stack_rows(parts: list[sp.csr_array]) -> sp.csr_array:
-    """Stack csr arrays as `scipy.sparse.vstack` does, but with 32-bit indices."""
+    """Stack csr arrays, whose numbers stay of 32 bits."""
     require_int32(sum(part.nnz for part in parts))
-    starts = np.cumsum([0, *(part.nnz for part in parts)], dtype=np.int32)
-    indptr = np.concatenate(
-        [
-            starts[:1],
-            *(part.indptr[1:] + start for part, start in zip(parts, starts[:-1], strict=True)),
-        ]
-    )
-    data = np.concatenate([part.data for part in parts])
-    indices = np.concatenate([part.indices for part in parts])
-    return sp.csr_array((data, indices, indptr), (len(indptr) - 1, parts[0].shape[1]))
+    return sp.csr_array(sp.vstack(parts, format="csr"))
 
 
 # --- all pairs of blocks --------------------------------------------------------------------------
@@ -245,7 +236,7 @@ def compare_pairs(
         started.append(runs.submit(within.fn, blocks, within.shared(), ()))
         # the handle that has the list of each block, and which of a pair's lists it is
         lists: list[tuple[Any, int | None]] = [(handle, None) for handle in started[0]]
-        of_pair, operands = OfPair(compare.fn), compare.shared()
+        of_pair, operands = OfLists(compare.fn, 2), compare.shared()
         for pairs in round_robin(b):
             sides = [[lists[pair[side]] for pair in pairs] for side in (0, 1)]
             each = [[part[i] for part in side] for side in sides for i in (0, 1)]
@@ -259,7 +250,7 @@ def compare_pairs(
             started.append(both)
             wait(ROUNDS_AHEAD)
         each = [[part[i] for part in lists] for i in (0, 1)]
-        finished = runs.submit(OfBlock(finish.fn), blocks, finish.shared(), each)
+        finished = runs.submit(OfLists(finish.fn, 1), blocks, finish.shared(), each)
         wait(0)
         results = runs.gather(finished)
     engine.show_progress(label, b * (b + 3) // 2, b * (b + 3) // 2)
@@ -267,30 +258,17 @@ def compare_pairs(
     return results
 
 
-class OfPair:
-    """Turn a function of a pair and of its lists into one of what other tasks returned."""
+class OfLists:
+    """Turn a function of a block, or of a pair, and of its lists into one of what other tasks
+    returned: for each list, itself and None, or both of a pair and the side."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn, self.__name__ = fn, fn.__name__
+    def __init__(self, fn: Callable[..., Any], n_lists: int) -> None:
+        self.fn, self.__name__, self.stop = fn, fn.__name__, 2 * n_lists
 
-    def __call__(
-        self, pair: Any, a: Any, side_a: int | None, b: Any, side_b: int | None, *operands: Any
-    ) -> Any:
-        return self.fn(pair, _list_of(a, side_a), _list_of(b, side_b), *operands)
-
-
-class OfBlock:
-    """Turn a function of a block and of its list into one of what another task returned."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn, self.__name__ = fn, fn.__name__
-
-    def __call__(self, block: Any, both: Any, side: int | None, *operands: Any) -> Any:
-        return self.fn(block, _list_of(both, side), *operands)
-
-
-def _list_of(returned: Any, side: int | None) -> Any:
-    return returned if side is None else returned[side]
+    def __call__(self, tile: Any, *returned: Any) -> Any:
+        parts = zip(returned[: self.stop : 2], returned[1 : self.stop : 2], strict=True)
+        lists = [whole if side is None else whole[side] for whole, side in parts]
+        return self.fn(tile, *lists, *returned[self.stop :])
 
 
 def round_robin(b: int) -> list[list[tuple[int, int]]]:
