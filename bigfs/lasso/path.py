@@ -161,13 +161,12 @@ class LassoPath:
         scores[state.features[has_weight]] = weights[has_weight]
         return scores
 
-
-def measure(state: PathState) -> Record:
-    """Return the record of a state in the history."""
-    return {
-        "penalty": state.rho,
-        "features": float(np.count_nonzero(state.W.any(axis=1))),
-        "objective": state.objective,
-        "gap": state.gap,
-        "missing": state.missing,
-    }
+    def measure(self, state: PathState) -> Record:
+        """Return the record of a state in the history."""
+        return {
+            "penalty": state.rho,
+            "features": float(np.count_nonzero(state.W.any(axis=1))),
+            "objective": state.objective,
+            "gap": state.gap,
+            "missing": state.missing,
+        }

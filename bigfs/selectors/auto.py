@@ -38,7 +38,8 @@ from bigfs.matrix.statistics import standardize
 from bigfs.result import scope
 from bigfs.selectors.base.chooser import Chooser, Target
 from bigfs.selectors.base.estimator import Cost
-from bigfs.selectors.base.labels import TARGETS, Labels, any_target, at_least_two
+from bigfs.selectors.base.labels import Labels, any_target, at_least_two
+from bigfs.selectors.base.parameters import Allowed
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.sparge.targets import LARGE_GATHERED, LARGE_TARGETS, gathered_bytes
 from bigfs.selectors.trials import trials
@@ -166,9 +167,8 @@ class AutoSelector(Chooser):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import AutoSelector
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = AutoSelector(n_features_to_select=2).fit(X, y)
     >>> selector.method_, selector.best_params_
     ('sparge-lda', {})
@@ -182,9 +182,8 @@ class AutoSelector(Chooser):
     scoring: str | None = None
     cv: int = 3
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "target": [StrOptions(TARGETS)],
-        "scoring": [StrOptions(set(METRIC_NAMES)), None],
+    _parameter_constraints: ClassVar[Allowed] = {
+        "scoring": [StrOptions(set(METRIC_NAMES))],
         "cv": [Interval(Integral, 2, None, closed="left")],
     }
     _supervised = False

@@ -41,6 +41,7 @@ from bigfs.selectors.base.labels import (
     is_minus_one,
     with_minus_one,
 )
+from bigfs.selectors.base.parameters import Allowed
 from bigfs.selectors.sparge.sparge import SparGE
 from bigfs.types import FloatArray, IntArray
 
@@ -120,7 +121,7 @@ class SelectorCV(FoldedSelector):
     0.89
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Allowed] = {
         "selector": [Selector, None],
         "sizes": ["array-like", None],
         "cv": [Interval(Integral, 2, None, closed="left")],
@@ -308,7 +309,8 @@ class SelectorCV(FoldedSelector):
         """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
         selector = self._template()
         found = any_target(y, getattr(selector, "target", "auto"), has_unlabeled)
-        if isinstance(found, Labels) and selector._supervised:  # whole numbers may be real for it
+        is_learned = selector._supervised and not selector._ignores_y
+        if isinstance(found, Labels) and is_learned:  # whole numbers may be real for it
             checked = selector._check_y(y, has_unlabeled)
             if isinstance(checked, Labels) or np.ndim(checked) == 1:
                 return checked

@@ -29,9 +29,9 @@ from bigfs.coding.dictionary import default_atoms, learn_atoms
 from bigfs.coding.sparse_codes import INNER_STEPS, SparseCoding, lasso_codes
 from bigfs.graph import Metric, Weights, affinity, laplacian
 from bigfs.matrix import Matrix
-from bigfs.result import Result, iterate
+from bigfs.result import Result
 from bigfs.selectors.base.estimator import Cost, MatrixInput
-from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
+from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, Allowed
 from bigfs.selectors.base.sample_graph import neighbors_of
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
@@ -82,9 +82,8 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import JGSC
-    >>> X, _ = load_iris(return_X_y=True)
     >>> model = JGSC(dictionary=X[::30], n_features_to_select=2).fit(X)
     >>> model.transform(X).shape
     (150, 2)
@@ -108,12 +107,12 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     random_state: Any = 0
 
     _cost = Cost("pairs + 2", "a (n + d)")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_atoms": [*COUNT, None],
+    _parameter_constraints: ClassVar[Allowed] = {
+        "n_atoms": COUNT,
         "alpha": NOT_NEGATIVE,
-        "dictionary": ["array-like", None],
+        "dictionary": ["array-like"],
         "dictionary_lam": POSITIVE,
-        "epochs": [*COUNT, None],
+        "epochs": COUNT,
         "batch_rows": COUNT,
         "tol": POSITIVE,
         "random_state": ["random_state"],
@@ -166,17 +165,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
                 "no sample shares a feature with the atoms, so every code is "
                 "zero: check X and the dictionary"
             )
-        self.result_ = iterate(
-            problem.step,
-            problem.start,
-            measure=problem.measure,
-            stop="violation",
-            tol=self.tol,
-            max_iter=self.max_iter,
-            name=type(self).__name__,
-        )
-        state = self.result_.value
-        self.n_iter_ = len(self.result_.history)
+        state = self._iterate(problem, problem.start, stop="violation")
         self.components_ = self._of_all_columns(B, columns).T
         self.scores_ = self._atom_scores(state.S)
         if not self.scores_.any():
@@ -356,9 +345,8 @@ class RJGSC(JGSC):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import RJGSC
-    >>> X, _ = load_iris(return_X_y=True)
     >>> model = RJGSC(dictionary=X[::30], alpha=0.1, lam=0.1, n_features_to_select=2).fit(X)
     >>> model.transform(X).shape
     (150, 2)
@@ -423,9 +411,8 @@ class GSC(JGSC):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import GSC
-    >>> X, _ = load_iris(return_X_y=True)
     >>> model = GSC(dictionary=X[::30], n_features_to_select=2).fit(X)
     >>> model.transform(X).shape
     (150, 2)

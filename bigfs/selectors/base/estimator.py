@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, dataclass_transform
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +27,7 @@ from bigfs.evaluation.splits import Samples
 from bigfs.matrix import Matrix
 from bigfs.matrix.construction import readable
 from bigfs.matrix.statistics import scale_hint
-from bigfs.result import Result, Status
+from bigfs.result import Result, Status, iterate
 from bigfs.selectors.base.labels import (
     Labels,
     is_several,
@@ -76,7 +76,7 @@ class MatrixInput:
     it writes one.
     """
 
-    _supervised = True  # y is required
+    _supervised = True  # y is required, unless it is ignored
     _semi_supervised = False  # unlabeled samples take part: −1 in y marks them
     _cost: Cost  # a method has it, or a property where its parameters decide
     _nested = True  # the best k of m chosen features are the choice of k
@@ -92,8 +92,12 @@ class MatrixInput:
     n_features_to_select: int | float | None
     scores_: FloatArray
     result_: Result[Any]
+    n_iter_: int
     keep: Any = None
     forbid: Any = None
+    if TYPE_CHECKING:  # of the methods that `_iterate`
+        tol: float
+        max_iter: int
     _lazy_names: Any = None  # of the features of a `Matrix`
     _constraints: Constraints = NO_CONSTRAINTS  # keep and forbid as indices, once X is known
 
@@ -107,7 +111,7 @@ class MatrixInput:
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator, which comes after this mixin
         tags.input_tags.sparse = True
-        tags.target_tags.required = self._supervised
+        tags.target_tags.required = self._supervised and not self._ignores_y
         return tags
 
     def _count(self, d: int, available: str = "X has only {} features") -> int:
@@ -154,7 +158,7 @@ class MatrixInput:
             matrix, y = self._from_array(X), self._check_y(y, has_unlabeled)
         self._lazy_names = matrix.feature_names
         self._constraints = resolve(self.keep, self.forbid, matrix.shape[1], self._lazy_names)
-        if y is None and self._supervised:
+        if y is None and self._supervised and not self._ignores_y:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
@@ -163,6 +167,14 @@ class MatrixInput:
                 f"X has {matrix.shape[0]} samples but y has {y.shape[0]}: give one label per sample"
             )
         return matrix, y
+
+    def _iterate(self, problem: Any, start: Any, **options: Any) -> Any:
+        """Run the steps of a problem, set the result and the number of steps, and return the last
+        state. `options` are those of `iterate`."""
+        options = {"measure": problem.measure, "tol": self.tol, "max_iter": self.max_iter} | options
+        self.result_ = iterate(problem.step, start, name=type(self).__name__, **options)
+        self.n_iter_ = len(self.result_.history)
+        return self.result_.value
 
     def _has_unlabeled(self, X: Any) -> bool:
         """Return whether −1 in y is unlabeled: it is among the class numbers of a `Matrix`."""

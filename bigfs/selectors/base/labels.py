@@ -15,7 +15,6 @@ from bigfs.selectors.registry import who_takes
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 UNLABELED = -1
-TARGETS = {"auto", "classes", "real"}
 
 
 class Labels(NamedTuple):

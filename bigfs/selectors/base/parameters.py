@@ -2,11 +2,12 @@
 
 A line `%(name)s` in the docstring of a class, or in a fragment, stands for `FRAGMENTS[name]`. A
 header that ends with `default=` gets the default of the class. A parameter without constraints of
-its own takes those of `CONSTRAINTS`.
+its own takes those of its name in `CONSTRAINTS`, or of its annotation. A default is always allowed.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from numbers import Integral, Real
@@ -23,19 +24,27 @@ SHARE: list[Any] = [Interval(Real, 0, 1, closed="neither")]
 COUNT: list[Any] = [Interval(Integral, 1, None, closed="left")]
 SEED: list[Any] = [Interval(Integral, 0, None, closed="left")]
 
-CONSTRAINTS: dict[str, list[Any]] = {
-    "n_features_to_select": [*COUNT, Interval(Real, 0, 1, closed="right"), None],
-    "keep": ["array-like", None],
-    "forbid": ["array-like", None],
+Allowed = dict[str, list[Any]]  # what scikit-learn's `_parameter_constraints` are
+
+CONSTRAINTS: Allowed = {
+    "n_features_to_select": [*COUNT, Interval(Real, 0, 1, closed="right")],
+    "keep": ["array-like"],
+    "forbid": ["array-like"],
     "n_neighbors": COUNT,
     "metric": [StrOptions({"cosine", "euclidean"})],
-    "graph": [HasMethods("tocsr"), Neighbors, None],
+    "graph": [HasMethods("tocsr"), Neighbors],
     "weights": [StrOptions({"binary", "cosine", "heat"})],
+    "target": [StrOptions({"auto", "classes", "real"})],
     "tol": NOT_NEGATIVE,
     "n_bins": [*COUNT, StrOptions({"auto"})],
     "n_components": COUNT,
     "C": POSITIVE,
     "gamma": POSITIVE,
+    "mu": POSITIVE,
+    "beta": POSITIVE,
+    "sigma": POSITIVE,
+    "reg": POSITIVE,
+    "n_anchors": COUNT,
     "lam": POSITIVE,
     "random_state": SEED,
     "max_iter": COUNT,
@@ -144,6 +153,10 @@ solver_max_iter : int, default=
     Maximum number of iterations of "cg" in each round. A round that stops there still lowers
     the objective, and the history holds its residual.
 """,
+    "iris": """\
+>>> from sklearn.datasets import load_iris
+>>> X, y = load_iris(return_X_y=True)
+""",
     "svm": """\
 C : float, default=
     Weight of the losses against the penalty ½‖w‖².
@@ -244,10 +257,7 @@ label_distributions_ : ndarray of shape (n_samples, n_classes)
     The completed Y: one-hot for a labeled sample, a point of the simplex for an unlabeled one.
     Absent where it would take more than a quarter of the memory limit.
 %(n_rounds)s
-result_ : bigfs.result.Result
-    Status and history. Each record of the history has the objective, the number of features,
-    the violation, the gap and the residual of the ridge solve. The stats have the plans of the
-    ridge solves and the passes over X.
+%(rounds_result)s
 """,
     "hypergraph_ridge": """\
 fit_intercept : bool, default=
@@ -259,12 +269,12 @@ solver_tol : float, default=
     residual has fallen to √`tol` of what it was when the round began.
 %(solver_max_iter)s
 """,
-    "embedding_result": """\
+    "rounds_result": """\
 result_ : bigfs.result.Result
     Status and history. Each record of the history has the objective, the number of features,
-    the violation of stationarity over the working set ("violation") and over all features
-    ("gap"), and the residual of the ridge solve. The stats have the penalty, the plans of the
-    ridge solves and the passes over X.
+    the certificate over the working set ("violation") and over all features ("gap"), and the
+    residual of the ridge solve. The stats have the plans of the ridge solves and the passes
+    over X, and penalties that follow from X.
 """,
     "atoms": """\
 n_atoms : int or None, default=
@@ -426,12 +436,27 @@ def fill_in(cls: Any) -> None:
     """Give a class the shared text and the shared constraints of its parameters."""
     parameters = {} if cls.__init__ is object.__init__ else inspect.signature(cls).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
-    constraints = {name: CONSTRAINTS[name] for name in defaults if name in CONSTRAINTS}
+    constraints: Allowed = {}
+    for name, parameter in parameters.items():
+        constraints |= {name: allowed} if (allowed := _allowed(name, parameter)) else {}
     for base in reversed(cls.__mro__):
         constraints |= vars(base).get("_parameter_constraints", {})
+    for name, allowed in constraints.items():
+        if defaults.get(name, "") is None and None not in allowed:
+            constraints[name] = [*allowed, None]
     cls._parameter_constraints = constraints
     if cls.__doc__:
         cls.__doc__ = expand(cls.__doc__, defaults)
+
+
+def _allowed(name: str, parameter: inspect.Parameter) -> list[Any]:
+    """Return the constraints of a parameter by its name, or by what it is annotated with."""
+    if name in CONSTRAINTS:
+        return CONSTRAINTS[name]
+    kind = str(parameter.annotation)
+    if kind.startswith("Literal["):
+        return [StrOptions(set(ast.literal_eval(kind.removeprefix("Literal"))))]
+    return ["boolean"] if kind == "bool" else []
 
 
 def expand(text: str, defaults: dict[str, Any]) -> str:

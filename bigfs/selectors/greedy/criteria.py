@@ -19,17 +19,15 @@ every j. I(x_j; y | x_i) is at most the entropy of x_j, which bounds JMI from ab
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils._param_validation import StrOptions
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.selectors.base.estimator import Cost, map_all_columns
+from bigfs.selectors.base.estimator import map_all_columns
 from bigfs.selectors.base.labels import (
-    TARGETS,
     Labels,
     at_least_two,
     is_real,
@@ -102,9 +100,8 @@ class MRMR(GreedySelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import MRMR
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = MRMR(n_features_to_select=3).fit(X, y)
     >>> selector.selected_
     array([3, 2, 1])
@@ -116,13 +113,6 @@ class MRMR(GreedySelector):
     scheme: Literal["auto", "difference", "quotient"] = "auto"
     target: str = "auto"
     n_bins: int | str = "auto"
-
-    _cost = Cost("1 to m", "d + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "relevance": [StrOptions({"mutual-info", "f"})],
-        "scheme": [StrOptions({"auto", "difference", "quotient"})],
-        "target": [StrOptions(TARGETS)],
-    }
 
     @property
     def _takes_real(self) -> bool:  # type: ignore[override]
@@ -201,15 +191,13 @@ class RRPC(GreedySelector):
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import RRPC
-    >>> X, y = load_iris(return_X_y=True)
     >>> few = np.where(np.arange(150) % 10, -1, y)
     >>> RRPC(n_features_to_select=2).fit(X, few).selected_
     array([2, 1])
     """
 
-    _cost = Cost("1 to m", "d + columns")
     _semi_supervised = True
 
     def _prepare(self, X: Matrix, y: Labels) -> Problem:
@@ -273,14 +261,11 @@ class JMI(_JointInformation):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import JMI
-    >>> X, y = load_iris(return_X_y=True)
     >>> JMI(n_features_to_select=3).fit(X, y).selected_
     array([3, 0, 2])
     """
-
-    _cost = Cost("1 to m", "d + columns")
 
     def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
         return (totals + np.where(pending > 0, pending * problem.largest * SLACK, 0)) / s
@@ -322,14 +307,12 @@ class CMIM(_JointInformation):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import CMIM
-    >>> X, y = load_iris(return_X_y=True)
     >>> CMIM(n_features_to_select=3).fit(X, y).selected_
     array([3, 0, 2])
     """
 
-    _cost = Cost("1 to m", "d + columns")
     _least = True
 
     def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:

@@ -21,7 +21,7 @@ from numba import njit
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import Status, iterate
-from bigfs.selectors.base.estimator import BYTES_PER_ENTRY, Selector, map_all_columns
+from bigfs.selectors.base.estimator import BYTES_PER_ENTRY, Cost, Selector, map_all_columns
 from bigfs.selectors.greedy.correlations import Correlations
 from bigfs.selectors.scores.bins import Information
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
@@ -57,6 +57,7 @@ class GreedySelector(Selector):
     A subclass writes `_prepare`, and `_criterion` for its J.
     """
 
+    _cost = Cost("1 to m", "d + columns")
     _feature_bytes = 120  # (measured)
     _least = False  # whether a total is the least of R and the terms, and not the sum of these
 

@@ -23,19 +23,19 @@ A positive definite when P loses rank, where the printed system is singular.
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from bigfs import engine
 from bigfs.embedding.targets import one_hot
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
-from bigfs.result import Status, iterate
+from bigfs.result import Record, Status
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import labeled_part
-from bigfs.selectors.base.parameters import COUNT
+from bigfs.selectors.base.parameters import COUNT, Allowed
 from bigfs.selectors.images.systems import (
     CovarianceSystems,
     ImageLayout,
@@ -75,6 +75,10 @@ class SMRProblem(NamedTuple):
     alpha: float
     p: float
     zeta: float
+
+    def measure(self, state: SMRState) -> Record:
+        """Return the record of a state in the history."""
+        return {"objective": state.objective, "change": state.change}
 
     def weights(self, P: FloatArray) -> FloatArray:
         """Return d_ij (M × N) at P (c × M × N)."""
@@ -197,26 +201,21 @@ class SMR(Selector):
     """
 
     sample_shape: tuple[int, int] | None = None
-    order: str = "C"
+    order: Literal["C", "F"] = "C"
     alpha: float = 1.0
     k: int = 4
     p: float = 1.0
-    gram: str = "auto"
+    gram: Literal["auto", "kernel", "covariance", "samples"] = "auto"
     tol: float = 1e-6
     max_iter: int = 30
-    n_features_to_select: int | float | None = None
-    keep: Any = None
-    forbid: Any = None
 
     _needs_one_scale = True
     _cost = Cost("1, or 2 per round", "n d, d², or 3 c (k max(M, N))²")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "sample_shape": ["array-like", None],
-        "order": [StrOptions({"C", "F"})],
+    _parameter_constraints: ClassVar[Allowed] = {
+        "sample_shape": ["array-like"],
         "alpha": [Interval(Real, 0, LARGEST_ALPHA, closed="right")],
         "k": COUNT,
         "p": [Interval(Real, 0, 2, closed="right")],
-        "gram": [StrOptions({"auto", "kernel", "covariance", "samples"})],
     }
 
     def _fit(self, X: Matrix, y: Any) -> None:
@@ -228,19 +227,9 @@ class SMR(Selector):
         Y -= y_mean
         systems = self._systems(X, Y, layout)
         problem, start = self._start(systems, layout, Y.shape[1], float(np.sum(Y**2)))
-        self.result_ = iterate(
-            problem.step,
-            start,
-            measure=lambda state: {"objective": state.objective, "change": state.change},
-            stop="change",
-            tol=self.tol,
-            max_iter=self.max_iter,
-            name="SMR",
-            reached=Status.FINISHED,
-        )
-        self.n_iter_ = len(self.result_.history)
+        state = self._iterate(problem, start, stop="change", reached=Status.FINISHED)
         self.result_.stats.update(zeta=problem.zeta, route=systems.route)
-        self.U_, self.V_ = self.result_.value.U, self.result_.value.V
+        self.U_, self.V_ = state.U, state.V
         P = layout.flatten(product(self.U_, self.V_))
         P[:, blank] = 0
         self.scores_ = np.linalg.norm(P, axis=0)

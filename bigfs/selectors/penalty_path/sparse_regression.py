@@ -35,15 +35,14 @@ from bigfs.embedding.factors import gaussian_factor, same_class_factor
 from bigfs.embedding.targets import one_hot
 from bigfs.graph.edges import Metric
 from bigfs.lasso.losses import LeastSquares, Loss, SquaredHinge
-from bigfs.lasso.path import LassoPath, PathState, measure
+from bigfs.lasso.path import LassoPath, PathState
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import positive_classes
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_indicator
-from bigfs.result import Result, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.labels import TARGETS, Labels, labeled_part, matrix_target
-from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE
+from bigfs.selectors.base.labels import Labels, labeled_part, matrix_target
+from bigfs.selectors.base.parameters import POSITIVE, SHARE, Allowed
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.types import AnyArray, FloatArray
 
@@ -53,7 +52,8 @@ PENALTY: list[Any] = [*POSITIVE, StrOptions({"auto"})]
 class SparseRegression(Selector):
     """Base of the selectors by the weights of a sparse regression."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"tol": SHARE}
+    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
+    _parameter_constraints: ClassVar[Allowed] = {"tol": SHARE}
     _needs_one_scale = True
     _nested = False  # the penalty follows from the number of features
     _target = "y"  # name of the targets, for errors
@@ -76,19 +76,9 @@ class SparseRegression(Selector):
         d = loss.X.shape[1]
         loss.varies[self._constraints.absent] = False  # they get no weight
         path = LassoPath(loss, groups, tol=self.tol, m=self._count(d), lam=lam, target=self._target)
-        self.result_: Result[PathState] = iterate(
-            path.step,
-            path.start(),
-            measure=measure,
-            stop="missing",
-            tol=0,
-            max_iter=self.max_iter,
-            name=type(self).__name__,
-            ends=path.ends,
-        )
-        state = self.result_.value
+        end: dict[str, Any] = {"stop": "missing", "tol": 0, "ends": path.ends}
+        state: PathState = self._iterate(path, path.start(), **end)
         self.result_.stats["gathered"] = len(loss.columns.features)
-        self.n_iter_ = len(self.result_.history)
         W = state.W * scale
         self.coef_: FloatArray = np.zeros((d, W.shape[1]))
         self.coef_[state.features] = W
@@ -148,14 +138,11 @@ class MultiTaskLasso(SparseRegression):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import MultiTaskLasso
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = MultiTaskLasso(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 1])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     alpha: float | str = "auto"
@@ -163,11 +150,7 @@ class MultiTaskLasso(SparseRegression):
     tol: float = 1e-3
     max_iter: int = 200
 
-    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": PENALTY,
-        "target": [StrOptions(TARGETS)],
-    }
+    _parameter_constraints: ClassVar[Allowed] = {"alpha": PENALTY}
     _takes_real = True
 
     def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
@@ -232,22 +215,18 @@ class L1SVM(SparseRegression):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import L1SVM
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = L1SVM(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 1])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     C: float | str = "auto"
     tol: float = 1e-2
     max_iter: int = 200
 
-    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"C": PENALTY}
+    _parameter_constraints: ClassVar[Allowed] = {"C": PENALTY}
     _takes_sets = True
 
     def _fit(self, X: Matrix, y: Any) -> None:
@@ -308,22 +287,18 @@ class DLSR(SparseRegression):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import DLSR
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = DLSR(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 1])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     gamma: float | str = "auto"
     tol: float = 1e-2
     max_iter: int = 200
 
-    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"gamma": PENALTY}
+    _parameter_constraints: ClassVar[Allowed] = {"gamma": PENALTY}
 
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
@@ -378,9 +353,8 @@ class SPFS(SparseRegression):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import SPFS
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = SPFS(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 1])
@@ -395,7 +369,7 @@ class SPFS(SparseRegression):
     max_iter: int = 200
 
     _cost = Cost("1 per penalty", "(8 n + 3 d) r + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"alpha": PENALTY}
+    _parameter_constraints: ClassVar[Allowed] = {"alpha": PENALTY}
     _supervised = False  # y may be missing
 
     def _fit(self, X: Matrix, y: Any) -> None:
@@ -423,11 +397,7 @@ class SpectralRegression(SparseRegression):
     max_iter: int = 200
 
     _cost = Cost("graph + 1 per penalty", "(8 n + 3 d) r + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": PENALTY,
-        "n_components": [*COUNT, None],
-    }
-    _supervised = False
+    _parameter_constraints: ClassVar[Allowed] = {"alpha": PENALTY}
     _ignores_y = True
     _target = "the graph's embedding"
     _shares_support: ClassVar[bool]  # whether a feature's weights are zero in all targets together
@@ -516,14 +486,11 @@ class MCFS(SpectralRegression):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import MCFS
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = MCFS(n_features_to_select=2, n_components=2, metric="euclidean").fit(X)
     >>> selector.selected_
     array([2, 0])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     _shares_support = False
@@ -568,14 +535,11 @@ class MRSF(SpectralRegression):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import MRSF
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = MRSF(n_features_to_select=2, n_components=2, metric="euclidean").fit(X)
     >>> selector.selected_
     array([2, 0])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     _shares_support = True

@@ -75,20 +75,17 @@ class GLSPFS(JHLSR):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import GLSPFS
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = GLSPFS(n_features_to_select=2, metric="euclidean").fit(X)
     >>> selector.selected_
     array([3, 1])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     # the parameters of JHLSR that are fixed here
     gamma: ClassVar[float] = 0.0  # type: ignore[misc]
-    mode: ClassVar[str] = "unsupervised"  # type: ignore[misc]
-    variant: ClassVar[str] = "graph"  # type: ignore[misc]
+    mode: ClassVar[Any] = "unsupervised"  # type: ignore[misc]
+    variant: ClassVar[Any] = "graph"  # type: ignore[misc]
     hyperedges: ClassVar[str] = "knn"  # type: ignore[misc]
     degrees: ClassVar[Degrees] = "weighted"  # type: ignore[misc]
     accelerate: ClassVar[bool] = False  # type: ignore[misc]

@@ -28,7 +28,7 @@ The problem is convex in S and in w, but not in both, so that the run ends at a 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
@@ -49,7 +49,7 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.panels import strip_width
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
-from bigfs.selectors.base.parameters import COUNT, POSITIVE, SEED
+from bigfs.selectors.base.parameters import Allowed
 from bigfs.selectors.base.sample_graph import neighbors_of
 from bigfs.selectors.row_sparse.jhlsr_problem import JHLSRProblem
 from bigfs.selectors.row_sparse.rows import RowSparseSelector
@@ -153,9 +153,8 @@ class JHLSR(RowSparseSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import JHLSR
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = JHLSR(n_features_to_select=2, hyperedges="knn", n_neighbors=5).fit(X, y)
     >>> selector.selected_
     array([3, 1])
@@ -163,14 +162,11 @@ class JHLSR(RowSparseSelector):
     'supervised'
     """
 
-    n_features_to_select: int | float | None = None
-    keep: Any = None
-    forbid: Any = None
     mu: float = 0.1
     lam: float = 0.1
     gamma: float = 0.01
-    mode: str = "auto"
-    variant: str = "joint"
+    mode: Literal["auto", "supervised", "semi", "unsupervised"] = "auto"
+    variant: Literal["joint", "hyper", "graph"] = "joint"
     hyperedges: Any = "lasso"
     degrees: Degrees = "weighted"
     n_neighbors: int = 20
@@ -186,12 +182,7 @@ class JHLSR(RowSparseSelector):
     max_iter: int = 200
 
     _cost = Cost("pairs + 2 per CG step", "n k + (n + d) c + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "mu": POSITIVE,
-        "lam": POSITIVE,
-        "gamma": POSITIVE,
-        "mode": [StrOptions({"auto", "supervised", "semi", "unsupervised"})],
-        "variant": [StrOptions({"joint", "hyper", "graph"})],
+    _parameter_constraints: ClassVar[Allowed] = {
         "hyperedges": [
             StrOptions({"lasso", "knn", "labels"}),
             "array-like",
@@ -199,10 +190,6 @@ class JHLSR(RowSparseSelector):
             Hypergraph,
         ],
         "degrees": [StrOptions({"weighted", "incidence"})],
-        "n_components": COUNT,
-        "random_state": SEED,
-        "fit_intercept": ["boolean"],
-        "accelerate": ["boolean"],
     }
     _supervised = False
     _needs_one_scale = True
@@ -266,13 +253,8 @@ class JHLSR(RowSparseSelector):
 
     def _hypergraph(self, X: Matrix, y: Any, r: int) -> Hypergraph:
         """Return the hypergraph. Its weights are on the simplex, unless it is a plain graph."""
-        n, given = X.shape[0], self.hyperedges
+        n, given = X.shape[0], "graph" if self.variant == "graph" else self.hyperedges
         self._graph_stats: dict[str, Any] = {}
-        if self.variant == "graph":
-            neighbors, self._graph_stats = neighbors_of(X, self.n_neighbors, self.metric)
-            hypergraph = edge_hyperedges(neighbors)
-            self._require_memory(X, r, hypergraph.H.nnz, hypergraph.shape[1])
-            return hypergraph
         if not isinstance(given, str):
             hypergraph = given if isinstance(given, Hypergraph) else Hypergraph.of(given)
             if hypergraph.shape[0] != n:
@@ -290,13 +272,16 @@ class JHLSR(RowSparseSelector):
             if given == "knn":
                 self._require_memory(X, r, n * min(self.n_neighbors + 1, n), n)
             neighbors, self._graph_stats = neighbors_of(X, self.n_neighbors, self.metric)
-            if given == "knn":
-                hypergraph = neighbor_hyperedges(neighbors)
-            else:
+            if given == "lasso":
                 hypergraph = lasso_hyperedges(X, neighbors)
+            else:
+                make = edge_hyperedges if given == "graph" else neighbor_hyperedges
+                hypergraph = make(neighbors)
         if not X.local:
             engine.trim_memory()  # what the graph has left
         self._require_memory(X, r, hypergraph.H.nnz, hypergraph.shape[1])
+        if self.variant == "graph":
+            return hypergraph
         total = float(hypergraph.w.sum())
         if not total > 0:
             raise ValueError(

@@ -47,7 +47,7 @@ from bigfs.linalg.ridge import centering
 from bigfs.matrix import Matrix
 from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost
-from bigfs.selectors.base.parameters import COUNT, POSITIVE, SEED, SHARE
+from bigfs.selectors.base.parameters import POSITIVE, SHARE, Allowed
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.selectors.row_sparse.rows import (
     RowSparseProblem,
@@ -170,9 +170,6 @@ class JointProblem(RowSparseProblem):
 class JointEmbedding(RowSparseSelector):
     """Base of the regressions on an embedding that they learn."""
 
-    n_features_to_select: int | float | None = None
-    keep: Any = None
-    forbid: Any = None
     n_components: int | None = None
     n_neighbors: int = 5
     metric: Metric = "cosine"
@@ -185,8 +182,6 @@ class JointEmbedding(RowSparseSelector):
 
     _needs_one_scale = True
     _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_components": [*COUNT, None]}
-    _supervised = False
     _ignores_y = True
     _columns_are_vectors = True  # the first Y is the graph's embedding
 
@@ -272,7 +267,7 @@ class JELSR(JointEmbedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         The embedding Y of the samples.
     %(n_rounds)s
-    %(embedding_result)s
+    %(rounds_result)s
 
     See Also
     --------
@@ -295,20 +290,17 @@ class JELSR(JointEmbedding):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import JELSR
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = JELSR(n_features_to_select=2, n_components=2, metric="euclidean").fit(X)
     >>> selector.selected_
     array([1, 0])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     alpha: float = 0.1
     beta: float = 1.0
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"alpha": SHARE, "beta": POSITIVE}
+    _parameter_constraints: ClassVar[Allowed] = {"alpha": SHARE}
 
     def _problem(self, *data: Any, **options: Any) -> JointProblem:
         return JELSRProblem(*data, share=self.alpha, weight=self.beta, **options)
@@ -393,7 +385,7 @@ class NDFS(JointEmbedding):
     embedding_ : ndarray of shape (n_samples, n_components)
         The clusters F: the larger an entry, the more the sample belongs to the cluster.
     %(n_rounds)s
-    %(embedding_result)s
+    %(rounds_result)s
 
     See Also
     --------
@@ -416,14 +408,11 @@ class NDFS(JointEmbedding):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import NDFS
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = NDFS(n_features_to_select=2, n_components=3, metric="euclidean").fit(X)
     >>> selector.selected_
     array([1, 2])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     alpha: float = 1.0
@@ -431,12 +420,7 @@ class NDFS(JointEmbedding):
     gamma: float = 10.0
     random_state: int = 0
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": POSITIVE,
-        "beta": SHARE,
-        "gamma": POSITIVE,
-        "random_state": SEED,
-    }
+    _parameter_constraints: ClassVar[Allowed] = {"alpha": POSITIVE, "beta": SHARE}
 
     _columns_are_vectors = False  # but its clusters
 

@@ -22,7 +22,7 @@ maximum is over all features, also those that left the working set. A feature th
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from bigfs.linalg.ridge import WeightedCentering
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import labeled_part
-from bigfs.selectors.base.parameters import POSITIVE
 from bigfs.selectors.row_sparse.rows import (
     NEGLIGIBLE,
     RETURN_SHARE,
@@ -88,11 +87,7 @@ class RFSProblem(RowSparseProblem):
         return RFSState(theta, a, W, b, none, none, none, 0.0, 0.0, 0 * theta, theta < 0, theta, a)
 
     moving = ("theta", "a")
-
-    def step(self, state: RFSState) -> RFSState:
-        """Run one round, with momentum."""
-        moved: RFSState = self.go_beyond(state)
-        return moved
+    step = RowSparseProblem.go_beyond  # a round with momentum
 
     def round(self, state: RFSState) -> RFSState:
         """Return the end of a round."""
@@ -211,11 +206,7 @@ class RFS(RowSparseSelector):
     intercept_ : ndarray of shape (n_classes,)
         Intercept b.
     %(n_rounds)s
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the objective, the number of features,
-        the duality gap over the working set ("violation") and over all features ("gap"), and the
-        residual of the ridge solve. The stats have the plans of the ridge solves and the passes
-        over X.
+    %(rounds_result)s
 
     See Also
     --------
@@ -238,9 +229,8 @@ class RFS(RowSparseSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import RFS
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = RFS(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([3, 1])
@@ -248,9 +238,6 @@ class RFS(RowSparseSelector):
     'CONVERGED'
     """
 
-    n_features_to_select: int | float | None = None
-    keep: Any = None
-    forbid: Any = None
     gamma: float = 1.0
     solver: str = "auto"
     solver_tol: float = 1e-6
@@ -260,7 +247,6 @@ class RFS(RowSparseSelector):
 
     _needs_one_scale = True
     _cost = Cost("2 per CG step, then 0", "(n + d) c + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"gamma": POSITIVE}
 
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
@@ -298,8 +284,7 @@ class JFS(RFS):
     intercept_ : ndarray of shape (n_features,)
         Intercept b.
     %(n_rounds)s
-    result_ : bigfs.result.Result
-        Status and history, as for `RFS`.
+    %(rounds_result)s
 
     See Also
     --------
@@ -321,9 +306,8 @@ class JFS(RFS):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import JFS
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = JFS(n_features_to_select=2, gamma=10.0).fit(X)
     >>> selector.selected_
     array([0, 1])
@@ -331,7 +315,6 @@ class JFS(RFS):
     'CONVERGED'
     """
 
-    _supervised = False
     _ignores_y = True
 
     def _fit(self, X: Matrix, y: Any) -> None:

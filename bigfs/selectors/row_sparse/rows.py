@@ -21,7 +21,7 @@ from bigfs.constraints import NONE
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.result import Record, Status, iterate
+from bigfs.result import Record, Status
 from bigfs.selectors.base.estimator import Selector
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_weight
@@ -210,8 +210,6 @@ class RowSparseSelector(Selector):
         solver: str
         solver_tol: Any
         solver_max_iter: int
-        tol: float
-        max_iter: int
 
     def _options(self, **ridge: Any) -> dict[str, Any]:
         """Return the options of a problem, with more or other ones of its ridge solves."""
@@ -225,19 +223,8 @@ class RowSparseSelector(Selector):
 
     def _solve(self, problem: RowSparseProblem, start: Any) -> Any:
         """Run the rounds and return the last state."""
-        self.result_ = iterate(
-            problem.step,
-            start,
-            measure=problem.measure,
-            stop="gap",
-            tol=self.tol,
-            max_iter=self.max_iter,
-            name=type(self).__name__,
-            at_limit=problem.status_at_limit,
-            why=problem.why,
-        )
-        state = self.result_.value
-        self.n_iter_ = len(self.result_.history)
+        limit = {"at_limit": problem.status_at_limit, "why": problem.why}
+        state = self._iterate(problem, start, stop="gap", **limit)
         self.scores_ = problem.scores(state)
         self.result_.stats["plans"] = problem.working_set.plans
         return state

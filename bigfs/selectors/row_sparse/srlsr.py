@@ -40,7 +40,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine
 from bigfs.linalg.conjugate_gradients import STRIP, subtract_product
@@ -48,10 +47,9 @@ from bigfs.linalg.prox import norm_2p, row_norms
 from bigfs.linalg.ridge import centering
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
-from bigfs.matrix.construction import readable
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import at_least_two
-from bigfs.selectors.base.parameters import POSITIVE
+from bigfs.selectors.base.parameters import Allowed
 from bigfs.selectors.row_sparse.label_sums import LabelSums, complete_labels, sum_samples
 from bigfs.selectors.row_sparse.rows import (
     RETREAT,
@@ -450,9 +448,8 @@ class SRLSR(RowSparseSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import SRLSR
-    >>> X, y = load_iris(return_X_y=True)
     >>> few = y.copy()
     >>> few[::2] = -1
     >>> selector = SRLSR(n_features_to_select=2, gamma=1e-2).fit(X, few)
@@ -462,9 +459,6 @@ class SRLSR(RowSparseSelector):
     0.83
     """
 
-    n_features_to_select: int | float | None = None
-    keep: Any = None
-    forbid: Any = None
     p: float = 0.7
     gamma: float = 1e-6
     start: Any = None
@@ -476,11 +470,9 @@ class SRLSR(RowSparseSelector):
     max_iter: int = 200
 
     _cost = Cost("1 per round and CG step, then 0", "15 d c + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Allowed] = {
         "p": [Interval(Real, 0, 1, closed="right")],
-        "gamma": POSITIVE,
-        "start": ["array-like", None],
-        "accelerate": ["boolean"],
+        "start": ["array-like"],
     }
     _needs_one_scale = True
     _semi_supervised = True
@@ -545,18 +537,8 @@ class SRLSR(RowSparseSelector):
         ndarray of shape (n_samples,)
             The predicted class labels.
         """
-        check_is_fitted(self)
-        X = readable(X)
-        active = np.flatnonzero(self.theta_)
-        if isinstance(X, Matrix) or engine.is_lazy(X):
-            self._check_width(X)
-            Z = (X if isinstance(X, Matrix) else Matrix.from_dask(X)).columns(active)
-        else:
-            X = validate_data(
-                self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
-            )
-            Z = X[:, active]
-        decision = Z @ self.coef_[active] + self.intercept_
+        matrix, active = self._samples(X), np.flatnonzero(self.theta_)
+        decision = matrix.columns(active) @ self.coef_[active] + self.intercept_
         return np.asarray(self.classes_[np.argmax(decision, axis=1)])
 
 
@@ -611,14 +593,11 @@ class RLSR(SRLSR):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import RLSR
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = RLSR(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([3, 1])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     p: ClassVar[float] = 1.0  # type: ignore[misc]  # no parameter here

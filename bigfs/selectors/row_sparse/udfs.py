@@ -32,7 +32,7 @@ from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SampleOperator
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
-from bigfs.selectors.base.parameters import COUNT, POSITIVE
+from bigfs.selectors.base.parameters import Allowed
 from bigfs.selectors.base.sample_graph import neighbor_stats, neighbors_of
 from bigfs.selectors.row_sparse.rows import (
     RowSparseProblem,
@@ -196,11 +196,7 @@ class UDFS(RowSparseSelector):
         Weights of the features of X: ``X @ coef_`` is in the subspace. The columns of W, which
         weighs the features at unit variance with `standardize`, are orthonormal.
     %(n_rounds)s
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the objective, the number of features,
-        the violation of stationarity over the working set ("violation") and over all features
-        ("gap"), and the residual of the ridge solve. The stats have γ, λ, the plans of the ridge
-        solves and the passes over X.
+    %(rounds_result)s
 
     See Also
     --------
@@ -222,19 +218,13 @@ class UDFS(RowSparseSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import UDFS
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = UDFS(n_features_to_select=2, n_components=1, metric="euclidean").fit(X)
     >>> selector.selected_
     array([2, 3])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
-    n_features_to_select: int | float | None = None
-    keep: Any = None
-    forbid: Any = None
     gamma: float = 0.1
     reg: float = 1.0
     n_components: int | None = None
@@ -250,14 +240,7 @@ class UDFS(RowSparseSelector):
 
     _needs_one_scale = True
     _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "gamma": POSITIVE,
-        "reg": POSITIVE,
-        "n_components": [*COUNT, None],
-        "graph": [Neighbors, None],
-        "standardize": ["boolean"],
-    }
-    _supervised = False
+    _parameter_constraints: ClassVar[Allowed] = {"graph": [Neighbors]}
     _ignores_y = True
 
     def _fit(self, X: Matrix, y: Any) -> None:

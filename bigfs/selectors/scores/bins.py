@@ -66,9 +66,8 @@ class MutualInformation(Selector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import MutualInformation
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = MutualInformation(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([3, 2])
@@ -129,9 +128,8 @@ class Gini(Selector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import Gini
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = Gini(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 3])

@@ -114,9 +114,8 @@ class Fisher(ClassSumsSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import Fisher
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = Fisher(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 3])
@@ -227,9 +226,8 @@ class ANOVA(LabelSetsSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import ANOVA
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = ANOVA(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 3])
@@ -296,9 +294,8 @@ class Chi2(LabelSetsSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import Chi2
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = Chi2(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 3])
@@ -366,9 +363,8 @@ class TScore(SignificanceSelector, ClassSumsSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import TScore
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = TScore(n_features_to_select=2).fit(X[50:], y[50:])
     >>> selector.selected_
     array([3, 2])

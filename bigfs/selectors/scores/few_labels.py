@@ -32,6 +32,7 @@ from bigfs.result import Result, Status
 from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost, map_all_columns
 from bigfs.selectors.base.labels import Labels, at_least_two
+from bigfs.selectors.base.parameters import Allowed
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms
 from bigfs.selectors.scores.sums import ratio
 from bigfs.types import AnyArray, FloatArray
@@ -86,9 +87,8 @@ class LSDF(GraphSelector):
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import LSDF
-    >>> X, y = load_iris(return_X_y=True)
     >>> few = np.where(np.arange(150) % 10, -1, y)
     >>> LSDF(n_features_to_select=2, metric="euclidean").fit(X, few).selected_
     array([2, 3])
@@ -166,9 +166,8 @@ class SSelect(GraphSelector):
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import SSelect
-    >>> X, y = load_iris(return_X_y=True)
     >>> few = np.where(np.arange(150) % 10, -1, y)
     >>> SSelect(n_features_to_select=2, metric="euclidean").fit(X, few).selected_
     array([2, 3])
@@ -178,9 +177,7 @@ class SSelect(GraphSelector):
     weights: Weights = "heat"
 
     _cost = Cost("graph + 2", "n k + d")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "lam": [Interval(Real, 0, 1, closed="both")],
-    }
+    _parameter_constraints: ClassVar[Allowed] = {"lam": [Interval(Real, 0, 1, closed="both")]}
     _semi_supervised = True
 
     def _fit(self, X: Matrix, y: Labels) -> None:

@@ -18,11 +18,10 @@ f̂ᵀ𝓛f̂ = 1 − fᵀAf/fᵀDf needs no D^½, and φ2 is the Laplacian scor
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils._param_validation import StrOptions
 
 from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
@@ -93,9 +92,8 @@ class LaplacianScore(GraphSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import LaplacianScore
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = LaplacianScore(n_features_to_select=2, metric="euclidean").fit(X)
     >>> selector.selected_
     array([2, 3])
@@ -106,7 +104,6 @@ class LaplacianScore(GraphSelector):
     weights: Weights = "heat"
 
     _cost = Cost("graph + 1", "n k + d")
-    _supervised = False
     _ignores_y = True
 
     def _fit(self, X: Matrix, y: Any) -> None:
@@ -170,9 +167,8 @@ class SPEC(GraphSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import SPEC
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = SPEC(n_features_to_select=2, metric="euclidean").fit(X)
     >>> selector.selected_
     array([3, 2])
@@ -183,10 +179,6 @@ class SPEC(GraphSelector):
     weights: Weights = "heat"
 
     _cost = Cost("graph + 2", "n k + d")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "ranking": [StrOptions({"phi1", "phi2", "phi3"})],
-    }
-    _supervised = False
     _ignores_y = True
 
     def _fit(self, X: Matrix, y: Any) -> None:

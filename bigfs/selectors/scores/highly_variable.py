@@ -16,20 +16,19 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import field
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from numbers import Real
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import column_or_1d
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import engine
 from bigfs.linalg.loess import loess
 from bigfs.matrix import Matrix
 from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import MANY, Cost, Selector
-from bigfs.selectors.base.parameters import SHARE
+from bigfs.selectors.base.parameters import COUNT, SHARE, Allowed
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 from bigfs.validation import LARGEST, require_magnitude
 
@@ -119,25 +118,22 @@ class HighlyVariable(Selector):
     array([7])
     """
 
-    _supervised = False
     _ignores_y = True
     _nested = False  # a batch chooses as many genes as are asked for
     _largest_tried = MANY
 
-    flavor: str = "seurat"
+    flavor: Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper"] = "seurat"
     n_bins: int = 20
     span: float = 0.3
-    mode: str = "k_best"
+    mode: Literal["k_best", "cutoffs"] = "k_best"
     min_mean: float = 0.0125
     max_mean: float = 3
     min_disp: float = 0.5
     max_disp: float = float("inf")
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "flavor": [StrOptions({"seurat", "cell_ranger", *V3})],
-        "mode": [StrOptions({"k_best", "cutoffs"})],
+    _parameter_constraints: ClassVar[Allowed] = {
         **{name: [Real] for name in ("min_mean", "max_mean", "min_disp", "max_disp")},
-        "n_bins": [Interval(Integral, 1, None, closed="left")],
+        "n_bins": COUNT,
         "span": SHARE,
     }
 

@@ -17,7 +17,7 @@ are the k nearest of each kind. The differences are gathered once: m × 2k spars
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,10 +27,9 @@ from scipy.special import expit
 from bigfs import engine
 from bigfs.graph.edges import Metric
 from bigfs.matrix import Block, Matrix
-from bigfs.result import Status, iterate
+from bigfs.result import Record, Status
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
 from bigfs.selectors.base.labels import Labels, labeled_part
-from bigfs.selectors.base.parameters import COUNT, POSITIVE
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 BYTES_PER_DIFFERENCE = 36  # a float64 and an int32, in three arrays while they are made
@@ -174,6 +173,15 @@ class LLFSProblem:
         length = state.length if settles else max(state.length / 2, LEAST_STEP)
         return LLFSState(state.w + length * (w - state.w), length, value, change, violation)
 
+    def measure(self, state: LLFSState) -> Record:
+        """Return the record of a state in the history."""
+        return {
+            "objective": state.objective,
+            "features": float(np.count_nonzero(state.w)),
+            "change": state.change,
+            "violation": state.violation,
+        }
+
     def solve(self, Z: Any, start: FloatArray) -> tuple[FloatArray, float, float]:
         """Return the optimal w for the given z, its objective and the violation of optimality.
 
@@ -281,9 +289,8 @@ class LLFS(Selector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import LLFS
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = LLFS(n_features_to_select=2, metric="euclidean").fit(X, y)
     >>> selector.selected_
     array([3, 2])
@@ -301,10 +308,6 @@ class LLFS(Selector):
     max_iter: int = 50
 
     _cost = Cost("3", "2 k rows per anchor")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "sigma": POSITIVE,
-        "n_anchors": COUNT,
-    }
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         X, self.classes_, codes = labeled_part(X, y)
@@ -322,21 +325,7 @@ class LLFS(Selector):
         ranges[self._constraints.absent] = 0  # as of a constant one: it gets no weight
         D = differences(X, pairs, self.anchors_, ranges)
         problem = LLFSProblem(D, pairs, self.lam, self.sigma)
-        self.result_ = iterate(
-            problem.step,
-            LLFSState((ranges > 0).astype(np.float64), 1.0, np.inf, np.inf, 0.0),
-            measure=lambda state: {
-                "objective": state.objective,
-                "features": float(np.count_nonzero(state.w)),
-                "change": state.change,
-                "violation": state.violation,
-            },
-            stop="change",
-            tol=self.tol,
-            max_iter=self.max_iter,
-            name="LLFS",
-            reached=Status.FINISHED,
-        )
-        self.scores_ = np.where(ranges > 0, problem.scores(self.result_.value), np.nan)
-        self.n_iter_ = len(self.result_.history)
+        start = LLFSState((ranges > 0).astype(np.float64), 1.0, np.inf, np.inf, 0.0)
+        state = self._iterate(problem, start, stop="change", reached=Status.FINISHED)
+        self.scores_ = np.where(ranges > 0, problem.scores(state), np.nan)
         self.result_.stats.update(pairs=len(pairs.anchor))

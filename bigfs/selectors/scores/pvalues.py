@@ -14,30 +14,25 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import field
-from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import fdtrc
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.selectors.base.estimator import Selector
+from bigfs.selectors.base.parameters import NOT_NEGATIVE, Allowed
 from bigfs.types import BoolArray, FloatArray
 
-MODES = {"k_best", "percentile", "fpr", "fdr", "fwe"}
 DEFAULTS = {"percentile": 10.0, "fpr": 0.05, "fdr": 0.05, "fwe": 0.05}
 
 
 class SignificanceSelector(Selector):
     """Chooses by the m best scores, or by the `pvalues_`, which a subclass makes in `_p_values`."""
 
-    mode: str = "k_best"
+    mode: Literal["k_best", "percentile", "fpr", "fdr", "fwe"] = "k_best"
     param: float | None = None
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "mode": [StrOptions(MODES)],
-        "param": [Interval(Real, 0, None, closed="left"), None],
-    }
+    _parameter_constraints: ClassVar[Allowed] = {"param": NOT_NEGATIVE}
 
     pvalues_: FloatArray = field(init=False)
     _label_p_values: Any = field(init=False, default=None)  # of several labels per sample

@@ -75,9 +75,8 @@ class ReliefF(Selector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import ReliefF
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = ReliefF(n_features_to_select=2, metric="euclidean").fit(X, y)
     >>> selector.selected_
     array([3, 2])

@@ -71,9 +71,8 @@ class Variance(WeightedSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import Variance
-    >>> X, _ = load_iris(return_X_y=True)
     >>> selector = Variance(n_features_to_select=2).fit(X)
     >>> selector.selected_
     array([2, 0])
@@ -82,7 +81,6 @@ class Variance(WeightedSelector):
     """
 
     _cost = Cost("0", "d")
-    _supervised = False
     _ignores_y = True
 
     def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:

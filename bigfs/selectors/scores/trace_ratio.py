@@ -27,17 +27,19 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import cg
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.embedding.targets import one_hot
 from bigfs.graph.affinities import Weights
+from bigfs.linalg.prox import inverse_root
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import column_blocks, near_sums
 from bigfs.result import Record, Result, Status, iterate, warn_early_end
 from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import Labels, at_least_two
+from bigfs.selectors.base.parameters import Allowed
 from bigfs.selectors.scores.graph import GraphSelector, graph_forms
 from bigfs.selectors.scores.sums import between_and_within, class_totals, ratio
 from bigfs.types import FloatArray, IntArray
@@ -106,9 +108,8 @@ class TraceRatio(GraphSelector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import TraceRatio
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = TraceRatio(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 3])
@@ -119,10 +120,6 @@ class TraceRatio(GraphSelector):
     form: Literal["fisher", "laplacian"] = "fisher"
     weights: Weights = "heat"
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "form": [StrOptions({"fisher", "laplacian"})],
-    }
-
     _nested = False  # the ratio of a set weighs the scores
 
     @property
@@ -131,10 +128,6 @@ class TraceRatio(GraphSelector):
         if self.form == "fisher":
             return Cost("0", "d c", by_rows)
         return Cost("graph + 1", "n k + d")
-
-    @property
-    def _supervised(self) -> bool:  # type: ignore[override]  # a constant of the other methods
-        return self.form == "fisher"
 
     @property
     def _scores_alone(self) -> bool:  # type: ignore[override]
@@ -261,9 +254,8 @@ class TRCFS(GraphSelector):
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import TRCFS
-    >>> X, y = load_iris(return_X_y=True)
     >>> few = np.where(np.arange(150) % 10, -1, y)
     >>> TRCFS(n_features_to_select=2, metric="euclidean").fit(X, few).selected_
     array([2, 3])
@@ -273,9 +265,7 @@ class TRCFS(GraphSelector):
     weights: Weights = "heat"
 
     _cost = Cost("graph + 1", "n (k + c) + d c")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [Interval(Real, 0, 1, closed="left")],
-    }
+    _parameter_constraints: ClassVar[Allowed] = {"alpha": [Interval(Real, 0, 1, closed="left")]}
     _semi_supervised = True
 
     def _fit(self, X: Matrix, y: Labels) -> None:
@@ -309,7 +299,7 @@ def propagate(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple[
     positive definite.
     """
     degree = np.asarray(A.sum(axis=1)).ravel()
-    root = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
+    root = inverse_root(degree)
     u = ~y.is_labeled
     S = sp.csr_array(sp.diags_array(root[u]) @ A[u][:, u] @ sp.diags_array(root[u]))
     system = sp.csr_array(sp.eye_array(S.shape[0]) - alpha * S)

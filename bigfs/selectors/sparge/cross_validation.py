@@ -18,7 +18,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.model_selection import check_cv
@@ -39,6 +39,7 @@ from bigfs.matrix.gathering import hold_if_small
 from bigfs.selectors.base.chooser import Chooser, Target, copies
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import UNLABELED, Labels
+from bigfs.selectors.base.parameters import Allowed
 from bigfs.selectors.sparge.fold_scores import (
     Fold,
     FoldChoice,
@@ -54,7 +55,7 @@ LARGE_FOLDS = 256 << 20  # bytes of the products of all folds from which one is 
 OWN = ("gammas", "cv", "scoring")  # parameters that SparGE does not have
 # What is tried for classes where nothing is asked for. Of the first it is known that no other is
 # better on most data, so another is chosen only where the folds say so by a standard error.
-SHORT_LIST = (
+SHORT_LIST: tuple[dict[str, Any], ...] = (
     {"loss": "squared", "ranking": "elimination"},
     {"loss": "squared_hinge", "ranking": "elimination"},
     {"loss": "squared", "ranking": "svm"},
@@ -147,9 +148,8 @@ class SparGECV(EmbeddingTarget, Chooser):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import SparGECV
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = SparGECV(n_features_to_select=2, gammas=[1.0, 3.0]).fit(X, y)
     >>> selector.gamma_
     3.0
@@ -157,42 +157,17 @@ class SparGECV(EmbeddingTarget, Chooser):
     array([2, 1])
     """
 
-    embedding: str = "lda"
-    target: str = "auto"
-    class_weight: Any = "root"
-    loss: str = "squared"
-    n_features_to_select: int | float | None = None
-    keep: Any = None
-    forbid: Any = None
-    n_components: int | None = None
-    n_neighbors: int = 5
-    metric: Literal["cosine", "euclidean"] = "cosine"
-    graph: Any = None
-    weighting: str = "uniform"
-    beta: float = 1.0
-    ranking: str = "elimination"
-    tol: float = 0.01
-    max_iter: int = 50
     gammas: Any = None
     cv: Any = 3
     scoring: str | None = None
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{
-            name: allowed
-            for name, allowed in SparGE._parameter_constraints.items()
-            if name != "gamma"
-        },
-        "gammas": ["array-like", None],
-        "scoring": [StrOptions(set(METRICS["class"])), None],
+    _parameter_constraints: ClassVar[Allowed] = {
+        "gammas": ["array-like"],
+        "scoring": [StrOptions(set(METRICS["class"]))],
         "cv": ["cv_object"],
     }
 
-    _largest_tried = SparGE._largest_tried
-
-    @property
-    def _cost(self) -> Cost:  # type: ignore[override]
-        return Cost("1 per cut, twice", "folds (n + d) r + columns")
+    _cost = Cost("1 per cut, twice", "folds (n + d) r + columns")
 
     def _validate_params(self) -> None:
         super()._validate_params()

@@ -10,11 +10,10 @@ in the paper, reduces the union of its sets to exactly m features.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils._param_validation import StrOptions
 
 from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS
@@ -27,8 +26,7 @@ from bigfs.matrix import Matrix
 from bigfs.result import Result
 from bigfs.selectors.base.chooser import copies
 from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.labels import TARGETS, Labels
-from bigfs.selectors.base.parameters import COUNT, POSITIVE
+from bigfs.selectors.base.labels import Labels
 from bigfs.selectors.sparge.targets import EmbeddingTarget, regression, sample_weights
 from bigfs.selectors.svm.elimination import eliminate_by_svm, elimination_sizes
 from bigfs.types import IntArray
@@ -65,12 +63,12 @@ class SparGE(EmbeddingTarget, Selector):
     %(forbid)s
     %(sparge_targets)s
     %(sparge_graph)s
+    %(sparge_cuts)s
     gamma : float, default=1.0
         Ridge penalty γ, in units of the samples' mean squared distance to their mean, or of
         2Σs²/Σs with s the centered columns' sums of squares, whichever is less. The second is less
         where the features are many and the samples few. The same value means the same at any scale
         of the data. A larger value needs fewer cuts.
-    %(sparge_cuts)s
 
     Attributes
     ----------
@@ -104,9 +102,8 @@ class SparGE(EmbeddingTarget, Selector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import SparGE
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = SparGE(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([2, 1])
@@ -116,40 +113,10 @@ class SparGE(EmbeddingTarget, Selector):
     True
     """
 
-    embedding: str = "lda"
-    target: str = "auto"
-    class_weight: Any = "root"
-    loss: str = "squared"
-    n_features_to_select: int | float | None = None
-    keep: Any = None
-    forbid: Any = None
-    n_components: int | None = None
-    n_neighbors: int = 5
-    metric: Literal["cosine", "euclidean"] = "cosine"
-    graph: Any = None
-    weighting: str = "uniform"
-    beta: float = 1.0
     gamma: float = 1.0
-    ranking: str = "elimination"
-    tol: float = 0.01
-    max_iter: int = 50
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "embedding": [StrOptions({"lda", "cca", "hsl", "sda", "lpp", "pca"})],
-        "target": [StrOptions(TARGETS)],
-        "class_weight": [StrOptions({"balanced", "root"}), dict, None],
-        "loss": [StrOptions({"squared", "squared_hinge"})],
-        "gamma": POSITIVE,
-        "n_components": [*COUNT, None],
-        "weighting": [StrOptions({"uniform", "degree"})],
-        "beta": POSITIVE,
-        "ranking": [StrOptions({"elimination", "weights", "svm"})],
-        "tol": POSITIVE,
-    }
 
     _nested = False  # `fit_path` chooses each number
     _in_tiles = True  # large targets are made tile by tile
-    _largest_tried = 2000  # the products of four times as many columns take 512 MB
 
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
@@ -232,10 +199,9 @@ class SparGE(EmbeddingTarget, Selector):
     def _validate_params(self) -> None:
         super()._validate_params()
         for name, (embeddings, general) in TAKEN_BY.items():
-            value = getattr(self, name)
-            if self.embedding in embeddings or (name != "graph" and value in general):
-                continue
-            if name != "graph" or value is not None:
+            value = getattr(self, name)  # a graph compares by entries
+            is_general = value is None if name == "graph" else value in general
+            if self.embedding not in embeddings and not is_general:
                 given = name if name == "graph" else f"{name}={value!r}"
                 wanted = " or ".join(map(repr, embeddings))
                 raise ValueError(

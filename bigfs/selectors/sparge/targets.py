@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import compute_class_weight
+from sklearn.utils._param_validation import StrOptions
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.tiled_columns import FactoredTargets, StreamedColumns, TiledColumns
@@ -19,6 +20,7 @@ from bigfs.embedding.spectral import (
     hypergraph_parts,
     require_width,
 )
+from bigfs.graph.edges import Metric
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import positive_classes
@@ -28,6 +30,7 @@ from bigfs.matrix.gathering import ENTRY_BYTES, hold_if_small
 from bigfs.matrix.kernels import SUMS_BYTES
 from bigfs.selectors.base.estimator import MatrixInput
 from bigfs.selectors.base.labels import Labels, at_least_two, matrix_target
+from bigfs.selectors.base.parameters import POSITIVE, Allowed
 from bigfs.selectors.base.sample_graph import embedding_stats, joined_neighbors, sample_graph
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -73,12 +76,28 @@ def gathered_bytes(X: Matrix, m: int) -> int:
 
 
 class EmbeddingTarget(MatrixInput):
-    """Takes the y that its graph embedding explains."""
+    """The parameters that SparGE and SparGECV share, and the y that the embedding explains."""
 
-    embedding: str
-    target: str
+    embedding: Literal["lda", "cca", "hsl", "sda", "lpp", "pca"] = "lda"
+    target: str = "auto"
+    class_weight: Any = "root"
+    loss: Literal["squared", "squared_hinge"] = "squared"
+    n_components: int | None = None
+    n_neighbors: int = 5
+    metric: Metric = "cosine"
+    graph: Any = None
+    weighting: Literal["uniform", "degree"] = "uniform"
+    beta: float = 1.0
+    ranking: Literal["elimination", "weights", "svm"] = "elimination"
+    tol: float = 0.01
+    max_iter: int = 50
 
+    _parameter_constraints: ClassVar[Allowed] = {
+        "class_weight": [StrOptions({"balanced", "root"}), dict, None],
+        "tol": POSITIVE,
+    }
     _needs_one_scale = True
+    _largest_tried = 2000  # the products of four times as many columns take 512 MB
 
     @property
     def _supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class

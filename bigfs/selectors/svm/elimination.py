@@ -20,7 +20,7 @@ from bigfs.matrix import Matrix
 from bigfs.result import Result, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import labeled_part
-from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE
+from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE, Allowed
 from bigfs.types import FloatArray, IntArray
 
 TIE = 1e-9  # share of the largest weight below which the difference of two weights is rounding
@@ -139,9 +139,8 @@ class SVMRFE(Selector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import SVMRFE
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = SVMRFE(n_features_to_select=2, step=1).fit(X, y)
     >>> selector.selected_
     array([3, 1])
@@ -156,7 +155,7 @@ class SVMRFE(Selector):
 
     _needs_one_scale = True
     _cost = Cost("as l2-svm, then 0", "(12 n + 9 d) c + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Allowed] = {
         "step": [*COUNT, *SHARE],
         "tol": POSITIVE,
     }

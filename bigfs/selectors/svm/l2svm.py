@@ -12,7 +12,7 @@ from bigfs.linalg.svm import fit_svm
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import labeled_part
-from bigfs.selectors.base.parameters import POSITIVE
+from bigfs.selectors.base.parameters import POSITIVE, Allowed
 
 
 class L2SVM(Selector):
@@ -56,8 +56,7 @@ class L2SVM(Selector):
     squared norm. A step [1]_ reads X once, and twice per iteration of its conjugate gradients. All
     classes share the passes. Where there are fewer samples than features, and few of them, the
     classifiers are trained by the kernel of the samples [2]_, and X is read twice in all. A Dask
-    array, and a store with the layout by rows alone, have no kernel. So the scores of one X in two
-    such forms agree to the tolerance, and not to the last digit.
+    array, and a store with the layout by rows alone, have a kernel where they fit in memory.
 
     References
     ----------
@@ -67,14 +66,11 @@ class L2SVM(Selector):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    %(iris)s
     >>> from bigfs import L2SVM
-    >>> X, y = load_iris(return_X_y=True)
     >>> selector = L2SVM(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
     array([3, 2])
-    >>> selector.result_.status.name
-    'CONVERGED'
     """
 
     C: float = 1.0
@@ -83,7 +79,7 @@ class L2SVM(Selector):
 
     _needs_one_scale = True
     _cost = Cost("1 per step, 2 per CG step", "(12 n + 9 d) c")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"tol": POSITIVE}
+    _parameter_constraints: ClassVar[Allowed] = {"tol": POSITIVE}
 
     def _fit(self, X: Matrix, y: Any) -> None:
         X, self.classes_, codes = labeled_part(X, y)
