@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.scores.graph import LaplacianScore as LaplacianScore
     from bigfs.selectors.scores.highly_variable import HighlyVariable as HighlyVariable
     from bigfs.selectors.scores.llfs import LLFS as LLFS
+    from bigfs.selectors.scores.rank_sum import RankSum as RankSum
     from bigfs.selectors.scores.relieff import ReliefF as ReliefF
     from bigfs.selectors.scores.targets import FRegression as FRegression
     from bigfs.selectors.scores.targets import Variance as Variance

@@ -241,6 +241,10 @@ METHODS: dict[str, Method] = {
     "gini": Method(
         "scores.bins:Gini", "decrease of Gini impurity at the best threshold of each feature"
     ),
+    "ranksum": Method(
+        "scores.rank_sum:RankSum",
+        "rank-sum test and AUC of each class against the rest, one feature at a time",
+    ),
     "t-score": Method(
         "scores.classes:TScore", "Welch's t statistic of two classes, one feature at a time"
     ),
@@ -323,6 +327,7 @@ SYNONYMS = {
     "relief-f": "relieff",
     "rsr": "jfs",
     "t-test": "t-score",
+    "wilcoxon": "ranksum",
 }
 
 
