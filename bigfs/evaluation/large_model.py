@@ -51,29 +51,26 @@ def choose_strategy(
     "in memory" by `linear_model`, "svm", "ridge" or "sgd" by `fit`, and None where all features fit
     in no way. Chosen features that do not fit are refused.
     """
-    if linear_model.fits_in_memory(X, y, index, logistic=logistic):
-        return IN_MEMORY
+    needed = linear_model.projected_memory(X, y, index, logistic=logistic)
     n_models, room = linear_model.n_classifiers(y), engine.task_memory()
+    if needed < room:
+        return IN_MEMORY
     if logistic:
-        if index is not None:
-            needed = linear_model.projected_memory(X, y, index, logistic=True)
-            raise engine.MemoryLimitError(
-                f"a logistic regression on {len(index)} features of {X.shape[0]} samples is fitted "
-                f"in memory. It needs {engine.format_bytes(needed)} in one process and "
-                f"{engine.format_bytes(int(room))} is allowed: raise --memory-limit, choose fewer "
-                f"features, or score by svm"
-            )
-        return None
+        if index is None:
+            return None
+        raise engine.MemoryLimitError(
+            f"a logistic regression on {len(index)} features of {X.shape[0]} samples is fitted "
+            f"in memory. It needs {engine.format_bytes(needed)} in one process and "
+            f"{engine.format_bytes(int(room))} is allowed: raise --memory-limit, choose fewer "
+            f"features, or score by svm"
+        )
     exact: str | None = RIDGE if target_kind(y) == "real" else SVM
     if _bytes_of_classifiers(X.shape[0], X.shape[1] if index is None else len(index), 1) >= room:
         exact = None
     if index is not None:
         if exact is None:
-            engine.require_memory(
-                linear_model.projected_memory(X, y, index),
-                f"a linear model on {len(index)} of the features",
-                int(room),
-            )
+            what = f"a linear model on {len(index)} of the features"
+            engine.require_memory(needed, what, int(room))
         return exact
     if exact is not None and X.nnz * n_models * EXACT_PASSES <= MOST_WORK:
         return exact
@@ -91,7 +88,7 @@ def require_trainable(n: int, m: int, y: Any, *, logistic: bool = False) -> None
     few values they have."""
     r = linear_model.n_classifiers(y)
     n = min(n, MOST_TRAINING // max(r, 1))
-    needed = linear_model.least_memory(n, m, r, logistic=logistic)
+    needed = linear_model.fit_memory(0, n, m, r, 4 if logistic else None)
     if not logistic:
         needed = min(needed, _bytes_of_classifiers(n, m, 1))
     what = f"scoring {m} features by a model of {n} training samples"

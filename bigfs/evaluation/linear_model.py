@@ -121,7 +121,7 @@ def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     """Fit a linear model to gathered columns. Rows without a target are left out."""
     n_values, (n, m) = Z.nnz if sp.issparse(Z) else Z.size, Z.shape
     itemsize = Z.dtype.itemsize if logistic else None
-    engine.make_room(_fit_memory(n_values, n, m, n_classifiers(y), itemsize))
+    engine.make_room(fit_memory(n_values, n, m, n_classifiers(y), itemsize))
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
@@ -167,7 +167,7 @@ def projected_memory(
     itemsize = X.meta.dtype.itemsize if logistic else None
 
     def of(n_values: int) -> int:
-        return _fit_memory(n_values, n, m, r, itemsize) + BYTES_PER_FEATURE * X.shape[1]
+        return fit_memory(n_values, n, m, r, itemsize) + BYTES_PER_FEATURE * X.shape[1]
 
     if index is None:
         return of(X.nnz)
@@ -176,12 +176,7 @@ def projected_memory(
     return of(int(X.stats.nnz[index].sum()))
 
 
-def least_memory(n: int, m: int, r: int, *, logistic: bool = False) -> int:
-    """Return the bytes that `fit` takes for r classifiers on n × m zeros."""
-    return _fit_memory(0, n, m, r, 4 if logistic else None)
-
-
-def _fit_memory(n_values: int, n: int, m: int, r: int, itemsize: int | None) -> int:
+def fit_memory(n_values: int, n: int, m: int, r: int, itemsize: int | None) -> int:
     """Return the bytes of the larger one of the two ways to train r classifiers on n × m values, or
     of a logistic regression of values of `itemsize` bytes: by columns and by rows, with what grows
     with the samples and the weights."""
@@ -192,13 +187,6 @@ def _fit_memory(n_values: int, n: int, m: int, r: int, itemsize: int | None) -> 
     together = n_values * BYTES_PER_OWN_VALUE + of_group
     one_by_one = n_values * BYTES_PER_VALUE + n * BYTES_PER_SAMPLE
     return max(together, one_by_one) + m * 64
-
-
-def fits_in_memory(
-    X: Matrix, y: Any, index: IntArray | None = None, *, logistic: bool = False
-) -> bool:
-    """Return whether `fit` on columns of a matrix, or on all, fits in one task."""
-    return projected_memory(X, y, index, logistic=logistic) < engine.task_memory()
 
 
 def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -> LinearModel:

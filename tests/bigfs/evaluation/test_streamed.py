@@ -284,7 +284,7 @@ def test_all_features_of_the_part_that_trains_decide(text, monkeypatch):
 
 def test_too_much_work_for_the_exact_classifiers_is_descended(text, monkeypatch):
     X, y = Matrix.from_array(text[0], tile_rows=20), text[1]
-    monkeypatch.setattr(linear_model, "fits_in_memory", lambda *parts, **options: False)
+    monkeypatch.setattr(linear_model, "projected_memory", lambda *parts, **options: 1 << 60)
     with engine.limit_memory(1_000_000):
         assert large_model.choose_strategy(X, y) == "svm"
         monkeypatch.setattr(large_model, "MOST_WORK", X.nnz * 4 * large_model.EXACT_PASSES - 1)
@@ -293,7 +293,7 @@ def test_too_much_work_for_the_exact_classifiers_is_descended(text, monkeypatch)
 
 def test_a_descent_in_a_worker_leaves_room_for_a_tile(text, monkeypatch):
     X, y = Matrix.from_array(text[0], tile_rows=20), text[1]
-    monkeypatch.setattr(linear_model, "fits_in_memory", lambda *parts, **options: False)
+    monkeypatch.setattr(linear_model, "projected_memory", lambda *parts, **options: 1 << 60)
     monkeypatch.setattr(large_model, "MOST_WORK", 0)
     monkeypatch.setattr(large_model.engine, "client", lambda: True)
     size = 8 * 6 * X.shape[1] * 4 + engine.TILE_TASK
