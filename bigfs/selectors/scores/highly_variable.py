@@ -386,7 +386,7 @@ def _moments(
         parts = X.map(_batch_sums, 1, codes, b, exponential, clip, label="sum genes")
         sums = np.concatenate(parts)
     else:
-        sums = X.sum(_batch_sums_of_rows, 0, b, exponential, clip, split=[codes], label="sum genes")
+        sums = X.sum(_batch_sums, 0, b, exponential, clip, split=[codes], label="sum genes")
     if exponential and not (sums <= LARGEST**2).all():  # nor NaN
         raise ValueError(
             "the values of X are too large for exp(x) − 1, as flavor='seurat' takes the logarithms "
@@ -395,18 +395,6 @@ def _moments(
         )
     require_magnitude(sums[:, b : 2 * b].sum(axis=1), sums[:, :b].any())
     return sums[:, :b], sums[:, b : 2 * b], sums[:, 2 * b]
-
-
-def _batch_sums_of_rows(
-    block: Any,
-    start: int,
-    stop: int,
-    codes: IntArray,
-    b: int,
-    exponential: bool,
-    clip: FloatArray | None,
-) -> FloatArray:
-    return _batch_sums(block, 0, block.shape[1], codes, b, exponential, clip)
 
 
 def _batch_sums(
@@ -418,8 +406,8 @@ def _batch_sums(
     exponential: bool,
     clip: FloatArray | None,
 ) -> FloatArray:
-    """Return the `_moments` of the genes [start, stop) side by side."""
-    limits = None if clip is None else clip[start:stop]
+    """Return the `_moments` of the genes of a tile side by side."""
+    limits = clip if clip is None or len(clip) == block.shape[1] else clip[start:stop]
     if not sp.issparse(block):
         parts = [_dense_sums(block[codes == k], exponential, limits, k) for k in range(b)]
         sums, squares, fractions = np.transpose(parts, (1, 2, 0))
