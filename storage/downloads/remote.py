@@ -59,7 +59,10 @@ def fetch(url: str) -> Path:
     if url.startswith(WEB):
         return downloader.download(url)
     name = downloader.file_name(url)
-    fs, path, is_folder, version = _version_of(url)
+    fs, path = _file_system(url)
+    with _readable(url):
+        is_folder = fs.isdir(path)
+        version = _version(fs, path, is_folder)
     folder = downloader.copy_folder(url, version)
     target, part = folder / name, folder / f".{name}.part"
     with downloader.lock_folder(folder):
@@ -242,14 +245,6 @@ def _readable(url: str) -> Iterator[None]:
 
 
 # --- copies ---------------------------------------------------------------------------------------
-
-
-def _version_of(url: str) -> tuple[Any, str, bool, Any]:
-    """Return the file system of a URL, the path in it, whether it is a folder, and its version."""
-    fs, path = _file_system(url)
-    with _readable(url):
-        is_folder = fs.isdir(path)
-        return fs, path, is_folder, _version(fs, path, is_folder)
 
 
 def _file_system(url: str) -> tuple[Any, str]:

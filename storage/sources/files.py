@@ -44,18 +44,6 @@ TEXT_HEAD = 8 << 10  # bytes of a document in which a NUL shows that it is no te
 STEP = 1 << 16  # compressed bytes that are read at a time
 
 
-class _Gzip(gzip.GzipFile):
-    """The content of a gzip file, which it closes."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        super().__init__(fileobj=file)
-        self.file = file
-
-    def close(self) -> None:
-        super().close()
-        self.file.close()
-
-
 class _Streams(io.RawIOBase):
     """The content of streams of bzip2 or xz, behind which nothing else may follow."""
 
@@ -103,7 +91,9 @@ def _decompressed(file: IO[bytes], kind: str | None) -> IO[bytes]:
         # pyarrow reads all frames
         return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"))
     if kind == "gzip":
-        return _Gzip(file)  # type: ignore[return-value]  # of another family of classes
+        content = gzip.GzipFile(fileobj=file)
+        content.myfileobj = file  # type: ignore[assignment]  # which it closes
+        return content  # type: ignore[return-value]  # of another family of classes
     if kind is None:
         return file
     new = bz2.BZ2Decompressor if kind == "bz2" else lzma.LZMADecompressor

@@ -109,7 +109,10 @@ class Svmlight(PlainFile, MatrixSource):
         if ready.zero_based is None:
             ready.zero_based = ZERO.search(start) is not None
         if self.group is None and b" qid:" in start:
-            log.warning("%s: qid: is not kept: group=qid keeps it as the group", self.path)
+            message = (
+                "%s: the query of each line (qid:) is left out: group=qid keeps it as its group"
+            )
+            log.warning(message, self.path)
         if self.names is not None:
             of = f"columns of {self.path}"
             ready.feature_names = read_names(self.names, self.n_features, of)

@@ -767,7 +767,7 @@ NOTED = {
     "queries without a group": (
         both("1 qid:3 1:1\n2 qid:3 1:2\n", "t.svm"),
         {},
-        "qid: is not kept: group=qid keeps it",
+        r"the query of each line \(qid:\) is left out: group=qid keeps it as its group",
     ),
     "a column that counts few samples": (
         both(COUNTED),
