@@ -178,7 +178,8 @@ def _write_selection(
         "name": names,
         "score": scores[index].tolist(),
     }
-    if corpus.class_names and labeled_rows(train.y).any():
+    has_classes = corpus.class_names and corpus.spec["target"] != "multioutput"
+    if has_classes and labeled_rows(train.y).any():
         sizes, profile = (
             _class_sizes(train.y, len(corpus.class_names)),
             class_profile(train.X, train.y, index, len(corpus.class_names)),

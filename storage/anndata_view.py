@@ -10,7 +10,7 @@ import copy
 import os
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,12 +28,11 @@ from bigfs.storage.scaling import LOGNORM, NONE, SETTINGS, Scaling, require_coun
 from bigfs.storage.sources import find, samples
 from bigfs.storage.sources.anndata import AnnData
 from bigfs.storage.sources.base import parse_options
-from bigfs.storage.sources.samples import LabelKind, Target
+from bigfs.storage.sources.samples import Target
 from bigfs.storage.sources.scratch_matrix import bounds
 from bigfs.storage.staging.scale_blocks import unit_settings
 from bigfs.storage.staging.scratch import TILE_NNZ
-from bigfs.storage.write_back import write_selector
-from bigfs.types import AnyArray, IntArray
+from bigfs.types import AnyArray
 
 MAX_CHUNK_BYTES = 1 << 26  # every tile decodes all chunks that it touches
 
@@ -124,25 +123,8 @@ class RowNames:
         return STRING_CHUNK
 
 
-class Annotations(NamedTuple):
-    """The samples and the labels that obs has for some rows, by the roles of its columns."""
-
-    columns: dict[str, Any]
-    kind: LabelKind | None
-    first: object  # the place of the first row
-
-
-def _read_annotations(piece: tuple[int, int], source: AnnData) -> Annotations:
-    columns, place = source.samples(*piece), partial(source.row_place, piece[0])
-    for role, column in columns.items():
-        if role != "split" and hasattr(column, "dictionary"):  # in as few bytes as the codes need
-            part = samples.as_codes(column)
-            codes = part.codes.astype(np.min_scalar_type(-max(len(part.categories), 1)))
-            columns[role] = samples.Coded(codes, part.categories)
-    kind = samples.kind_of(columns["label"].column(), place) if "label" in columns else None
-    if "split" in columns:
-        columns["split"] = columns["split"].to_numpy(zero_copy_only=False).astype("U5")
-    return Annotations(columns, kind, place(0))
+def _read_samples(piece: tuple[int, int], source: AnnData) -> dict[str, Any]:
+    return source.samples(*piece)
 
 
 class AnnDataCorpus(SampleRoles):
@@ -159,8 +141,6 @@ class AnnDataCorpus(SampleRoles):
                 f"{uri} has chunks of {largest >> 20} MB, too large to read by "
                 f"rows where they lie: stage it"
             )
-        if isinstance(source.label, tuple):
-            raise StoreError(f"{uri} has several columns of labels, which must be staged: stage it")
         described = source.describe()
         d = int(described.n_features or 0)
         self.label_columns, self.is_named = (
@@ -204,44 +184,50 @@ class AnnDataCorpus(SampleRoles):
         )
 
     @cached_property
-    def _annotations(self) -> list[Annotations]:
+    def _samples(self) -> dict[str, Any]:
+        """What obs says of the samples, by the roles of its columns."""
         ranges = [(a, min(a + ROW_CHUNK, self.n)) for a in range(0, self.n, ROW_CHUNK)]
-        return engine.map_tiles(_read_annotations, ranges, self.source)
+        parts = engine.map_tiles(_read_samples, ranges, self.source)
+        places = [(b - a, partial(self.source.row_place, a)) for a, b in ranges]
+        return samples.join(parts, places)
 
     @cached_property
     def _target(self) -> Target:
-        kinds = [part.kind for part in self._annotations if part.kind is not None]
-        samples.require_alike(kinds)
-        categories = (part.columns["label"].categories for part in self._annotations if part.kind)
-        return samples.common_target(categories, kinds, self.source.target, None)
+        labels, place = self._samples.get("label"), partial(self.source.row_place, 0)
+        kind = None if labels is None else samples.kind_of(labels, place)
+        categories = map(samples.categories_of, [labels])
+        names = self.source.class_names
+        return samples.common_target(categories, [kind] if kind else [], self.source.target, names)
 
     @property
     def target(self) -> str | None:
-        """The kind of target: "class", "real" or None."""
+        """The kind of target, as in the manifest of a store."""
         return self._target.kind
 
     @property
     def class_names(self) -> list[str]:
-        """The names of the classes by their codes. Empty without classes."""
+        """The names of the classes by their codes, or of several real targets. Empty without."""
         return list(self._target.class_names)
 
     @cached_property
-    def y(self) -> AnyArray:
-        """Class codes or real targets, one per sample."""
-        if self.target is None:
+    def y(self) -> Any:
+        """The targets of the samples, as those of `Corpus`."""
+        kind, labels = self.target, self._samples.get("label")
+        if kind in manifests.MATRICES:
+            sets = samples.encode_matrix(labels, self._target)
+            return sets if kind == "multilabel" else sets.toarray()
+        if kind is None:
             return np.full(self.n, -1, dtype=np.int32)
-        parts = (part.columns["label"].column() for part in self._annotations)
-        y = np.concatenate([samples.encode(part, self._target) for part in parts])
-        return y if self.target == "real" else y.astype(np.int32)
+        y = samples.encode(labels, self._target)
+        return y if kind == "real" else y.astype(np.int32)
 
     @cached_property
     def split(self) -> AnyArray | None:
         """The name of the split per sample. None if obs has no such column."""
-        parts = [part.columns.get("split") for part in self._annotations]
-        missing = [part is None or part[0] == "None" for part in parts]  # of all rows, or of none
-        if any(missing) and not all(missing):
-            raise samples.missing_split(self._annotations[missing.index(True)].first)
-        return None if all(missing) else np.concatenate([p for p in parts if p is not None])
+        column = self._samples.get("split")
+        if column is None or column.null_count:  # of all rows, or of none
+            return None
+        return np.asarray(column.to_numpy(zero_copy_only=False).astype("U5"))
 
     @property
     def roles(self) -> dict[str, str]:
@@ -252,23 +238,21 @@ class AnnDataCorpus(SampleRoles):
         """Return the names of all groups or batches by their codes, as `Corpus.categories` does."""
         if role not in self.roles:
             return []
-        parts = (part.columns[role].categories.to_pylist() for part in self._annotations)
-        return sorted({name for part in parts for name in part})
+        return sorted(samples.categories_of(self._samples[role]).to_pylist())
 
-    def _codes(self, role: str) -> IntArray | None:
+    def _codes(self, role: str) -> AnyArray | None:
         if role not in self.roles:
             return None
-        codes = {name: code for code, name in enumerate(self.categories(role))}
-        parts = (part.columns[role] for part in self._annotations)
-        own = ((p, [codes[name] for name in p.categories.to_pylist()]) for p in parts)
-        return np.concatenate([np.array(new, dtype=np.int32)[p.codes] for p, new in own])
+        code = {name: i for i, name in enumerate(self.categories(role))}
+        found = samples.as_codes(self._samples[role])
+        codes = [code[name] for name in found.categories.to_pylist()]
+        return np.array(codes, dtype=np.int32)[found.codes]
 
     def _values(self, role: str) -> AnyArray | None:
         if role not in self.roles:
             return None
-        parts = [{role: part.columns[role]} for part in self._annotations]
-        places = [(len(p[role]), partial(self.source.row_place, 0)) for p in parts]
-        return samples.join(parts, places)[role].to_numpy(zero_copy_only=False)
+        values: AnyArray = self._samples[role].to_numpy(zero_copy_only=False)
+        return values
 
     @cached_property
     def sample_names(self) -> Any:
@@ -290,18 +274,8 @@ class AnnDataCorpus(SampleRoles):
             setattr(part, name, None if values is None else values[rows])
         return part
 
-    def obsp(self, name: str, file: str | None = None) -> sp.csr_array:
-        """Read a graph of the samples, as `Corpus.obsp` does."""
-        source = self.source if file is None else AnnData(file)
-        return source.obsp(name, self.sample_names.tolist())
-
-    def write_var(
-        self, selector: Any, file: str | None = None, *, highly_variable: bool = False
-    ) -> str:
-        """Write a selector's choice into this folder or a file, as `Corpus.write_var` does."""
-        path = self.uri if file is None else str(file)
-        names, d = self.feature_names if self.is_named else None, len(self.feature_names)
-        return write_selector(selector, path, names, d, highly_variable=highly_variable)
+    def _anndata(self, file: str | None) -> AnnData:
+        return self.source if file is None else AnnData(file)
 
     @property
     def spec(self) -> dict[str, Any]:

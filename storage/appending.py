@@ -138,9 +138,9 @@ def append(
     else:
         source = find(source, format=format, **options)
     if isinstance(source, MatrixSource) and source.may_have_names:
-        source = source.with_hashing(about.settings.get("hashing"))
+        source = source.replace(hashing=about.settings.get("hashing"))
     if isinstance(source, TextSource) and "min_df" in about.settings:
-        source = source.with_term_memory(Weighting.from_settings(about.settings).growth)
+        source = Weighting.from_settings(about.settings).with_memory(source)
     memory_limit = build.working_memory("appending", source, memory_limit)
     with (
         contextlib.ExitStack() as until_published,
@@ -173,7 +173,7 @@ def _grow(
         adopted = source.as_decided(old.source.get("decided", {}))
         if isinstance(adopted, MatrixSource):
             adopted = columns_of(corpus).adopt(adopted)
-        ready = adopted.prepare(build.source_folder(scratch)).with_memory_limit(memory_limit)
+        ready = adopted.prepare(build.source_folder(scratch)).replace(memory_limit=memory_limit)
     if (given := set(source.obs_columns)) != (known := set(corpus.roles)):
         raise SourceError(
             f"{source.path} is given with {_options(given)}, but the store has {_options(known)}: "
@@ -305,6 +305,11 @@ def _merged_target(corpus: Corpus, source: Source, blocks: Sequence[RowBlock]) -
             f"{source.path} has {new.kind or 'no'} labels and the store has {kind or 'none'}"
         )
     code = {name: i for i, name in enumerate(corpus.class_names)}
+    if kind == "multioutput" and set(code) != set(new.class_names or code):
+        raise SourceError(
+            f"{source.path} has the real targets {', '.join(new.class_names)} and the store has "
+            f"{', '.join(code)}: give the same ones"
+        )
     for name in new.class_names:
         code.setdefault(name, len(code))
     codes = {text: code[new.class_names[i]] for text, i in new.codes.items()}
@@ -316,13 +321,13 @@ def _stored_targets(corpus: Corpus, target: Target) -> Iterator[Any]:
     n, store = corpus.manifest.shape[0], corpus.store
     for a in range(0, n, ROW_CHUNK):
         b = min(a + ROW_CHUNK, n)
-        if target.kind == "multilabel":
-            indptr = store.read("obsm/labels/indptr", a, b + 1)
-            indices = store.read("obsm/labels/indices", int(indptr[0]), int(indptr[-1]))
-            ones = np.ones(len(indices), dtype=np.int8)
-            yield sp.csr_array(
-                (ones, indices, indptr - indptr[0]), shape=(b - a, len(target.class_names))
-            )
+        if target.kind in manifest.MATRICES:
+            path, _ = manifest.MATRICES[target.kind]
+            indptr = store.read(f"{path}/indptr", a, b + 1)
+            cut = int(indptr[0]), int(indptr[-1])
+            data, indices = (store.read(f"{path}/{part}", *cut) for part in ("data", "indices"))
+            rows = data, indices, indptr - indptr[0]
+            yield sp.csr_array(rows, shape=(b - a, len(target.class_names)))
         else:
             yield store.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property, reduce
 from operator import iadd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,9 @@ from bigfs.storage.format.tiles import ColumnTile, FeatureNames, RowTile, Sample
 from bigfs.storage.format.verified import StoreRef
 from bigfs.storage.roles import SampleRoles
 from bigfs.types import AnyArray
+
+if TYPE_CHECKING:
+    from bigfs.storage.sources.anndata import AnnData
 
 SHOWN = 8  # names of classes in a card
 
@@ -55,7 +58,7 @@ class Corpus(SampleRoles):
 
     def __init__(self, uri: str, manifest: Manifest, segments: Sequence[Segment]) -> None:
         self.uri, self.manifest, self.segments = uri, manifest, tuple(segments)
-        self.store = StoreRef(uri, manifest.content)
+        self.store, self.is_named = StoreRef(uri, manifest.content), manifest.named[1]
 
     def __repr__(self) -> str:
         n, d = self.X.shape
@@ -123,7 +126,7 @@ class Corpus(SampleRoles):
             columns=self._column_tiles(),
             stats=self._stats,
             class_stats=self._class_stats,
-            feature_names=self.feature_names if self.manifest.named[1] else None,
+            feature_names=self.feature_names if self.is_named else None,
             meta=sp.csr_array((0, d), dtype=np.float32),
             batches=self.batches,
         )
@@ -194,7 +197,8 @@ class Corpus(SampleRoles):
     def y(self) -> Any:
         """Class codes, real targets or label sets, one per sample.
 
-        Codes are int32, and −1 where a sample is unlabeled. Sets are a csr array of ones.
+        Codes are int32, and −1 where a sample is unlabeled. Sets are a csr array of ones. Several
+        real targets per sample are a matrix, n × c. NaN is no real target.
         """
         kind = self.manifest.target
         if kind == "class":
@@ -204,23 +208,22 @@ class Corpus(SampleRoles):
             return codes
         if kind == "real":
             return self._rows("obs/label")
-        if kind == "multilabel":
-            data, indices, indptr = (
-                self.store.read(f"obsm/labels/{part}") for part in ("data", "indices", "indptr")
-            )
-            whole = sp.csr_array(
-                (data, indices, indptr), shape=(self.manifest.shape[0], len(self.class_names))
-            )
-            return sp.vstack([whole[s.start : s.stop] for s in self.segments], format="csr")
+        if kind in manifests.MATRICES:
+            (path, _), n = manifests.MATRICES[kind], self.manifest.shape[0]
+            parts = (self.store.read(f"{path}/{part}") for part in ("data", "indices", "indptr"))
+            whole = sp.csr_array(tuple(parts), shape=(n, len(self.class_names)))
+            sets = sp.vstack([whole[s.start : s.stop] for s in self.segments], format="csr")
+            return sets if kind == "multilabel" else sets.toarray()
         return np.full(self.X.shape[0], -1, dtype=np.int32)
 
     @cached_property
     def class_names(self) -> list[str]:
-        """The names of the classes by their codes. Empty without classes."""
-        path = {"class": "obs/label/categories", "multilabel": "uns/class_names"}.get(
-            self.manifest.target or ""
-        )
-        return [] if path is None else [str(name) for name in self.store.read(path)]
+        """The names of the classes by their codes, or of several real targets. Empty without."""
+        kind = self.manifest.target
+        if kind in (None, "real"):
+            return []
+        path = "obs/label/categories" if kind == "class" else "uns/class_names"
+        return [str(name) for name in self.store.read(path)]
 
     @cached_property
     def split(self) -> AnyArray | None:
@@ -277,80 +280,10 @@ class Corpus(SampleRoles):
         parts = [self.store.read(path, s.start, s.stop) for s in self.segments]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def obsp(self, name: str, file: str | None = None) -> sp.csr_array:
-        """Read a graph of the samples from the AnnData file of this corpus.
-
-        The samples are found by their names, so the graph has the order of the corpus.
-
-        Parameters
-        ----------
-        name : str
-            Name of the graph in `obsp`, such as "connectivities".
-        file : str or None, default=None
-            The .h5ad file, or the .zarr folder. None takes the one that the corpus was staged from.
-
-        Returns
-        -------
-        csr_array of shape (n, n)
-            The weights, in memory: 12 bytes an edge. The methods on a graph take it as `graph`.
-
-        Raises
-        ------
-        SourceError
-            There is no such graph, it holds distances, or its samples are not those of the corpus.
-        MemoryLimitError
-            The graph does not fit in memory.
-
-        Examples
-        --------
-        >>> from bigfs import storage
-        >>> from bigfs import SparGE
-        >>> corpus = storage.open("cells.zarr")  # doctest: +SKIP
-        >>> graph = corpus.obsp("connectivities")  # doctest: +SKIP
-        >>> SparGE(embedding="lpp", graph=graph).fit(corpus.X)  # doctest: +SKIP
-        """
+    def _anndata(self, file: str | None) -> AnnData:
         from bigfs.storage.sources.anndata import AnnData
 
-        source = AnnData(str(self.manifest.source["uri"] if file is None else file))
-        return source.obsp(name, self.sample_names.tolist())
-
-    def write_var(
-        self, selector: Any, file: str | None = None, *, highly_variable: bool = False
-    ) -> str:
-        """Write the choice of a fitted selector into the AnnData file of this corpus.
-
-        The file gets ``var["bigfs_selected"]``, ``var["bigfs_score"]``, ``var["bigfs_rank"]`` and
-        ``uns["bigfs"]``. Nothing else in it changes.
-
-        Parameters
-        ----------
-        selector : Selector
-            A selector that was fitted on `X`, or on a part of its rows.
-        file : str or None, default=None
-            The .h5ad file, or the .zarr folder that anndata wrote. None takes the one that the
-            corpus was staged from.
-        highly_variable : bool, default=False
-            Whether to write ``var["highly_variable"]`` too, which the tools of scanpy take. Of
-            `HighlyVariable` these are all columns that scanpy writes.
-
-        Returns
-        -------
-        str
-            The file.
-
-        Raises
-        ------
-        SourceError
-            The file is missing, is no AnnData of a current version, or has other features.
-        ValueError
-            The selector was fitted on another number of features.
-        """
-        from bigfs.storage.write_back import write_selector
-
-        path = str(self.manifest.source["uri"]).partition("?")[0] if file is None else str(file)
-        names = self.feature_names[:] if self.manifest.named[1] else None
-        d = self.manifest.shape[1]
-        return write_selector(selector, path, names, d, highly_variable=highly_variable)
+        return AnnData(str(file or self.manifest.source["uri"].partition("?")[0]))
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -205,6 +205,8 @@ def summarize(uri: str) -> str:
     about, (n, d) = _samples(corpus), corpus.X.shape
     kind, classes = corpus.manifest.target, about["classes"]
     labels = {None: "no labels", "real": "real targets"}.get(kind, "sets of labels")
+    if kind == "multioutput":
+        labels = f"{len(corpus.class_names)} real targets per sample"
     if kind == "class":
         order = sorted(classes, key=classes.__getitem__, reverse=True)[:MOST_CLASSES]
         some = ", ".join(f"{shorten(name, 30)} {classes[name]:,}" for name in order)

@@ -92,12 +92,12 @@ def look(source: str | os.PathLike[str], *, format: str | None = None, **options
 
 
 def _label(corpus: Corpus, i: int) -> Any:
-    """Return the label of a sample: a class, a number, a list of labels, or None."""
+    """Return the label of a sample: a class, a number, a list of labels or numbers, or None."""
     kind, y = corpus.manifest.target, corpus.y
     if kind == "multilabel":
         return [corpus.class_names[code] for code in y[[i]].indices.tolist()]
-    if kind == "real":
-        return float(y[i])
+    if kind in ("real", "multioutput"):
+        return y[i].tolist()
     return None if kind is None or y[i] < 0 else corpus.class_names[y[i]]
 
 

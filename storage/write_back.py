@@ -208,6 +208,9 @@ def write_columns(
             obs["label"] = (corpus.class_names, y)
         elif corpus.spec["target"] == "multilabel":
             write_element(root, "obsm", {"labels": y.tocsr().astype(np.int8)})
+        elif corpus.spec["target"] == "multioutput":
+            write_element(root, "obsm", {"targets": y})
+        if y.ndim == 2:
             write_element(root, "uns", {"label_names": list(corpus.class_names)})
         if corpus.split is not None:
             splits, codes = np.unique(corpus.split, return_inverse=True)

@@ -210,7 +210,7 @@ def pool(folds: Sequence[FoldCounts], kind: str, scorer: Scorer = SVM) -> list[P
             if measured and kind == "class":
                 total, sums = np.split(total, [-2])
                 further[metric] = metrics.mean_of(sums)
-        counts = total if kind == "real" else total.reshape(3, -1)
+        counts = total if kind in metrics.REAL else total.reshape(3, -1)
         points.append(Point(name, int(m), metrics.scores_of(counts, kind) | further))
     return points
 

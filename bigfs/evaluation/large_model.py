@@ -25,6 +25,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.evaluation import linear_model
 from bigfs.evaluation.linear_model import LinearModel
+from bigfs.evaluation.metrics import REAL
 from bigfs.evaluation.splits import MOST_TRAINING, labeled_rows, target_kind
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm, positive_classes
@@ -64,7 +65,7 @@ def choose_strategy(
             f"{engine.format_bytes(int(room))} is allowed: raise --memory-limit, choose fewer "
             f"features, or score by svm"
         )
-    exact: str | None = RIDGE if target_kind(y) == "real" else SVM
+    exact: str | None = RIDGE if target_kind(y) in REAL else SVM
     if _bytes_of_classifiers(X.shape[0], X.shape[1] if index is None else len(index), 1) >= room:
         exact = None
     if index is not None:
@@ -109,7 +110,7 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
 def _fit(X: Matrix, y: Any, way: str) -> LinearModel:
     room = engine.task_memory()
     kind, none = target_kind(y), np.empty(0)
-    if kind == "real":
+    if kind in REAL:
         return _fit_real(X, y, way)
     if kind == "class":
         classes = np.unique(y)
@@ -144,14 +145,14 @@ def predict(X: Matrix, model: LinearModel) -> Any:
 
 def decide(X: Matrix, model: LinearModel) -> FloatArray:
     """Return the decision values or predicted values of rows, (n,) or (n, k), in one pass."""
-    coef = model.coef / model.scale if model.kind == "real" else model.coef
+    coef = model.coef / model.scale if model.kind in REAL else model.coef
     engine.require_memory(
         2 * 8 * X.shape[0] * len(coef),  # of the tiles, and of all samples
         f"{len(coef)} decision values of {X.shape[0]} samples each",
     )
     decision: FloatArray = X @ coef.T
     decision += model.intercept
-    return decision.ravel() if len(coef) == 1 and model.kind != "multilabel" else decision
+    return decision.ravel() if len(coef) == 1 and model.kind in ("class", "real") else decision
 
 
 def _bytes_of_classifiers(n: int, d: int, r: int) -> int:
@@ -188,20 +189,23 @@ def _fit_real(X: Matrix, y: FloatArray, way: str) -> LinearModel:
     """Regress real targets on columns of unit variance, with a penalty of 1."""
     n = X.shape[0]
     scale = np.sqrt(np.where(X.deviations > 0, X.deviations / n, 1))
-    mean = np.array([y.mean()])
+    mean = np.atleast_1d(y.mean(axis=0))
+    Y = y.reshape(n, -1)
     if way == RIDGE:
         near = X.near_zero()
         prepared = Ridge(near, centering(n), limit=int(engine.task_memory())).prepare(scale**2)
-        solution = prepared.solve(y[:, None] - mean)
+        solution = prepared.solve(Y - mean)
         if not solution.residual <= TOLERANCE:
             residual = f"residual {solution.residual:.2e}, tolerance {TOLERANCE:.0e}"
             warn_early_end(f"the ridge regression by tiles {solution.status} ({residual})")
-        W = solution.W.T  # 1 × d, of the columns as they are
+        W = solution.W.T  # k × d, of the columns as they are
         coef, intercept = W * scale, mean - W @ X.means
     else:
-        coef, intercept = _descend_in_worker(X, y, np.empty(0, dtype=np.int64), scale)
+        none = np.empty(0, dtype=np.int64)
+        parts = [_descend_in_worker(X, target, none, scale) for target in Y.T]
+        coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
     no_classes = np.empty(0, dtype=np.int64)
-    return LinearModel("real", no_classes, coef, intercept, scale, mean)
+    return LinearModel(target_kind(y), no_classes, coef, intercept, scale, mean)
 
 
 def _descend_in_worker(

@@ -24,6 +24,7 @@ from sklearn.svm import LinearSVC
 
 from bigfs import engine
 from bigfs.cards import brief
+from bigfs.evaluation.metrics import REAL
 from bigfs.evaluation.splits import labeled_rows, target_kind
 from bigfs.linalg import dual_svm
 from bigfs.matrix import Block, Matrix
@@ -55,7 +56,7 @@ class LinearModel(NamedTuple):
     coef: FloatArray  # (k, m): coefficients of each class, label or target
     intercept: FloatArray  # (k,): intercepts
     scale: FloatArray  # (m,): standard deviation of each column for real targets, else empty
-    target_mean: FloatArray  # (1,): mean of the real targets, which R² compares with, else empty
+    target_mean: FloatArray  # (k,): means of real targets, which R² compares with, else empty
     is_logistic: bool = False  # whether decision values are logits
 
     def __repr__(self) -> str:
@@ -63,12 +64,14 @@ class LinearModel(NamedTuple):
 
     def decision(self, Z: Any) -> FloatArray:
         """Return the decision values or the predicted values, (n,) or (n, k)."""
-        if self.kind == "real":
+        if self.kind in REAL:
             Z = Z.astype(np.float64)
             if sp.issparse(Z):
                 Z.data *= (1 / self.scale)[Z.indices]
             else:
                 Z /= self.scale
+            if self.kind == "multioutput":
+                return np.asarray(Z @ self.coef.T + self.intercept)
             return np.asarray(Z @ self.coef[0] + self.intercept[0])
         decision: FloatArray = Z @ self.coef.T
         decision += self.intercept
@@ -76,7 +79,7 @@ class LinearModel(NamedTuple):
 
     def of_columns(self, order: IntArray) -> LinearModel:
         """Return the same model of columns in another order."""
-        scale = self.scale[order] if self.kind == "real" else self.scale
+        scale = self.scale[order] if self.kind in REAL else self.scale
         return self._replace(coef=self.coef[:, order], scale=scale)
 
     def predict(self, Z: Any) -> Any:
@@ -85,7 +88,7 @@ class LinearModel(NamedTuple):
 
     def answer(self, decision: FloatArray) -> Any:
         """Return the predictions that follow from decision values."""
-        if self.kind == "real":
+        if self.kind in REAL:
             return decision
         if self.kind == "multilabel":
             return sp.csr_array(decision > 0, dtype=np.int8)
@@ -112,7 +115,9 @@ class LinearModel(NamedTuple):
             return labels
         scaler, ridge = StandardScaler(with_mean=False), Ridge()
         scaler.mean_, scaler.var_, scaler.scale_ = None, self.scale**2, self.scale
-        ridge.coef_, ridge.intercept_ = self.coef[0], float(self.intercept[0])
+        ridge.coef_, ridge.intercept_ = self.coef, self.intercept
+        if self.kind == "real":
+            ridge.coef_, ridge.intercept_ = self.coef[0], float(self.intercept[0])
         scaler.n_features_in_ = ridge.n_features_in_ = len(self.scale)
         return make_pipeline(scaler, ridge)
 
@@ -126,11 +131,11 @@ def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
     kind, none = target_kind(y), np.empty(0)
-    if kind == "real":
+    if kind in REAL:
         pipeline = make_pipeline(StandardScaler(with_mean=False), Ridge())
         scaler, ridge = pipeline.fit(Z.astype(np.float64), y)
         coef, intercept = np.atleast_2d(ridge.coef_), np.atleast_1d(ridge.intercept_)
-        no_classes, mean = np.empty(0, dtype=np.int64), np.array([y.mean()])
+        no_classes, mean = np.empty(0, dtype=np.int64), np.atleast_1d(y.mean(axis=0))
         return LinearModel(kind, no_classes, coef, intercept, scaler.scale_, mean)
     if logistic:
         return _fit_logistic(with_short_indices(Z), y, kind)

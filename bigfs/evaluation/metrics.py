@@ -8,7 +8,7 @@ auc                 area under the ROC curve of each class against the rest, mea
                     classes, mean over the test samples of the folds
 neg_log_loss        mean over the test samples of log p, the probability of the sample's own class;
                     of a logistic model only
-r2                  1 − Σ (y − ŷ)² / Σ (y − mean of the training y)²
+r2                  1 − Σ (y − ŷ)² / Σ (y − mean of the training y)², mean over the targets
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ METRICS: dict[str, tuple[str, ...]] = {
     "class": ("accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "auc", "neg_log_loss"),
     "multilabel": ("micro_f1", "macro_f1"),
     "real": ("r2",),
+    "multioutput": ("r2",),
 }
 DEFAULT_METRICS: dict[str, tuple[str, ...]] = {
     "class": ("accuracy",),
     "multilabel": ("micro_f1", "macro_f1"),
     "real": ("r2",),
+    "multioutput": ("r2",),
 }
 # of a logistic model of classes, whose fields report them
 LOGISTIC_METRICS = ("accuracy", "auc", "neg_log_loss")
@@ -49,7 +51,11 @@ TARGETS: dict[str | None, str] = {
     "class": "one class per sample",
     "multilabel": "several labels per sample",
     "real": "real-valued targets",
+    "multioutput": "several real targets per sample",
 }
+
+
+REAL = ("real", "multioutput")  # kinds of targets that a regression predicts
 
 
 class Scorer(NamedTuple):
@@ -71,7 +77,7 @@ def require_metrics(
         raise ValueError(
             f"{unknown[0]} is no metric of {TARGETS[kind]}; these are {', '.join(METRICS[kind])}"
         )
-    if classifier == "logistic" and kind == "real":
+    if classifier == "logistic" and kind in REAL:
         raise ValueError(
             "the classifier logistic predicts classes or labels, and the targets are real"
         )
@@ -100,9 +106,9 @@ def count_labels(predicted: Any, Y: Any) -> FloatArray:
     return np.stack([right, answered - right, true - right])
 
 
-def sum_residuals(predicted: FloatArray, y: FloatArray, mean: float) -> FloatArray:
-    """Return Σ (y − ŷ)² and Σ (y − mean)², with the mean of the training y."""
-    return np.array([np.sum((y - predicted) ** 2), np.sum((y - mean) ** 2)])
+def sum_residuals(predicted: FloatArray, y: FloatArray, mean: FloatArray) -> FloatArray:
+    """Return Σ (y − ŷ)² and Σ (y − mean)² of each target, with the mean of the training y."""
+    return np.array([np.sum((y - predicted) ** 2, axis=0), np.sum((y - mean) ** 2, axis=0)])
 
 
 def losses_of(predicted: Any, y: Any, kind: str) -> AnyArray:
@@ -110,6 +116,9 @@ def losses_of(predicted: Any, y: Any, kind: str) -> AnyArray:
     if kind == "multilabel":
         wrong = sp.csr_array(predicted, dtype=bool) != sp.csr_array(y, dtype=bool)
         return np.asarray(wrong.sum(axis=1)).ravel().astype(np.int32)
+    if kind == "multioutput":  # in units of each target
+        variance = y.var(axis=0)
+        return np.asarray(((y - predicted) ** 2 / np.where(variance > 0, variance, 1)).mean(axis=1))
     return (y - predicted) ** 2 if kind == "real" else (predicted != y).astype(np.uint8)
 
 
@@ -157,8 +166,10 @@ def log_probabilities(logits: FloatArray) -> FloatArray:
 def scores_of(total: FloatArray, kind: str) -> dict[str, float]:
     """Return the scores of summed counts (3 × c), or of summed squares for real targets. Those of
     classes are NaN where no test sample has a label."""
-    if kind == "real":
-        return {"r2": float(1 - total[0] / total[1]) if total[1] > 0 else 0.0}
+    if kind in REAL:
+        left, whole = total.reshape(2, -1)
+        some = whole > 0
+        return {"r2": float(np.where(some, 1 - left / np.where(some, whole, 1), 0).mean())}
     right, missed = total[0], total[2]
     is_tested = right + missed > 0  # classes or labels that some test sample has
     f1 = {

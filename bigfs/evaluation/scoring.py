@@ -188,6 +188,6 @@ def _count(model: LinearModel, predicted: Any, y: Any, n_classes: int) -> FloatA
     """Return the counts of a model's predictions, as numbers that add up over splits."""
     if model.kind == "multilabel":
         return metrics.count_labels(predicted, y)
-    if model.kind == "real":
-        return metrics.sum_residuals(predicted, y, float(model.target_mean[0]))
+    if model.kind in metrics.REAL:
+        return metrics.sum_residuals(predicted, y, model.target_mean)
     return metrics.count_classes(predicted, y, n_classes)

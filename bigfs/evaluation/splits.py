@@ -1,8 +1,8 @@
 """Kinds of targets, and splits into training and test rows.
 
-A target holds class codes (integers, −1 if unlabeled), real values (floats, NaN if unlabeled) or
-label sets (an n × c indicator). No split has samples of one group in both parts, or training
-samples that are as late as a test sample.
+A target holds class codes (integers, −1 if unlabeled), real values (floats, NaN if unlabeled),
+label sets (an n × c indicator) or several real values (n × c floats). No split has samples of one
+group in both parts, or training samples that are as late as a test sample.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Split(NamedTuple):
 def target_kind(y: Any) -> str:
     """Return the kind of a target."""
     if y.ndim == 2:
-        return "multilabel"
+        is_real = isinstance(y, np.ndarray) and np.issubdtype(y.dtype, np.floating)
+        return "multioutput" if is_real else "multilabel"
     return "real" if np.issubdtype(y.dtype, np.floating) else "class"
 
 
@@ -96,7 +97,9 @@ def labeled_rows(y: Any) -> BoolArray:
     kind = target_kind(y)
     if kind == "multilabel":
         return np.ones(y.shape[0], dtype=bool)
-    return np.asarray(~np.isnan(y) if kind == "real" else y >= 0)
+    if kind == "class":
+        return np.asarray(y >= 0)
+    return np.asarray(~np.isnan(y) if kind == "real" else ~np.isnan(y).any(axis=1))
 
 
 def testable_rows(y: Any, groups: IntArray | None) -> Index:
@@ -118,6 +121,8 @@ def varies(y: Any, rows: Index) -> bool:
     if target_kind(y) == "multilabel":
         sizes = np.asarray(y[rows].sum(axis=0)).ravel()
         return bool(np.any((sizes > 0) & (sizes < len(rows))))
+    if y.ndim == 2:
+        return bool((y[rows] != y[rows[:1]]).any())
     return len(np.unique(y[rows])) >= 2
 
 
@@ -238,7 +243,7 @@ def training_sample(X: Matrix, y: Any) -> tuple[Matrix, Any]:
     Each class gives its share, and one row at least."""
     kind, rows = target_kind(y), np.flatnonzero(labeled_rows(y))
     groups = y[rows] if kind == "class" else np.zeros(len(rows), dtype=np.int64)
-    n_models = y.shape[1] if kind == "multilabel" else len(np.unique(groups))
+    n_models = y.shape[1] if y.ndim == 2 else len(np.unique(groups))
     share = MOST_TRAINING / max(len(rows) * n_models, 1)
     if share >= 1:
         return X, y
@@ -267,6 +272,7 @@ def _require_testable(y: Any, groups: IntArray | None) -> Index:
         required = {
             "class": "at least two classes with two samples each",
             "real": "a target that varies",
+            "multioutput": "a target that varies",
             "multilabel": "a label that some samples have and others do not",
         }[target_kind(y)]
         if groups is not None and target_kind(y) == "class":

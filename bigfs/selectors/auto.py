@@ -75,6 +75,7 @@ CANDIDATES = {
     "few": (Candidate("sparge-lda", {}), Candidate("sparge-sda", {})),
     "multilabel": (Candidate("sparge-cca", {}), Candidate("sparge-hsl", {})),
     "real": (Candidate("sparge-cca", {}), Candidate("mrmr-f", {})),
+    "multioutput": (Candidate("sparge-cca", {}),),
     "none": (Candidate("sparge-lpp", {}),),
 }
 
@@ -332,7 +333,7 @@ class AutoSelector(Chooser):
         return matrix, target
 
     def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
-        """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
+        """Return `Labels`, real targets (n,) or (n, c), or label sets (csr, n × c)."""
         return any_target(y, self.target, has_unlabeled)
 
 
@@ -354,7 +355,6 @@ def _case_of(y: Any) -> tuple[str, Any]:
 
 def _width(codes: AnyArray) -> int:
     """Return the number of columns that stand for a target."""
-    kind = target_kind(codes)
-    if kind == "multilabel":
+    if codes.ndim == 2:
         return int(codes.shape[1])
-    return 1 if kind == "real" else int(codes.max())
+    return 1 if target_kind(codes) == "real" else int(codes.max())

@@ -40,7 +40,12 @@ def load(module: str, name: str, package: str = "bigfs.selectors") -> Any:
 
 
 # the method of a run that names none, by the kind of target, and without one
-BY_TARGET = {"class": "sparge-lda", "multilabel": "sparge-cca", "real": "sparge-cca"}
+BY_TARGET = {
+    "class": "sparge-lda",
+    "multilabel": "sparge-cca",
+    "real": "sparge-cca",
+    "multioutput": "sparge-cca",
+}
 WITHOUT_TARGET = "sparge-pca"
 
 # what a user has, in the order of `bigfs methods`
@@ -50,6 +55,7 @@ GROUPS = {
     "none": "no sample has a class",
     "multilabel": "several labels per sample",
     "real": "real-valued targets",
+    "multioutput": "several real targets per sample",
 }
 
 
@@ -74,7 +80,7 @@ METHODS: dict[str, Method] = {
     "auto": Method(
         "auto:AutoSelector",
         "the method that suits the target, by folds of the training samples where several do",
-        targets=("class", "multilabel", "real"),
+        targets=("class", "multilabel", "real", "multioutput"),
         groups=tuple(GROUPS),
         decides=True,
     ),
@@ -99,7 +105,7 @@ METHODS: dict[str, Method] = {
         "sparge.sparge:SparGE",
         "sparse graph embedding of real-valued or multi-label targets",
         parameters={"embedding": "cca"},
-        targets=("class", "multilabel", "real"),
+        targets=("class", "multilabel", "real", "multioutput"),
     ),
     "sparge-hsl": Method(
         "sparge.sparge:SparGE",
@@ -152,7 +158,7 @@ METHODS: dict[str, Method] = {
     "multitask-lasso": Method(
         "penalty_path.sparse_regression:MultiTaskLasso",
         "weights of a row-sparse regression on the classes or several targets",
-        targets=("class", "multilabel", "real"),
+        targets=("class", "multilabel", "real", "multioutput"),
     ),
     "svm-rfe": Method(
         "svm.elimination:SVMRFE", "recursive elimination of the least weights of a linear SVM"
@@ -336,7 +342,7 @@ ALTERNATIVES = {
     "class": ("sparge-lda", "anova"),
     "multilabel": ("sparge-cca", "anova", "multitask-lasso"),
     "real": ("sparge-cca", "f-regression", "multitask-lasso"),
-    "several real": ("sparge-cca", "multitask-lasso"),
+    "multioutput": ("sparge-cca", "multitask-lasso"),
 }
 
 

@@ -41,6 +41,7 @@ MODELS = {
         "class": "Linear SVM",
         "multilabel": "One linear SVM per label",
         "real": "Ridge regression",
+        "multioutput": "Ridge regression",
     },
     "logistic": {
         "class": "Logistic regression",
@@ -62,7 +63,12 @@ AGAIN = {
     "nested folds": "in each fold without its test samples",
     "held-out share": "without the held-out samples",
 }
-SIMPLE = {"class": ("anova", "chi2"), "multilabel": ("anova",), "real": ("f-regression",)}
+SIMPLE = {
+    "class": ("anova", "chi2"),
+    "multilabel": ("anova",),
+    "real": ("f-regression",),
+    "multioutput": (),
+}
 # figures of a plan that say which samples train and test its models
 OF_SPLITS = ("how", "train", "test", "share", "folds", "untested", "trained_on", "classifier")
 
@@ -216,7 +222,8 @@ def selection_work(X: Any, method: Method) -> float:
 def default_baselines(train: Any, method: str) -> tuple[str, ...]:
     """Return the simple scores to compare with: ANOVA and, of non-negative features, χ².
 
-    Several labels per sample have ANOVA only, and real targets the F statistic of a regression.
+    Several labels per sample have ANOVA only, a real target the F statistic of a regression, and
+    several real targets none.
     ANOVA and Fisher rank alike, so Fisher's rival is χ² only.
     """
     names = [

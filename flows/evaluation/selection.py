@@ -9,7 +9,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from bigfs.advice import closest
 from bigfs.constraints import Constraints, resolve
-from bigfs.evaluation.metrics import TARGETS
+from bigfs.evaluation.metrics import REAL, TARGETS
 from bigfs.evaluation.splits import Samples, labeled_rows, target_kind, testable_rows, varies
 from bigfs.matrix import Matrix, statistics
 from bigfs.selectors.base import estimator
@@ -310,7 +310,7 @@ def usable(selector: Any, method: str, X: Any, y: Any) -> tuple[Any, Any]:
     kind, labeled = target_kind(y), labeled_rows(y)
     if kind not in get_method(method).targets or not (labeled.any() or needs_target(selector)):
         return X, None
-    if kind == "real" and not labeled.all():
+    if kind in REAL and not labeled.all():
         return X.take_rows(labeled), y[labeled]
     return X, y
 

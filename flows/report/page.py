@@ -130,9 +130,7 @@ def corpus_facts(corpus: Any) -> dict[str, Any]:
         if corpus.has_test_half
         else {},
         "classes": "labels" if corpus.spec["target"] == "multilabel" else "classes",
-        "class_names": [str(c) for c in corpus.class_names]
-        if corpus.class_names is not None
-        else [],
+        "class_names": [str(c) for c in corpus.class_names],
         "planted": corpus.spec["source"].get("planted"),
         "sample_shape": corpus.spec.get("sample_shape"),
         "mean": corpus.X.means if corpus.spec.get("sample_shape") else None,

@@ -64,11 +64,14 @@ def write_table(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
 
 
 def is_table(file: Path, header: Sequence[str], *, more: bool = False) -> bool:
-    """Return whether a file is a CSV file with this header, perhaps with columns of scores more."""
+    """Return whether a file is a CSV file with this header.
+
+    It may have `more`: columns of scores, or one of the last column for each of several targets.
+    """
     start = ",".join(header).encode()
     with contextlib.suppress(OSError), file.open("rb") as stream:
         line = stream.readline(80).strip()
-        return line == start or (more and line.startswith(start + b",score "))
+        return line == start or (more and line.startswith((start + b",score ", start + b" ")))
     return False
 
 
@@ -111,7 +114,8 @@ def label_type(target: str) -> Any:
     """Return the type of a column of labels: numbers, lists of names, or names."""
     import pyarrow as pa
 
-    return {"real": pa.float64(), "multilabel": pa.list_(pa.string())}.get(target, pa.string())
+    lists = {"multilabel": pa.list_(pa.string()), "multioutput": pa.list_(pa.float64())}
+    return {"real": pa.float64(), **lists}.get(target, pa.string())
 
 
 def label_sets(indicator: Any, names: Sequence[str]) -> list[list[str]]:

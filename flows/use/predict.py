@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from bigfs import engine, storage
 from bigfs.evaluation import large_model, linear_model
 from bigfs.evaluation.linear_model import map_rows
+from bigfs.evaluation.metrics import REAL
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import labeled_rows, training_sample
 from bigfs.flows.use.files import (
@@ -179,7 +180,7 @@ def predict(
     opened, file = Run.open(run), with_suffix(out, (CSV, PARQUET))
     model = opened.model()
     require_ours(file, _is_ours)
-    if scores and model.linear.kind == "real":
+    if scores and model.linear.kind in REAL:
         raise ValueError(f"--scores are those of classes, and {run} predicts real values")
     answer, left_out = model.linear.decision if scores else model.linear.predict, 0
     if manifest.exists(manifest.normalize_uri(data)) or open_in_place(data) is not None:
@@ -313,7 +314,7 @@ def _predict_source(
         new, old = ("text", "a matrix") if is_text else ("a matrix", "text")
         raise SourceError(f"{data} is {new}, but the model was made of {old}")
     with engine.limit_memory(room):
-        ready = source.prepare(scratch).with_memory_limit(room)
+        ready = source.prepare(scratch).replace(memory_limit=room)
     left_out = 0
     if model.text is not None:
         assert isinstance(ready, TextSource)
@@ -394,7 +395,7 @@ def _predict_texts(
 ) -> list[tuple[Any, Any]]:
     """Count and weigh documents with the vocabulary and the idf of the model, and predict them."""
     weighting = Weighting.from_settings(text.settings)
-    source = source.with_term_memory(weighting.growth)
+    source = weighting.with_memory(source)
     pieces = build.pieces_of(source, room)
     terms = None if text.terms is None else [text.terms]
     blocks = weigh_by(_Unlabeled(source), pieces, weighting, text.idf, terms, scratch)
@@ -439,7 +440,8 @@ def _is_ours(file: Path) -> bool:
 
 
 def _write(file: Path, names: Any, model: Model, predicted: Any, scores: Any) -> None:
-    """Write the table. A label set is a list in Parquet, and joined by commas in CSV.
+    """Write the table. A label set is a list in Parquet, and joined by commas in CSV. Each of
+    several real targets has a column.
 
     A sample without a name has its number.
     """
@@ -448,16 +450,22 @@ def _write(file: Path, names: Any, model: Model, predicted: Any, scores: Any) ->
     values: list[Any] = (
         label_sets(predicted, model.class_names) if is_set else model.named(predicted).tolist()
     )
-    columns: dict[str, Any] = {}
+    columns: dict[str, Any] = {HEADER[1]: values}
+    if kind == "multioutput":
+        named = [f"{HEADER[1]} {name}" for name in model.class_names]
+        columns = dict(zip(named, predicted.T.tolist(), strict=True))
+        kind = "real"
+    types = [label_type("class"), *[label_type(kind)] * len(columns)]
     if scores is not None:  # of two classes it is that of the second
         scores = scores.reshape(len(samples), -1)
         classes = model.linear.classes[-scores.shape[1] :]
         named = [f"score {model.class_names[code]}" for code in classes]
-        columns = dict(zip(named, scores.T.tolist(), strict=True))
+        columns |= zip(named, scores.T.tolist(), strict=True)
+        types += [label_type("real")] * len(named)
     if file.suffix.lower() == PARQUET:
-        types = [label_type("class"), label_type(kind), *[label_type("real")] * len(columns)]
-        fields = list(zip([*HEADER, *columns], types, strict=True))
-        write_parquet(file, fields, iter([[samples, values, *columns.values()]]), ABOUT)
+        fields = list(zip([HEADER[0], *columns], types, strict=True))
+        write_parquet(file, fields, iter([[samples, *columns.values()]]), ABOUT)
         return
-    values = [",".join(labels) for labels in values] if is_set else values
-    write_table(file, [*HEADER, *columns], zip(samples, values, *columns.values(), strict=True))
+    if is_set:
+        columns[HEADER[1]] = [",".join(labels) for labels in values]
+    write_table(file, [HEADER[0], *columns], zip(samples, *columns.values(), strict=True))

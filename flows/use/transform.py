@@ -57,7 +57,7 @@ def _write_npz(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: An
     members: dict[str, Any] = {
         "feature_names": np.array(names, dtype=np.str_),
         "sample_names": np.array(corpus.sample_names, dtype=np.str_),
-        "y": y if y.ndim == 1 else y.toarray().astype(np.int8),
+        "y": y.toarray().astype(np.int8) if sp.issparse(y) else y,
         "class_names": np.array(corpus.class_names, dtype=np.str_),
     }
     if corpus.split is not None:
@@ -98,6 +98,8 @@ def _labels(corpus: Any, rows: slice) -> list[Any]:
     """Return the names of the classes, the real values or the lists of labels of some rows."""
     y, names = corpus.y[rows], corpus.class_names
     kind = target_kind(y)
+    if kind == "multioutput":
+        return y.tolist()
     if kind == "real":
         return [None if np.isnan(value) else float(value) for value in y]
     if kind == "class":

@@ -5,7 +5,7 @@ attribute.
                                 in an object store with a hash of the ETags of all else
     X/                          csr_matrix: data, indices, indptr; all rows, training rows first
     obs/                        labels, splits, names, groups, batches, weights and times
-    var/  obsm/                 feature names and idf; label sets
+    var/  obsm/                 feature names and idf; label sets or several real targets
     uns/columns/<segment>/      csc_matrix of one segment of rows, all columns
     uns/statistics/<segment>/   sums and sums of squares of its columns
     uns/checksums/              a JSON text with the checksum of every document; the manifest holds
@@ -47,6 +47,8 @@ ETAGS = "etags"  # beside the manifest: a hash of what an object store calls the
 CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
 # values per chunk of arrays with one value per row, with one per column, and of strings
 ROW_CHUNK, COLUMN_CHUNK, STRING_CHUNK = 1 << 18, 1 << 16, 1 << 15
+# the kinds of targets that a matrix of obsm holds: where it lies, and the type of its values
+MATRICES = {"multilabel": ("obsm/labels", "int8"), "multioutput": ("obsm/targets", "float64")}
 MEND = "restore it or remove it, and stage again"  # what to do about a damaged store
 CHECKSUM_CHUNK = 1 << 14  # checksums of chunks that are read at once: those of 16 GB of values
 
@@ -80,7 +82,7 @@ class Manifest:
     key: str
     shape: tuple[int, int]
     nnz: int
-    target: str | None  # "class", "real", "multilabel"
+    target: str | None  # "class", "real", "multilabel", "multioutput"
     segments: tuple[Segment, ...]
     row_bounds: tuple[int, ...]
     column_bounds: tuple[int, ...]
@@ -95,7 +97,7 @@ class Manifest:
         consistent = {
             "shape": min(n, d) >= 0,
             "nnz": self.nnz >= 0,
-            "target": self.target in (None, "class", "real", "multilabel"),
+            "target": self.target in (None, "class", "real", *MATRICES),
             "segments": bool(self.segments)
             and rows[-1] == n
             and all(

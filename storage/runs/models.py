@@ -160,7 +160,7 @@ class Model:
     n_features : int
         Number of columns of the corpus, d.
     class_names : list of str
-        Names of the classes by their codes. Empty for real targets.
+        Names of the classes by their codes, or of several real targets. Empty for one.
     text : TextUnits or None
         How documents become rows. None for a corpus that is not text.
     units : Scaling or None
@@ -222,7 +222,7 @@ class Model:
 
         Returns
         -------
-        ndarray of shape (n,) or csr_array of shape (n, n_labels)
+        ndarray of shape (n,) or (n, n_targets), or csr_array of shape (n, n_labels)
             The names of the classes, real values, or an indicator of label sets.
 
         Raises

@@ -11,7 +11,7 @@ import contextlib
 import copy
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from bigfs.storage.fingerprint import fingerprint_of, identity_of, original_of
 from bigfs.storage.format import manifest
 from bigfs.storage.format.checked import CheckedStore
 from bigfs.storage.sources import checks, samples
-from bigfs.storage.sources.base import MatrixSource, Rows
+from bigfs.storage.sources.base import MatrixSource, Rows, SampleColumns
 from bigfs.storage.sources.files import BROKEN, is_ours
 from bigfs.storage.sources.hdf5 import HDF5, open_hdf5, other_hdf5, require_end
 from bigfs.storage.sources.scratch_matrix import (
@@ -58,8 +58,11 @@ def files_of(path: Path) -> list[Path]:
 
 
 @dataclass(eq=False)
-class AnnData(MatrixSource):
-    """An annotated matrix. A sample without a category is unlabeled."""
+class AnnData(SampleColumns, MatrixSource):
+    """An annotated matrix, whose obs holds the columns. A sample without a category is unlabeled.
+
+    ``label=obsm/NAME`` takes the columns of a matrix of obsm.
+    """
 
     format = "anndata"
     path: str
@@ -67,18 +70,6 @@ class AnnData(MatrixSource):
     layer: str | None = None  # read layers[layer] instead of X
     raw: bool = False  # read raw.X, with the features of raw.var
     names: str | None = None  # column of var with the names of the features, by default its index
-    # column of obs with the labels, by default "label" if there is one. Several hold 0 or 1 each
-    label: str | Sequence[str] | None = None
-    split: str | None = None  # column of obs with "train" or "test", by default "split"
-    split_map: str | Mapping[str, str | None] | None = None  # what other words in it mean
-    unlabeled: str | None = None  # a label that also means "none"
-    target: str | None = None  # "class", "real" or "multilabel"; None lets the labels decide
-    label_separator: str | None = None  # that divides the labels of a sample in one text
-    # columns of obs with what else is known of each sample, see `bigfs.storage.sources.samples`
-    group: str | None = None
-    batch: str | None = None
-    sample_weight: str | None = None
-    time: str | None = None
     matrix: ScratchMatrix | None = field(default=None, init=False, repr=False)
 
     @classmethod
@@ -102,9 +93,10 @@ class AnnData(MatrixSource):
         return copy.copy(self) if remote.is_remote(self.path) else super().absolute()
 
     def __post_init__(self) -> None:
-        samples.require_target(self.target)
-        if len(names := samples.label_names(self.label)) > 1:
-            self.label, self.target, self.class_names = names, "multilabel", names
+        self.label = samples.label_option(self.label)
+        if isinstance(self.label, tuple):
+            self.class_names = self.label
+        samples.require_target(self.target, self.class_names or ())
 
     def fingerprint(self) -> str:
         path = Path(self.path)
@@ -227,27 +219,21 @@ class AnnData(MatrixSource):
 
     def samples(self, start: int, stop: int) -> dict[str, Any]:
         """Read what obs tells of rows [start, stop), by the roles of its columns."""
-        place = partial(self.row_place, start)
-        told = {}
+        place, told = partial(self.row_place, start), {}
         with self._file() as file:
             n, columns = self._matrix(file)[2][0], self._columns(file, "obs")
-            for role in samples.ROLES:
-                if role == "name" or (role == "label" and isinstance(self.label, tuple)):
-                    continue
-                default = role if role in ("label", "split") and role in columns else None
-                name = default if getattr(self, role) is None else getattr(self, role)
-                if name:
-                    told[role] = self._obs_column(file, role, name, n, start, stop)
-            if isinstance(self.label, tuple):
-                sets = {c: self._obs_column(file, "label", c, n, start, stop) for c in self.label}
-        read = {
+            for role, name in samples.roles_in_obs(vars(self), columns, self.path).items():
+                if isinstance(name, tuple):
+                    several = {c: self._obs_column(file, c, n, start, stop) for c in name}
+                    told[role] = samples.label_columns(several, place)
+                elif name.startswith(samples.OBSM):
+                    told[role] = self._obsm(file, name.removeprefix(samples.OBSM), n, start, stop)
+                else:
+                    told[role] = self._obs_column(file, name, n, start, stop)
+        return {
             role: samples.read(role, values, place, self.label_rules, self.split_words)
             for role, values in told.items()
         }
-        if isinstance(self.label, tuple):
-            floats = {c: _zeros_and_ones(v, f"{self.path}: obs[{c!r}]") for c, v in sets.items()}
-            read["label"] = samples.label_sets(floats, place)
-        return read
 
     def row_layout(self) -> tuple[int, int, int]:
         """Return the numbers of rows and of stored entries, and the bytes of the largest chunk."""
@@ -415,14 +401,27 @@ class AnnData(MatrixSource):
             return []
         return [c for c in file[frame] if c != file[frame].attrs.get("_index", "_index")]
 
-    def _obs_column(self, file: Any, role: str, name: str, n: int, start: int, stop: int) -> Any:
-        """Read values [start, stop) of a column of obs as a column of Arrow."""
-        columns = self._columns(file, "obs")
-        if name not in columns:
+    def _obsm(self, file: Any, name: str, n: int, start: int, stop: int) -> Any:
+        """Read rows [start, stop) of a matrix of obsm as a column of Arrow."""
+        there = list(file["obsm"]) if "obsm" in file else []
+        if name not in there:
             raise SourceError(
-                f"{self.path} has no obs[{name!r}], only "
-                f"{', '.join(columns) or 'no column'}: name it with {role}="
+                f"{self.path} has no obsm[{name!r}], only {', '.join(there) or 'none'}: name it "
+                f"with label={samples.OBSM}NAME"
             )
+        M, place = file["obsm"][name], f"{self.path}: obsm[{name!r}]"
+        kind = M.attrs.get("encoding-type", "array")
+        shape = tuple(int(side) for side in (M.shape if kind == "array" else M.attrs["shape"]))
+        if kind not in ("array", "csr_matrix") or len(shape) != 2 or shape[0] != n:
+            raise SourceError(f"{place} has the encoding {kind!r} of {shape}: it must be {n} × q")
+        if kind == "array":
+            rows = np.asarray(M[start:stop])
+        else:
+            rows = read_csr(M, (start, stop), shape[1], place).toarray()
+        return samples.as_column(rows, place, stays_matrix=True)
+
+    def _obs_column(self, file: Any, name: str, n: int, start: int, stop: int) -> Any:
+        """Read values [start, stop) of a column of obs as a column of Arrow."""
         column, place = file["obs"][name], f"{self.path}: obs[{name!r}]"
         if column.attrs.get("encoding-type") != "categorical":
             return samples.as_column(read_column(column, place, n, start, stop), place)
@@ -487,23 +486,6 @@ def _or_numbers(names: AnyArray, start: int) -> AnyArray:
     """Return names, and a number from `start` on in place of one that is missing."""
     filled = [str(start + i) if name is None else name for i, name in enumerate(names)]
     return np.array(filled, dtype=object)
-
-
-def _zeros_and_ones(values: Any, place: str) -> AnyArray:
-    """Return a column of zeros and ones as floats, NaN where it is missing."""
-    import pyarrow as pa
-
-    try:
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        if pa.types.is_boolean(values.type):
-            values = values.cast(pa.int8())
-        return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
-    except pa.ArrowException as error:
-        raise SourceError(
-            f"{place} is one of several columns of labels, which must hold 0 or 1: "
-            f"{str(error).splitlines()[0]}"
-        ) from error
 
 
 def _unreadable(element: Any, place: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import shutil
+import sys
 import zipfile
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -33,7 +35,11 @@ from bigfs.storage.sources.scratch_matrix import (
 from bigfs.types import AnyArray
 
 SCALAR_BYTES = 1 << 12  # of a member that holds a word or two numbers
-PARTS = ("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape")  # of a .npz
+# of a .npz
+PARTS = (
+    *("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape"),
+    "feature_names",
+)
 
 
 @dataclass(eq=False)
@@ -61,6 +67,10 @@ class SavedMatrix(MatrixSource):
         return self.sample_shape, *self.label_rules
 
     def fingerprint(self) -> str:
+        if self.labels is not None:
+            _require_file(
+                self.labels, "labels", "a .npy file or a text file with one label per line"
+            )
         files = [self.path] if self.labels is None else [self.path, self.labels]
         lists = identity_of_lists(names=self.names, sample_names=self.sample_names)
         return fingerprint_of(self.format, identity_of(files), self.settings(), *lists)
@@ -75,6 +85,7 @@ class SavedMatrix(MatrixSource):
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
         with source_errors(f"{self.path} cannot be read as {self.format}"):
             matrix, y = self.write_matrix(folder)
+            own_names = names_in(folder, "feature_names") if self.names is None else None
         n, d = matrix.shape
         if not n or not d:
             raise SourceError(
@@ -98,6 +109,10 @@ class SavedMatrix(MatrixSource):
         ready.matrix, ready.n_features = matrix, d
         if self.names is not None:
             ready.feature_names = read_names(self.names, d, f"columns of {self.path}")
+        elif own_names is not None:
+            if len(own_names) != d:
+                raise SourceError(f"{self.path} has {len(own_names)} feature_names for {d} columns")
+            ready.feature_names = require_characters(own_names)
         ready.sample_shape = image or self.sample_shape
         return ready
 
@@ -105,19 +120,20 @@ class SavedMatrix(MatrixSource):
         """Return the labels of n rows as a column of Arrow."""
         origin = self.path if self.labels is None else self.labels
         if isinstance(y, np.ndarray):
-            if y.size != n:
+            has_rows = y.ndim == 2 and len(y) == n and y.dtype.kind in "biuf"
+            if y.size != n and not has_rows:
                 raise SourceError(
                     f"{origin} has {y.size} labels for {n} rows: rows are samples, with one label "
                     f"each"
                 )
             if y.dtype.kind not in "biufSU":
                 raise SourceError(f"{origin}: labels must be texts or numbers; got {y.dtype}")
-            y = y.reshape(-1)
+            y = y if has_rows else y.reshape(-1)
             y = [decode(v) for v in y.tolist()] if y.dtype.kind == "S" else y
             is_number = y.dtype.kind in "iuf" if isinstance(y, np.ndarray) else False
             if is_number and self.unlabeled is not None:
                 samples.require_number(self.unlabeled, origin)
-            y = samples.as_column(y, origin)
+            y = samples.as_column(y, origin, self.target == "real")
         return samples.read("label", y, lambda i: f"{origin}: row {i} (from 0)", self.label_rules)
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
@@ -144,11 +160,18 @@ def identity_of_lists(**lists: Any) -> list[Any]:
     ]
 
 
-def _require_file(given: Any, option: str) -> None:
+def _require_file(
+    given: Any, option: str, holds: str = "a text file with one name per line"
+) -> None:
     if isinstance(given, str) and not Path(given).is_file():
-        raise SourceError(
-            f"{given} does not exist: {option}= must name a text file with one name per line"
-        )
+        raise SourceError(f"{given} does not exist: {option}= must name {holds}")
+
+
+def names_in(folder: Path, name: str) -> list[str] | None:
+    """Return the names that a file of arrays holds, None if it has none."""
+    file = folder / f"{name}.npy"
+    names = disk.load(file) if file.exists() else np.empty(0)
+    return [str(value).rstrip() for value in names.ravel()] if names.dtype.kind == "U" else None
 
 
 def read_list(given: Any, option: str, count: int | None, of: str) -> list[str]:
@@ -161,8 +184,7 @@ def read_list(given: Any, option: str, count: int | None, of: str) -> list[str]:
     if isinstance(given, str):
         place = given
         _require_file(given, option)
-        with source_errors(f"{given} is broken"), open_text(given) as file:
-            names = [decode(line).partition("\t")[0].strip() for line in file]
+        names = [line.partition("\t")[0].strip() for line in _read_lines(given, count)]
         while names and len(names) != count and not names[-1]:
             names.pop()
     else:
@@ -193,7 +215,7 @@ def read_names(given: Any, count: int | None, of: str) -> list[str]:
 def require_characters(names: list[str]) -> list[str]:
     """Return names of columns, or refuse one that has no bytes in UTF-8."""
     for name in names:
-        if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        if samples.without_surrogates(name) != name:
             raise SourceError(
                 f"a name of a column is {samples.shorten(name)}, with half of a surrogate pair, "
                 f"which has no bytes in UTF-8: replace it"
@@ -201,32 +223,30 @@ def require_characters(names: list[str]) -> list[str]:
     return names
 
 
+def _read_lines(path: str, count: int | None, most: int | None = None) -> list[str]:
+    """Return the lines of a text, at `most` so many, without empty ones behind the `count`-th."""
+    count = sys.maxsize if count is None else count
+    with source_errors(f"{path} is broken"), open_text(path) as file:
+        lines = (decode(line).strip("\r\n") for line in file)
+        kept = (line for i, line in enumerate(lines) if i < count or line.strip())
+        return list(itertools.islice(kept, most))
+
+
 def read_labels(path: str, n: int) -> Any:
     """Read labels from a file: .npy, or text with one per line and "" if unlabeled.
 
     The lines are numbers if all of them are.
     """
-    if not Path(path).is_file():
-        raise SourceError(
-            f"{path} does not exist: labels= must name a .npy file or a "
-            f"text file with one label per line"
-        )
     if path.endswith(".npy"):
         try:
             return disk.load(path)
         except (ValueError, EOFError) as error:
             raise SourceError(f"{path} is not an array of labels: {error}") from error
-    words: list[str] = []
-    with open_text(path) as file:
-        for line in file:
-            word = decode(line).strip()
-            if len(words) < n:
-                words.append(word)
-            elif word:
-                raise SourceError(f"{path} has more than {n} labels for {n} rows")
-    if len(words) < n:
+    words = [line.strip() for line in _read_lines(path, n, n + 1)]
+    if len(words) != n:
+        found = f"more than {n}" if len(words) > n else len(words)
         raise SourceError(
-            f"{path} has {len(words)} labels for {n} rows: rows are samples, with one label each"
+            f"{path} has {found} labels for {n} rows: rows are samples, with one label each"
         )
     numbers = [samples.plain_number(word) if word else None for word in words]
     are_numbers = all(word == "" or v is not None for word, v in zip(words, numbers, strict=True))
@@ -261,7 +281,8 @@ class Npy(SavedMatrix):
 class Npz(SavedMatrix):
     """A .npz file of scipy.sparse.save_npz (csr, csc or coo), or one with dense arrays.
 
-    The dense arrays are X (n × d or n × M × N) and, optionally, the labels y.
+    The dense arrays are X (n × d or n × M × N). Beside either, y holds the labels (n, or n × q for
+    several), and texts in feature_names are the names of the columns.
     """
 
     format = "npz"

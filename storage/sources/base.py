@@ -14,6 +14,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
@@ -94,9 +95,7 @@ class Source(ABC):
 
     def absolute(self) -> Self:
         """Return the source by its absolute path, as workers may have another current folder."""
-        source = copy.copy(self)
-        source.path = os.path.abspath(self.path)
-        return source
+        return self.replace(path=os.path.abspath(self.path))
 
     def spool(self, scratch: Path) -> Self:
         """Read a stream to its end. Return the source of what is on scratch then."""
@@ -118,11 +117,8 @@ class Source(ABC):
 
     def as_decided(self, decided: Mapping[str, Any]) -> Self:
         """Return the source with what was guessed of an earlier one, where nobody named it."""
-        source = copy.copy(self)
-        for name in set(self.guessed) & set(decided):
-            setattr(source, name, decided[name])
-        source.guessed = tuple(set(self.guessed) - set(decided))
-        return source
+        known = {name: decided[name] for name in self.guessed if name in decided}
+        return self.replace(**known, guessed=tuple(set(self.guessed) - set(decided)))
 
     @abstractmethod
     def pieces(self, size: int) -> list[Any]:
@@ -143,10 +139,10 @@ class Source(ABC):
         """The columns that tell of each sample its group, batch, weight or time, by their roles."""
         return {role: name for role in OBS_ROLES if (name := getattr(self, role, None))}
 
-    def with_memory_limit(self, memory_limit: int) -> Self:
-        """Return the source with at most `memory_limit` bytes per process."""
+    def replace(self, **changes: Any) -> Self:
+        """Return the source with other values of some attributes."""
         source = copy.copy(self)
-        source.memory_limit = memory_limit
+        vars(source).update(changes)
         return source
 
     def weight(self, piece: Any) -> int:
@@ -164,6 +160,25 @@ class Source(ABC):
             require_memory(needed, what, self.memory_limit)
 
 
+@dataclass(eq=False, kw_only=True)
+class SampleColumns:
+    """The options that name the columns of what is told of each sample."""
+
+    # a text, a number or a list. Several columns hold 0 or 1 each, or real targets. By default the
+    # columns are those called "label" and "split", where there are such
+    label: str | Sequence[str] | None = None
+    split: str | None = None  # "train" or "test"
+    # what other words for splits mean, such as "validation=test,extra=", which leaves extra out
+    split_map: str | Mapping[str, str | None] | None = None
+    unlabeled: str | None = None  # a label that also means "none", as null and "" do
+    target: str | None = None  # "class", "real" or "multilabel"; None lets the labels decide
+    label_separator: str | None = None  # that divides the labels of a sample in one text
+    group: str | None = None
+    batch: str | None = None
+    sample_weight: str | None = None
+    time: str | None = None
+
+
 class MatrixSource(Source):
     """A source whose rows are numbers already."""
 
@@ -173,15 +188,9 @@ class MatrixSource(Source):
     fixed_names: tuple[str, ...] = ()  # names of columns that every file for a store must have
     may_lack: tuple[str, ...] = ()  # how names of columns begin that another file may lack
 
-    def with_hashing(self, hashing: int | None) -> Self:
-        """Return the source with its names hashed to so many columns, or with a vocabulary."""
-        source = copy.copy(self)
-        source.hashing = hashing
-        return source
-
     def like_store(self, by_name: bool, hashing: int | None) -> Self:
         """Return the source for a store whose rows came by names, and were hashed or not."""
-        return self.with_hashing(hashing)
+        return self.replace(hashing=hashing)
 
     @abstractmethod
     def read(self, piece: Any) -> Rows:
@@ -193,12 +202,6 @@ class TextSource(Source):
 
     # measured: 18 if all words differ, 28 for words of two letters
     memory_per_byte = 32
-
-    def with_term_memory(self, growth: int) -> Self:
-        """Return the same source, of which a byte takes `growth` times the memory."""
-        source = copy.copy(self)
-        source.memory_per_byte = self.memory_per_byte * growth
-        return source
 
     @abstractmethod
     def read(self, piece: Any) -> Iterator[Documents]:
@@ -215,9 +218,8 @@ class PlainFile(Source):
     encoding: str | None = None  # of a text that is transcoded to UTF-8 when it is decompressed
 
     def absolute(self) -> Self:
-        source = super().absolute()
-        source.plain = source.path
-        return source
+        path = os.path.abspath(self.path)
+        return self.replace(path=path, plain=path)
 
     def text_encoding(self) -> str | None:
         """Return what the file is transcoded from, None if it is UTF-8 without a mark."""

@@ -89,9 +89,9 @@ class Joined(Source):
     def as_decided(self, decided: Mapping[str, Any]) -> Self:
         return self.with_parts(lambda k, part: part.as_decided(decided))
 
-    def with_memory_limit(self, memory_limit: int) -> Self:
-        source = self.with_parts(lambda k, part: part.with_memory_limit(memory_limit))
-        source.memory_limit = memory_limit
+    def replace(self, **changes: Any) -> Self:
+        source = self.with_parts(lambda k, part: part.replace(**changes))
+        vars(source).update(changes)
         return source
 
     def prepare(self, scratch: Path) -> Self:
@@ -161,9 +161,6 @@ class Joined(Source):
 class JoinedRows(Joined, MatrixSource):
     """Matrices with the same columns, one below the other."""
 
-    def with_hashing(self, hashing: int | None) -> Self:
-        return self.with_parts(lambda k, part: part.with_hashing(hashing))
-
     def like_store(self, by_name: bool, hashing: int | None) -> Self:
         return self.with_parts(lambda k, part: part.like_store(by_name, hashing))
 
@@ -214,9 +211,6 @@ class JoinedRows(Joined, MatrixSource):
 @dataclass(eq=False)
 class JoinedTexts(Joined, TextSource):
     """Documents one after the other."""
-
-    def with_term_memory(self, growth: int) -> Self:
-        return self.with_parts(lambda k, part: part.with_term_memory(growth))
 
     def read(self, piece: tuple[int, Any]) -> Iterator[Documents]:
         part, split = self.parts[piece[0]]

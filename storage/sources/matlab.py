@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from bigfs.engine import MemoryLimitError, format_bytes, require_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
 from bigfs.storage.sources import checks, samples
-from bigfs.storage.sources.arrays import SavedMatrix
+from bigfs.storage.sources.arrays import SavedMatrix, names_in
 from bigfs.storage.sources.scratch_matrix import ScratchMatrix, open_dense
 from bigfs.types import AnyArray
 
@@ -53,20 +53,9 @@ class Mat(SavedMatrix):
         matrix, y = self._from_reader(folder)
         return matrix, None if y is None else self._by_name(y, matrix.folder)
 
-    def prepare(self, scratch: Path) -> Self:
-        ready = super().prepare(scratch)
-        names = _names(ready._prepared.folder, "feature_names")
-        if self.names is None and names is not None and len(names) != ready.n_features:
-            raise SourceError(
-                f"{self.path} has {len(names)} feature_names for {ready.n_features} columns"
-            )
-        if self.names is None:
-            ready.feature_names = names
-        return ready
-
     def _by_name(self, y: AnyArray, folder: str) -> Any:
         """Return whole labels as the names of their classes, None where there is none."""
-        names = _names(folder, "class_names")
+        names = names_in(Path(folder), "class_names")
         if names is None or y.dtype.kind not in "iuf":
             return y
         labels = y.reshape(-1).astype(np.float64)
@@ -115,12 +104,3 @@ def _run_reader(task: dict[str, Any]) -> dict[str, Any]:
     if "error" in reply:
         raise ValueError(reply["error"])
     return reply
-
-
-def _names(folder: str, name: str) -> list[str] | None:
-    """Return the names that a file has, None if it has none."""
-    file = Path(folder) / f"{name}.npy"
-    if not file.exists():
-        return None
-    names = disk.load(file)
-    return [str(value).rstrip() for value in names.ravel()] if names.dtype.kind == "U" else None

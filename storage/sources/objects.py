@@ -136,7 +136,7 @@ class Blocks(ListRecords, Stream):
         obs = {"group": group, "batch": batch, "sample_weight": sample_weight, "time": time}
         fields: Any = {role: role for role, values in obs.items() if values is not None}
         fields |= {"indices": "indices", "values": "values"}
-        several: dict[str, Any] = {}  # columns of zeros and ones
+        several: dict[str, Any] = {}  # columns of labels
         if hasattr(y, "columns") or isinstance(y, Mapping):
             several = {str(name): y[name] for name in getattr(y, "columns", y)}
             y, fields["label"] = None, [f"label {name}" for name in several]
@@ -144,14 +144,14 @@ class Blocks(ListRecords, Stream):
         super().__init__((), **fields)  # type: ignore[arg-type]  # tables follow
         self.data = data
         self.path = self.plain = "array" if _is_array(data) else "stream"
-        if several:
+        if len(several) > 1:
             self.class_names = list(several)
         if isinstance(sample_names, str):
             sample_names = read_list(sample_names, "sample_names", None, "rows")
         given = {"label": y, "id": sample_names, **obs}
         given |= {f"label {name}": values for name, values in several.items()}
         self.told = {
-            role: samples.as_column(values, f"{self.path}, {role}")
+            role: self._as_column(role, values, f"{self.path}, {role}")
             for role, values in given.items()
             if values is not None
         }
@@ -159,6 +159,9 @@ class Blocks(ListRecords, Stream):
             self.feature_names = read_names(names, None, f"columns of the {self.path}")
         elif getattr(data, "feature_names", None) is not None:
             self.feature_names = require_characters([str(name) for name in data.feature_names])
+
+    def _as_column(self, role: str, values: Any, what: str) -> Any:
+        return samples.as_column(values, what, role == "label" and self.target == "real")
 
     def column_names(self) -> list[str]:
         return list(self.told)
@@ -189,7 +192,7 @@ class Blocks(ListRecords, Stream):
             if y is not None:
                 if "label" in columns:
                     raise SourceError(f"{place} has labels: leave y= out")
-                columns["label"] = samples.as_column(y, f"{place}, label")
+                columns["label"] = self._as_column("label", y, f"{place}, label")
             for name, values in columns.items():
                 if len(values) != n:
                     raise SourceError(f"{place} has {n} rows, and for them {len(values)} {name}s")
@@ -265,23 +268,18 @@ class AnnDataObject(Blocks):
                 "or write the view to a file"
             )
         columns = [str(name) for name in data.obs.columns]
-        several = names if len(names := samples.label_names(label)) > 1 else ()
-        one: Any = None if several or label is None else "".join(names)
-        roles = {"y": one, "split": split, "group": group, "batch": batch}
-        roles |= {"sample_weight": sample_weight, "time": time}
-        for role, default in (("y", "label"), ("split", "split")):
-            is_there = default in columns and not (role == "y" and several)
-            if roles[role] is None:
-                roles[role] = default if is_there else None
-        named = [*several, *filter(None, roles.values())]
-        if missing := [name for name in named if name not in columns]:
-            raise SourceError(
-                f"the AnnData object has no obs[{missing[0]!r}], only "
-                f"{', '.join(columns) or 'no column'}: name one of them"
-            )
-        known: dict[str, Any] = {role: data.obs[name] for role, name in roles.items() if name}
-        if several:
-            known["y"] = {name: data.obs[name] for name in several}
+        given = {"label": samples.label_option(label), "split": split, "group": group}
+        given |= {"batch": batch, "sample_weight": sample_weight, "time": time}
+        roles, known = samples.roles_in_obs(given, columns, "the AnnData object"), dict[str, Any]()
+        for role, name in roles.items():
+            if isinstance(name, tuple):
+                known["y"] = {one: data.obs[one] for one in name}
+            elif name in columns:
+                known["y" if role == "label" else role] = data.obs[name]
+            elif (matrix := name.removeprefix(samples.OBSM)) in data.obsm:
+                known["y"] = data.obsm[matrix]
+            else:
+                raise SourceError(f"the AnnData object has no obsm[{matrix!r}]")
         halves = known.pop("split", None)
         super().__init__(
             data.X if layer is None else data.layers[layer],

@@ -10,6 +10,10 @@ them. A value is missing if it is null, NaN or an empty text.
 
 Every value that is written as a label is a class: −1 in a file labeled ±1 is the class "-1". Two
 labels are one class if their texts are. Whole numbers are exact at any size.
+
+Several columns of labels, or lists of one length where the target is real, are a column of lists of
+q floats each, NaN where a value is missing. Columns of zeros and ones are labels, each of which a
+sample has or not. Others are real targets.
 """
 
 from __future__ import annotations
@@ -25,13 +29,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.storage.errors import SourceError
-from bigfs.types import AnyArray
+from bigfs.storage.sources.tables.columns import as_numbers, decode, is_text
+from bigfs.types import AnyArray, FloatArray
 
 ROLES = ("label", "split", "name", "group", "batch", "sample_weight", "time")
 OBS_ROLES = ROLES[3:]  # those that an option names, and a column of obs holds
 CATEGORIES = ("group", "batch")  # the roles whose values are texts of which some are alike
 SPLITS = ("train", "test")
 TARGETS = ("class", "real", "multilabel")
+OBSM = "obsm/"  # before the name of a matrix in obsm whose columns are labels
 MAX_EXACT = 2**53  # whole numbers below it are exact as floats
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 # a number as people write it: 007 is a text
@@ -76,16 +82,26 @@ def split_of(word: object, words: Mapping[str, str | None], place: object) -> st
     raise SourceError(f"{place}: the split must be train or test; got {shorten(word)}{advice}")
 
 
-def require_target(target: str | None) -> None:
-    """Refuse a kind of target that there is not."""
+def require_target(target: str | None, columns: Sequence[str] = ()) -> None:
+    """Refuse a kind of target that there is not, or classes in several columns of labels."""
     if target not in (None, *TARGETS):
         raise SourceError(f"target must be class, real or multilabel; got {shorten(target)}")
+    if columns and target == "class":
+        raise SourceError(
+            "label= names several columns, which are labels that hold 0 or 1, or real targets: "
+            "leave target=class out, or name one column"
+        )
 
 
 def shorten(value: object, length: int = 80) -> str:
     """Return a value for a message: in ASCII, and cut if it is long."""
     text = ascii(value)
     return text if len(text) <= length else f"{text[:length]}…"
+
+
+def without_surrogates(text: str) -> str:
+    """Replace each lone half of a surrogate pair by a ?, as it has no bytes in UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def place_in(parts: Sequence[tuple[int, Place]]) -> Place:
@@ -162,16 +178,16 @@ def from_texts(texts: Sequence[str | None]) -> Any:
     return pa.Array.from_buffers(pa.large_string(), len(texts), buffers)
 
 
-def as_column(values: Any, what: str) -> Any:
+def as_column(values: Any, what: str, stays_matrix: bool = False) -> Any:
     """Return one value per sample as a column of Arrow.
 
-    An indicator matrix (n × c) becomes lists of column numbers. `what` is written out in an error
-    only.
+    An indicator matrix (n × c) becomes lists of column numbers, unless it `stays_matrix`: lists of
+    floats, as those of real targets are. `what` is written out in an error only.
     """
     import pyarrow as pa
 
     if sp.issparse(values):
-        return _indicated(values, what)
+        return _of_matrix(values, what, stays_matrix)
     if isinstance(values, np.ndarray) or (
         hasattr(values, "__array__") and not hasattr(values, "iloc")
     ):
@@ -179,7 +195,7 @@ def as_column(values: Any, what: str) -> Any:
         if values.ndim == 2 and values.shape[1] == 1:
             values = values.reshape(-1)
         if values.ndim == 2:
-            return _indicated(values, what)
+            return _of_matrix(values, what, stays_matrix)
         if values.ndim != 1:
             raise SourceError(f"{what}: one value per sample is needed; got {values.shape}")
         if values.dtype.kind == "f" and values.dtype.itemsize > 8:
@@ -205,17 +221,42 @@ def as_column(values: Any, what: str) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _indicated(values: Any, what: str) -> Any:
+def _of_matrix(values: Any, what: str, stays_matrix: bool) -> Any:
+    """Return the rows of a matrix as lists: of the columns that hold 1, or of real targets."""
     import pyarrow as pa
 
+    dense = values.toarray() if sp.issparse(values) and stays_matrix else values
+    if not sp.issparse(dense):
+        try:
+            dense = np.ma.filled(np.ma.asarray(dense, dtype=np.float64), np.nan)
+        except (TypeError, ValueError) as error:
+            raise SourceError(f"{what}: several targets per sample must be numbers") from error
+        is_real = ~np.isin(dense, (0, 1)).all(axis=0)
+        if stays_matrix or is_real.all():
+            return _rows(dense, f"{what}: row {{}} (from 0)".format)
+        if is_real.any():
+            raise SourceError(
+                f"{what}: a column for each label must hold 0 or 1, and column "
+                f"{int(np.argmax(is_real))} (from 0) does not: give target=real if all columns are "
+                f"real targets"
+            )
     sets = sp.csr_array(values)
     sets.eliminate_zeros()
     if not (sets.data == 1).all():
         raise SourceError(
-            f"{what}: a column for each label must hold 0 or 1: give one column of classes, "
-            f"lists of labels, or one real target per sample, as several are not supported"
+            f"{what}: a column for each label must hold 0 or 1: give target=real if all columns "
+            f"are real targets"
         )
     return pa.ListArray.from_arrays(sets.indptr.astype(np.int32), sets.indices.astype(np.int32))
+
+
+def _rows(Y: AnyArray, place: Place = "row {}".format) -> Any:
+    """Return the rows of a matrix of floats as a column of lists of one length."""
+    import pyarrow as pa
+
+    if (is_wrong := np.isinf(Y).any(axis=1)).any():
+        raise _no_scalar("label", np.inf, place(int(np.argmax(is_wrong))))
+    return pa.FixedSizeListArray.from_arrays(from_numpy(Y.ravel()), Y.shape[1])
 
 
 def _listed(values: Sequence[Any]) -> Any:
@@ -333,15 +374,14 @@ def _is_none(value: Any) -> bool:
 def _scalar(role: str, value: Any, place: Place, i: int) -> str | int | float:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str) and role == "name":
-        return value.encode("utf-8", "replace").decode()
     if isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        plain = without_surrogates(value)
+        if plain != value and role != "name":
             raise SourceError(
                 f"{place(i)}: the {role} {shorten(value)} holds half of a surrogate pair, which is "
                 f"not a character"
             )
-        return value
+        return plain
     if isinstance(value, int) or (isinstance(value, float) and np.isfinite(value)):
         return value
     raise _no_scalar(role, value, place(i))
@@ -411,6 +451,11 @@ def as_codes(column: Any) -> Coded:
     return Coded(codes, column.dictionary).without(~used[:-1])
 
 
+def categories_of(column: Any) -> Any:
+    """Return the categories that occur in a column of codes, or in its lists."""
+    return as_codes(column if hasattr(column, "dictionary") else column.flatten()).categories
+
+
 def _coded(values: Any, role: str, place: Place) -> Coded:
     """Return scalars as codes and categories: Booleans as texts, numbers, or texts."""
     import pyarrow as pa
@@ -419,19 +464,15 @@ def _coded(values: Any, role: str, place: Place) -> Coded:
     if types.is_null(values.type):
         return Coded(np.full(len(values), -1, np.int32), pa.array([], pa.large_string()))
     if not types.is_dictionary(values.type):
-        if types.is_string_view(values.type):
-            values = values.cast(pa.large_string())
+        values = decode(values)
         if types.is_float16(values.type):
             values = values.cast(pa.float32())
         if types.is_nested(values.type) or types.is_temporal(values.type):
             raise _no_scalar(role, *_first_value(values, place))
         values = values.dictionary_encode()
     found = as_codes(values)
-    categories, kind = found.categories, found.categories.type
-    if types.is_dictionary(kind):
-        categories, kind = categories.dictionary_decode(), kind.value_type
-    if types.is_string_view(kind):
-        categories, kind = categories.cast(pa.large_string()), pa.large_string()
+    categories = decode(found.categories)
+    kind = categories.type
     if types.is_boolean(kind):
         categories = compute.if_else(categories, "true", "false").cast(pa.large_string())
     elif types.is_string(kind) or types.is_large_string(kind):
@@ -514,19 +555,25 @@ def _labels(values: Any, place: Place, rules: LabelRules) -> Any:
     from pyarrow import types
 
     kind = values.type
+    if is_of_columns(values):
+        q = kind.list_size
+        flat = values.values.slice(values.offset * q, len(values) * q).cast(pa.float64())
+        Y = np.array(to_numpy(flat, np.nan)).reshape(-1, q)
+        Y[~to_numpy(values.is_valid())] = np.nan
+        return _rows(Y, place)
     if types.is_fixed_size_list(kind) or types.is_list_view(kind):
         values = values.cast(pa.list_(kind.value_type))
-    if types.is_list(kind) or types.is_large_list(kind) or values.type != kind:
-        return _label_sets(values, place, rules)
-    labels = _rated(_coded(values, "label", place), place, rules)
-    if rules.separator is None or not types.is_large_string(labels.categories.type):
-        return _without(labels, rules.unlabeled).column()
-    parts = [text.split(rules.separator) for text in labels.categories.to_pylist()]
-    parts = [[word.strip() for word in some if word.strip()] for some in parts]
-    sets = pa.array([*parts, None], pa.list_(pa.large_string())).take(
-        pa.array(np.where(labels.codes < 0, len(parts), labels.codes))
-    )
-    return _label_sets(sets, place, rules)
+    if not (types.is_list(values.type) or types.is_large_list(values.type)):
+        labels = _coded(values, "label", place)
+        if rules.separator is None or not types.is_large_string(labels.categories.type):
+            return _without(_rated(labels, place, rules), rules.unlabeled).column()
+        parts = [text.split(rules.separator) for text in labels.categories.to_pylist()]
+        parts = [[word.strip() for word in some if word.strip()] for some in parts]
+        values = pa.array([*parts, None], pa.list_(pa.large_string())).take(
+            pa.array(np.where(labels.codes < 0, len(parts), labels.codes))
+        )
+    sets = _label_sets(values, place, rules)
+    return _of_one_length(sets, place) if rules.target == "real" else sets
 
 
 def _label_sets(values: Any, place: Place, rules: LabelRules) -> Any:
@@ -579,26 +626,74 @@ def _without(labels: Coded, unlabeled: str | None) -> Coded:
     return labels.without(np.array(is_none))
 
 
-def label_sets(columns: Mapping[str, Any], place: Place) -> Any:
-    """Return label sets from a column of zeros and ones per label. A label is its column's number.
+def is_of_columns(labels: Any) -> bool:
+    """Return whether a column holds a value of each of several columns of labels."""
+    from pyarrow import types
 
-    The columns hold floats, NaN where a value is missing.
-    """
+    kind = labels.type
+    return types.is_fixed_size_list(kind) and types.is_floating(kind.value_type)
+
+
+def label_columns(columns: Mapping[str, Any], place: Place) -> Any:
+    """Return several columns of labels by their names as one column, which holds their values."""
     import pyarrow as pa
 
-    Y = np.column_stack(list(columns.values()))
-    wrong = np.argwhere((Y != 0) & (Y != 1))
-    if len(wrong):
-        i, j = wrong[0].tolist()
-        got = "none" if np.isnan(Y[i, j]) else f"{Y[i, j]:g}"
+    Y = []
+    for name, values in columns.items():
+        try:
+            Y.append(to_numpy(as_numbers(decode(values)), np.nan))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise SourceError(
+                f"{place(0)} …: {name!r} is one of several columns of labels, which must hold 0 or "
+                f"1, or real targets: {shorten(str(error).splitlines()[0])}"
+            ) from error
+    return _rows(np.column_stack(Y), place)
+
+
+def _of_one_length(lists: Any, place: Place) -> Any:
+    """Return lists of real targets as rows of one matrix. A sample with an empty one has none."""
+    lengths = to_numpy(lists.value_lengths())
+    q = int(lengths[np.argmax(lengths > 0)]) if len(lengths) else 0
+    if not q:
+        return lists  # nobody has a target
+    is_there = lengths > 0
+    if (odd := is_there & (lengths != q)).any():
+        i = int(np.argmax(odd))
         raise SourceError(
-            f"{place(i)}: {list(columns)[j]!r} is one of several columns of labels, which must "
-            f"hold 0 or 1 for every sample; got {got}: give one column as the label, of "
-            f"classes, lists or real targets. Several real targets per sample are not supported"
+            f"{place(i)}: the label has {lengths[i]} real targets, and others have {q}: give "
+            f"every sample one value of each, or an empty list"
         )
-    sets = sp.csr_array(Y)
-    codes = Coded(sets.indices.astype(np.int32), pa.array(np.arange(Y.shape[1])))
-    return pa.LargeListArray.from_arrays(pa.array(sets.indptr, pa.int64()), codes.column())
+    found, Y = as_codes(lists.flatten()), np.full((len(lengths), q), np.nan)
+    values = np.array([*map(float, found.categories.to_pylist())])
+    Y[is_there] = values[found.codes].reshape(-1, q)
+    return _rows(Y, place)
+
+
+def roles_in_obs(
+    given: Mapping[str, Any], columns: Sequence[str], origin: str
+) -> dict[str, str | tuple[str, ...]]:
+    """Return the columns of obs by their roles: those given, or of the label and the split those
+    that are called so. What is no column is refused."""
+    roles: dict[str, Any] = {}
+    for role in ("label", "split", *OBS_ROLES):
+        name = given.get(role)
+        if name is None and role in columns and role not in OBS_ROLES:
+            name = role
+        names = name if isinstance(name, tuple) else (name,)
+        for one in filter(None, names):
+            roles[role] = name
+            if one not in columns and not (role == "label" and one.startswith(OBSM)):
+                raise SourceError(
+                    f"{origin} has no obs[{one!r}], only {', '.join(columns) or 'no column'}: name "
+                    f"it with {role}="
+                )
+    return roles
+
+
+def label_option(label: str | Sequence[str] | None) -> str | tuple[str, ...] | None:
+    """Return the name of the column of labels, or those of several, or None if none is given."""
+    names = label_names(label)
+    return None if label is None else names if len(names) > 1 else "".join(names)
 
 
 def label_names(label: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -629,8 +724,7 @@ def _names(values: Any, place: Place) -> Any:
     import pyarrow as pa
     from pyarrow import compute, types
 
-    if types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    values = decode(values)
     kind = values.type
     if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         raise _no_scalar("name", *_first_value(values, place))
@@ -697,11 +791,9 @@ def _times(values: Any, place: Place) -> Any:
 def _dates(values: Any) -> Any:
     """Return texts in ISO 8601 as dates in UTC, null where one is none."""
     import pyarrow as pa
-    from pyarrow import types
 
-    if types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if not (types.is_string(values.type) or types.is_large_string(values.type)):
+    values = decode(values)
+    if not is_text(values):
         return pa.nulls(len(values), pa.timestamp("us"))
     found = values.dictionary_encode()
     dates = pa.array(list(map(_date, found.dictionary.to_pylist())), pa.timestamp("us"))
@@ -723,13 +815,12 @@ def _numbers(values: Any) -> AnyArray:
     import pyarrow as pa
     from pyarrow import types
 
-    if types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+    values = decode(values)
     kind = values.type
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         values = values.cast(pa.float64(), safe=False)
         return np.array(to_numpy(values, np.nan), dtype=np.float64)
-    if not (types.is_string(kind) or types.is_large_string(kind)):
+    if not is_text(values):
         return np.full(len(values), np.nan)
     found = values.dictionary_encode()
     numbers = np.array([*map(_number, found.dictionary.to_pylist()), np.nan])
@@ -771,9 +862,16 @@ def _join(role: str, parts: Sequence[Any], places: Sequence[tuple[int, Place]]) 
             raise missing_split(places[missing.index(True)][1](0))
     if role != "label":
         return pa.concat_arrays(parts)
-    if len({types.is_large_list(part.type) for part in parts}) > 1:
+    widths = {part.type.list_size if is_of_columns(part) else 0 for part in parts}
+    if widths != {0} or len({types.is_large_list(part.type) for part in parts}) > 1:
         kinds = [kind_of(part, place) for part, (_, place) in zip(parts, places, strict=True)]
         require_alike([kind for kind in kinds if kind is not None])
+    if widths != {0}:
+        none = np.full((1, max(widths)), np.nan)
+        return pa.concat_arrays(
+            [p if is_of_columns(p) else _rows(none.repeat(len(p), axis=0)) for p in parts]
+        )
+    if len({types.is_large_list(part.type) for part in parts}) > 1:
         parts = [
             part if types.is_large_list(part.type) else pa.nulls(len(part), kind).fill_null([])
             for part in parts
@@ -819,14 +917,18 @@ class LabelKind(NamedTuple):
     whole: bool  # whether all numbers are whole
     sets: bool  # whether they are lists
     place: object = None  # of the first sample that has one
+    # of each of several columns, the first value that is neither 0 nor 1, with its place
+    others: Sequence[tuple[object, str] | None] = ()
+    gap: object = None  # the place of the first sample that has some of several real targets
 
 
 class Target(NamedTuple):
     """The target of all samples."""
 
-    kind: str | None  # "class", "real", "multilabel", or None without labels
+    # "class", "real", "multilabel", "multioutput" (several real targets), or None without labels
+    kind: str | None
     codes: Mapping[str, int] = {}  # the place in `class_names` of the text of a label
-    class_names: Sequence[str] = ()
+    class_names: Sequence[str] = ()  # or those of several real targets
     texts: bool = True  # whether labels that are texts are not numbers
 
 
@@ -837,6 +939,8 @@ def kind_of(labels: Any, place: Place, typed: bool = True) -> LabelKind | None:
     """
     from pyarrow import compute, types
 
+    if is_of_columns(labels):
+        return _kind_of_columns(_matrix(labels), place)
     sets = types.is_large_list(labels.type)
     present = compute.list_value_length(labels) if sets else labels.is_valid().cast("int8")
     present = to_numpy(present)
@@ -855,11 +959,38 @@ def kind_of(labels: Any, place: Place, typed: bool = True) -> LabelKind | None:
     return LabelKind(False, is_whole, sets, first)
 
 
+def _matrix(labels: Any) -> FloatArray:
+    """Return several columns of labels as they were given, n × q."""
+    return to_numpy(labels.flatten()).reshape(-1, labels.type.list_size)
+
+
+def _kind_of_columns(Y: FloatArray, place: Place) -> LabelKind | None:
+    lacks = np.isnan(Y)
+    if lacks.all():
+        return None
+    others: list[tuple[object, str] | None] = []
+    for column in Y.T:
+        if (is_other := ~np.isin(column, (0, 1))).any():
+            i = int(np.argmax(is_other))
+            others.append((place(i), "none" if np.isnan(column[i]) else f"{column[i]:g}"))
+        else:
+            others.append(None)
+    first = place(int(np.argmin(lacks.all(axis=1))))
+    partly = lacks.any(axis=1) & ~lacks.all(axis=1)
+    gap = place(int(np.argmax(partly))) if partly.any() else None
+    return LabelKind(False, False, True, first, others, gap)
+
+
 def require_alike(kinds: Sequence[LabelKind]) -> None:
-    """Refuse labels of which some are lists and some are not."""
+    """Refuse labels of which some are lists and some are not, or that are of other columns."""
     for kind in kinds:
         if kind.sets != kinds[0].sets:
             raise mixed_labels(kind.place)
+        if len(kind.others) != len(kinds[0].others):
+            raise SourceError(
+                f"{kind.place}: the label has {len(kind.others)} columns here, and "
+                f"{len(kinds[0].others)} before: give every sample the same ones"
+            )
 
 
 def common_target(
@@ -871,13 +1002,15 @@ def common_target(
     """Return the target that fits parts with these categories and kinds of labels."""
     if not kinds:
         return Target(None)
+    if any(labels.others for labels in kinds):
+        return _target_of_columns(kinds, kind, class_names)
     texts = any(labels.texts for labels in kinds)
     sets = kind == "multilabel" or any(labels.sets for labels in kinds)
     whole = all(labels.whole for labels in kinds)
     if not texts and not whole and any(labels.sets for labels in kinds):
         raise SourceError(
-            "the lists of labels hold numbers that are not whole, and several real targets per "
-            "sample are not supported: give one column of real targets, or whole numbers as labels"
+            "the lists of labels hold numbers that are not whole: give target=real if they are "
+            "several real targets per sample, or whole numbers as labels"
         )
     if not texts and not sets and (kind == "real" or (kind is None and not whole)):
         return Target("real", texts=False)
@@ -889,6 +1022,32 @@ def common_target(
         keys = names = sorted(distinct, key=None if texts else parse_number)
     codes = {key: i for i, key in enumerate(keys)}
     return Target("multilabel" if sets else "class", codes, names, texts)
+
+
+def _target_of_columns(
+    kinds: Sequence[LabelKind], kind: str | None, class_names: Sequence[str] | None
+) -> Target:
+    """Return the target of several columns: labels if they hold 0 or 1, else real targets."""
+    require_alike(kinds)
+    names = [str(name) for name in class_names or range(len(kinds[0].others))]
+    firsts = [next(filter(None, some), None) for some in zip(*(k.others for k in kinds))]  # noqa: B905
+    is_real = kind in ("real", "multioutput") or (kind is None and all(firsts))
+    odd = next(((name, at) for name, at in zip(names, firsts, strict=True) if at), None)
+    if odd is not None and not is_real:
+        name, (place, got) = odd
+        raise SourceError(
+            f"{place}: {name!r} is one of several columns of labels, which must hold 0 or 1 for "
+            f"every sample; got {got}: give one column as the label, of classes or lists, or "
+            f"target=real if all are real targets"
+        )
+    gap = next((k.gap for k in kinds if k.gap is not None), None)
+    if is_real and gap is not None:
+        raise SourceError(
+            f"{gap}: some of the real targets {', '.join(names)} are missing here: give all of "
+            f"them or none"
+        )
+    codes = {str(j): j for j in range(len(names))}
+    return Target("multioutput" if is_real else "multilabel", codes, names, texts=False)
 
 
 def category_texts(categories: Any, texts: bool) -> list[str]:
@@ -915,18 +1074,32 @@ def encode(labels: Any, target: Target) -> AnyArray:
     return np.array([*(target.codes[text] for text in texts), -1], dtype=np.int64)[found.codes]
 
 
-def encode_sets(labels: Any, target: Target) -> sp.csr_array:
-    """Return the label sets of samples, n × c, with a one for each label."""
+def encode_matrix(labels: Any, target: Target) -> sp.csr_array:
+    """Return the labels of samples, n × c, with a one for each, or several real targets.
+
+    Of real targets all values are stored, NaN where a sample is unlabeled.
+    """
     from pyarrow import types
 
-    if types.is_large_list(labels.type):
+    c = len(target.class_names)
+    if target.kind == "multioutput":
+        Y = np.full((len(labels), c), np.nan)
+        if is_of_columns(labels):
+            Y[:, [target.codes[str(j)] for j in range(c)]] = _matrix(labels)
+        rows = np.tile(np.arange(c), len(Y)), np.arange(0, Y.size + 1, c)
+        return sp.csr_array((Y.ravel(), *rows), shape=Y.shape)
+    if is_of_columns(labels):
+        row, column = np.nonzero(_matrix(labels))
+        code = np.array([target.codes[str(j)] for j in range(labels.type.list_size)])[column]
+        sizes: AnyArray = np.bincount(row, minlength=len(labels))
+    elif types.is_large_list(labels.type):
         code, sizes = encode(labels.flatten(), target), to_numpy(labels.value_lengths())
     else:
         code = encode(labels, target)
         code, sizes = code[code >= 0], code >= 0
     rows = sp.csr_array(
         (np.ones(len(code), dtype=np.int8), code, np.cumsum([0, *sizes])),
-        shape=(len(sizes), len(target.class_names)),
+        shape=(len(sizes), c),
     )
     rows.sum_duplicates()
     rows.data[:] = 1

@@ -112,7 +112,7 @@ def build(
         engine.started_tiles(compile_kernels, sizes),
         engine.limit_memory(memory_limit),
     ):
-        source = plan.source.prepare(source_folder(scratch)).with_memory_limit(memory_limit)
+        source = plan.source.prepare(source_folder(scratch)).replace(memory_limit=memory_limit)
     terms, columns = None, dict[str, AnyArray]()
     if isinstance(source, TextSource):
         pieces = pieces_of(source, memory_limit)

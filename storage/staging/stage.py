@@ -321,7 +321,7 @@ def make_plan(
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(source, TextSource):
         settings |= weighting.to_settings()
-        source = source.with_term_memory(weighting.growth)
+        source = weighting.with_memory(source)
     else:
         assert isinstance(source, MatrixSource)
         fit = {"sublinear_tf": weight == TFIDF, "hashing": source.may_have_names}
@@ -331,7 +331,7 @@ def make_plan(
             )
         if weighting.hashing:
             settings["hashing"] = weighting.hashing
-            source = source.with_hashing(weighting.hashing)
+            source = source.replace(hashing=weighting.hashing)
     is_text = isinstance(source, TextSource)
     settings |= unit_settings(weight, scale, sublinear_tf, target_sum, is_text, source.path)
     if source.reads_once and spool is not None:

@@ -18,7 +18,13 @@ import numpy as np
 
 from bigfs.engine import require_memory
 from bigfs.storage.errors import SourceError
-from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segment
+from bigfs.storage.format.manifest import (
+    COLUMN_CHUNK,
+    MATRICES,
+    ROW_CHUNK,
+    STRING_CHUNK,
+    Segment,
+)
 from bigfs.storage.format.writer import Writer
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import Source, shorten_names
@@ -56,7 +62,7 @@ def write_samples(
     names: Parts | None,
     obs: Mapping[str, ObsColumn],
 ) -> None:
-    """Write the names of the samples and their columns. Label sets go to obsm/labels."""
+    """Write the names of the samples and their columns. Several labels, or targets, go to obsm."""
     n = segments[-1].stop
     columns = (
         (["label"] if target.kind in ("class", "real") else [])
@@ -69,8 +75,8 @@ def write_samples(
         write_categories(writer, "obs/label", n, y(), target.class_names)
     elif target.kind == "real":
         writer.stream("obs/label", n, np.float64, y(), ROW_CHUNK)
-    elif target.kind == "multilabel":
-        write_sets(writer, n, y, target.class_names)
+    elif target.kind is not None:
+        write_matrix(writer, n, y, target)
     if segments[0].split:
         halves = ("train", "test")
         code = (
@@ -95,10 +101,7 @@ def decide_target(blocks: Sequence[RowBlock], source: Source, kind: str | None =
 
 
 def _categories(path: str, role: str) -> Any:
-    column = open_samples(path, role)
-    return samples.as_codes(
-        column if hasattr(column, "dictionary") else column.flatten()
-    ).categories
+    return samples.categories_of(open_samples(path, role))
 
 
 def note_joined_labels(target: Target, source: Source) -> None:
@@ -180,7 +183,7 @@ def note_single_classes(blocks: Sequence[RowBlock], target: Target, place: str) 
 
 def y_of(blocks: Sequence[RowBlock], target: Target) -> Iterator[Any]:
     """Yield the targets of the rows, block after block."""
-    values = samples.encode_sets if target.kind == "multilabel" else samples.encode
+    values = samples.encode_matrix if target.kind in MATRICES else samples.encode
     return (values(open_samples(s.path, "label"), target) for s in blocks if s.rows)
 
 
@@ -291,19 +294,20 @@ def write_categories(
     writer.write(f"{path}/categories", np.array(categories, dtype=object))
 
 
-def write_sets(writer: Writer, n: int, sets: Parts, class_names: Sequence[str]) -> None:
-    """Write label sets as obsm/labels, n × c."""
-    count = sum(part.nnz for part in sets())
+def write_matrix(writer: Writer, n: int, y: Parts, target: Target) -> None:
+    """Write label sets, or several real targets, as a matrix of obsm, n × c."""
+    path, dtype = MATRICES[str(target.kind)]
+    count = sum(part.nnz for part in y())
     writer.group("obsm", "dict")
-    writer.group("obsm/labels", "csr_matrix", shape=[n, len(class_names)])
+    writer.group(path, "csr_matrix", shape=[n, len(target.class_names)])
     columns: dict[str, tuple[int, Any, Iterable[AnyArray]]] = {
-        "data": (count, np.int8, (np.ones(part.nnz, dtype=np.int8) for part in sets())),
-        "indices": (count, np.int32, (part.indices.astype(np.int32) for part in sets())),
-        "indptr": (n + 1, np.int64, running_indptr(np.diff(part.indptr) for part in sets())),
+        "data": (count, dtype, (part.data.astype(dtype) for part in y())),
+        "indices": (count, np.int32, (part.indices.astype(np.int32) for part in y())),
+        "indptr": (n + 1, np.int64, running_indptr(np.diff(part.indptr) for part in y())),
     }
-    for name, (length, dtype, parts) in columns.items():
-        writer.stream(f"obsm/labels/{name}", length, dtype, parts, ROW_CHUNK)
-    writer.write("uns/class_names", np.array(class_names, dtype=object))
+    for name, (length, kind, parts) in columns.items():
+        writer.stream(f"{path}/{name}", length, kind, parts, ROW_CHUNK)
+    writer.write("uns/class_names", np.array(target.class_names, dtype=object))
 
 
 def running_indptr(lengths: Iterable[AnyArray], total: int = 0) -> Iterator[AnyArray]:

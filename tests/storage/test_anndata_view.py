@@ -105,6 +105,10 @@ def test_what_obs_says_is_that_of_the_staged_store(atlas, tmp_path):
     assert here.roles == staged.roles
     assert here.categories("group") == staged.categories("group") == [f"d{i}" for i in range(5)]
     assert here.sample_names.tolist() == staged.sample_names.tolist()
+    real = storage.open(f"{atlas}?label=w,age")
+    assert (real.target, real.class_names) == ("multioutput", ["w", "age"])
+    obs = zarr.open_group(atlas)["obs"]
+    np.testing.assert_array_equal(real.y, np.column_stack([obs["w"], obs["age"]]))
     fitted = [
         METHODS["anova"].make().fit(c.X, c.y, sample_weight=c.sample_weight) for c in (here, staged)
     ]
@@ -159,8 +163,6 @@ def test_what_cannot_be_read_in_place_is_refused(atlas, tmp_path):
     staged = storage.stage(atlas, tmp_path / "staged.zarr", label="cell_type")
     with pytest.raises(StoreError, match="is a staged corpus, which has no options: leave out la"):
         storage.open(f"{staged}?label=cell_type")
-    with pytest.raises(StoreError, match="several columns of labels, which must be staged"):
-        storage.open(f"{atlas}?label=w,age")
     with pytest.raises(SourceError, match=r"has no obs\['kind'\]"):
         _ = storage.open(f"{atlas}?label=kind").y
     with pytest.raises(SourceError, match="anndata has no option lable: did you mean label"):

@@ -129,9 +129,10 @@ def is_real(y: AnyArray, target: str) -> bool:
 
 
 def any_target(y: Any, target: str, has_unlabeled: bool) -> Any:
-    """Return `Labels`, real targets (n,) or label sets (csr, n × c), or refuse other targets."""
+    """Return `Labels`, real targets (n,) or (n, c), or label sets (csr, n × c)."""
     if is_several(y):
-        return label_sets(y)
+        is_sets = sp.issparse(y) or np.isin(y, (0, 1)).all()
+        return label_sets(y) if is_sets else np.asarray(y, dtype=np.float64)
     y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
     return y.astype(np.float64) if is_real(y, target) else labels_of(y, has_unlabeled)
 
@@ -147,7 +148,7 @@ def require_one_column(y: Any) -> None:
         is_sets = type_of_target(y) == "multilabel-indicator"
         raise ValueError(
             f"y should be a 1d array, got an array of shape {y.shape} instead: "
-            f"{who_takes('multilabel' if is_sets else 'several real')}"
+            f"{who_takes('multilabel' if is_sets else 'multioutput')}"
         )
 
 
@@ -157,7 +158,7 @@ def label_sets(y: Any) -> sp.csr_array:
     if not np.isin(Y.data, (0, 1)).all():
         raise ValueError(
             "y must hold one target per sample, or 0 and 1 for several labels per sample; got "
-            f"several real targets: {who_takes('several real')}"
+            f"several real targets: {who_takes('multioutput')}"
         )
     return sp.csr_array(Y, dtype=np.int8)
 

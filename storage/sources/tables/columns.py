@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bigfs.storage.sources.samples import from_texts
-
 NO_NUMBER = (
     "",
     "?",
@@ -91,6 +89,8 @@ def without(texts: Any, words: Sequence[str]) -> Any:
     """Return texts, null where they are one of some words."""
     import pyarrow as pa
     from pyarrow import compute
+
+    from bigfs.storage.sources.samples import from_texts  # which imports this module
 
     is_one = compute.is_in(texts, from_texts(words).cast(texts.type))
     return compute.if_else(is_one, pa.nulls(len(texts), texts.type), texts)

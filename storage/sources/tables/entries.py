@@ -20,10 +20,10 @@ import scipy.sparse as sp
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import shorten, shorten_names
-from bigfs.storage.sources.samples import from_texts
+from bigfs.storage.sources.samples import from_texts, without_surrogates
 from bigfs.storage.sources.tables.columns import decode
 from bigfs.storage.sources.tables.names import Block, require_lines
-from bigfs.storage.sources.tables.records import Batch, MatrixRecords, without_surrogates
+from bigfs.storage.sources.tables.records import Batch, MatrixRecords
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 SURVEY_BYTES = 4 << 20  # of a piece in which the first row is looked for

@@ -27,8 +27,8 @@ from bigfs.storage.sources.base import (
     MatrixSource,
     PlainFile,
     Rows,
+    SampleColumns,
     TextSource,
-    shorten,
     shorten_names,
 )
 from bigfs.storage.sources.files import (
@@ -39,7 +39,6 @@ from bigfs.storage.sources.files import (
     require_encoding,
     walk,
 )
-from bigfs.storage.sources.tables.columns import as_numbers
 from bigfs.storage.sources.tables.names import Block, join_blocks
 from bigfs.storage.sources.tables.where import Condition
 
@@ -131,29 +130,14 @@ class Batch(NamedTuple):
 
 
 @dataclass(eq=False)
-class Records(PlainFile):
+class Records(SampleColumns, PlainFile):
     """A file of records, plain or compressed."""
 
     path: str  # as messages show it: a URL without its query
     _: KW_ONLY
-    # the fields with the label (a text, a number or a list), "train" or "test", and the sample's
-    # name. By default they are those of `ROLES` where there are such fields. Several fields of
-    # labels hold 0 or 1 each
-    label: str | Sequence[str] | None = None
-    split: str | None = None
-    name: str | None = None
-    # what other words for splits mean, such as "validation=test,extra=", which leaves extra out
-    split_map: str | Mapping[str, str | None] | None = None
+    name: str | None = None  # the field with the name of the sample, by default "id"
     optional: str = ""  # the roles whose fields may be missing although somebody names them
-    unlabeled: str | None = None  # a label that also means "none", as null and "" do
-    target: str | None = None  # "class", "real" or "multilabel"; None lets the labels decide
-    label_separator: str | None = None  # that divides the labels of a sample in one text
     where: str | None = None  # a condition such as "lang == 'en'" on the records to read
-    # the fields with what else is known of each sample
-    group: str | None = None
-    batch: str | None = None
-    sample_weight: str | None = None
-    time: str | None = None
     required: ClassVar[tuple[str, ...]] = ()  # options whose field every record must have
     suffixes: ClassVar[tuple[str, ...]] = ()  # of the files of a folder
 
@@ -166,14 +150,9 @@ class Records(PlainFile):
         self.url_root: str | None = ""  # the folder behind it, "" before it is listed
         self.partitions: Mapping[str, str | None] = {}  # of the file, by its folders
         self.label_fields = names if len(names := samples.label_names(self.label)) > 1 else ()
-        samples.require_target(self.target)
-        if self.label_fields and self.target not in (None, "multilabel"):
-            raise SourceError(
-                f"label= names several columns, which are sets of labels and not {self.target} "
-                f"targets: leave target= out, or name one column"
-            )
+        samples.require_target(self.target, self.label_fields)
         if self.label_fields:
-            self.label, self.target, self.class_names = "", "multilabel", self.label_fields
+            self.label, self.class_names = "", self.label_fields
         elif self.label is not None and not isinstance(self.label, str):
             self.label = "".join(names) or None
         given = {role: getattr(self, role) for role in ROLES}
@@ -326,23 +305,10 @@ class Records(PlainFile):
             for role, field in fields.items()
             if field in batch.fields
         }
-        return {"label": self._label_sets(batch)} | columns if self.label_fields else columns
-
-    def _label_sets(self, batch: Batch) -> Any:
-        """Return the labels of records with a field of zeros and ones per label."""
-        import pyarrow as pa
-
-        columns = {}
-        for name in self.label_fields:
-            try:
-                numbers = as_numbers(batch.array(name)).to_numpy(zero_copy_only=False)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-                raise SourceError(
-                    f"{batch.place(0)} …: {name!r} is one of several columns of labels, which must "
-                    f"hold 0 or 1: {shorten(str(error).splitlines()[0])}"
-                ) from error
-            columns[name] = np.asarray(numbers, dtype=np.float64)
-        return samples.label_sets(columns, batch.place)
+        if not self.label_fields:
+            return columns
+        several = {name: batch.array(name) for name in self.label_fields}
+        return {"label": samples.label_columns(several, batch.place)} | columns
 
 
 @dataclass(eq=False, kw_only=True)
@@ -371,7 +337,7 @@ class TextRecords(Records, TextSource):
                 raise SourceError(
                     f"{batch.place(i)}: {self.text} must be a text; got {type(text).__name__}"
                 )
-            yield without_surrogates(text or "")
+            yield samples.without_surrogates(text or "")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -396,8 +362,3 @@ class MatrixRecords(Records, MatrixSource):
         X, terms = join_blocks(blocks, self.n_features or 0)
         columns = samples.join(parts, places) if parts else {}
         return Rows(X, columns, terms if self.has_names else None, samples.place_in(places))
-
-
-def without_surrogates(text: str) -> str:
-    """Replace each lone half of a surrogate pair by a ?, as it has no bytes in UTF-8."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

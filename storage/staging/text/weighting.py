@@ -11,7 +11,7 @@ from typing import Any
 
 from bigfs.storage.errors import SourceError
 from bigfs.storage.messages import read_parts
-from bigfs.storage.sources.base import shorten
+from bigfs.storage.sources.base import TextSource, shorten
 from bigfs.storage.sources.files import decode
 from bigfs.storage.words import token_pattern
 
@@ -44,6 +44,10 @@ class Weighting:
         """The memory of counting and weighing these terms, as a multiple of that of tokens."""
         largest = self.ngram_range[1]
         return largest + largest**2 // 16
+
+    def with_memory(self, source: TextSource) -> TextSource:
+        """Return a source of documents, of which a byte takes the memory of these terms."""
+        return source.replace(memory_per_byte=source.memory_per_byte * self.growth)
 
     def to_settings(self) -> dict[str, Any]:
         """Return the settings for a manifest, without those that have their default."""

@@ -71,6 +71,28 @@ def test_real_values_are_those_of_the_ridge(columns, rng):
     assert model.target_mean == y[4:].mean()
 
 
+def test_several_real_targets_are_those_of_the_ridge(columns, rng):
+    Y = rng.random((90, 3)) * [1, 10, 100]
+    Y[:4] = np.nan
+    X = columns.astype(np.float64)
+    ridge = make_pipeline(StandardScaler(with_mean=False), Ridge()).fit(X[4:], Y[4:])
+    model = again(linear_model.fit(columns, Y))
+    np.testing.assert_allclose(model.predict(columns), ridge.predict(X), rtol=1e-12)
+    np.testing.assert_array_equal(model.estimator().predict(X), ridge.predict(X))
+    np.testing.assert_array_equal(model.target_mean, Y[4:].mean(axis=0))
+    whole = Matrix.from_array(columns, tile_rows=13)
+    for way in ("ridge", "sgd"):
+        tiled, single = (large_model.fit(whole, y, way) for y in (Y, Y[:, 1]))
+        np.testing.assert_allclose(tiled.coef[1], single.coef[0], rtol=1e-9)
+        assert large_model.predict(whole, tiled).shape == (90, 3)
+    expected = [oracle.r2_score(Y[4:, k], ridge.predict(X)[4:, k]) for k in range(3)]
+    assert score_predictions(model, model.predict(columns), Y)["r2"] == pytest.approx(
+        np.mean(expected)
+    )
+    losses = metrics.losses_of(ridge.predict(X)[4:], Y[4:], "multioutput")
+    assert losses.mean() == pytest.approx(1 - np.mean(expected))
+
+
 def test_label_sets_have_an_svm_per_label_and_a_constant_where_all_agree(columns, rng):
     Y = (rng.random((90, 4)) < 0.3).astype(np.int8)
     Y[:, 1], Y[:, 2] = 0, 1

@@ -34,7 +34,7 @@ def test_every_group_has_methods_and_every_method_a_group():
     assert groups["rlsr"] == groups["lsdf"] == groups["sparge-sda"] == ["few"]
     assert groups["mcfs"] == groups["variance"] == ["none"]
     assert groups["f-regression"] == ["real"]
-    assert groups["sparge-cca"] == ["class", "multilabel", "real"]
+    assert groups["sparge-cca"] == ["class", "multilabel", "real", "multioutput"]
 
 
 @pytest.fixture(scope="module")

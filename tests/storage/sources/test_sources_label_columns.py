@@ -98,12 +98,12 @@ def test_objects(frame, tmp_path):
         require_sets(uri, frame)
     uri = storage.stage(X.to_numpy(), tmp_path / "y.zarr", y=frame[TAGS].to_numpy(dtype=float))
     np.testing.assert_array_equal(storage.open(uri).y.toarray(), frame[TAGS[:2]].astype(int))
-    with pytest.raises(SourceError, match="a column for each label must hold 0 or 1: give one"):
-        storage.stage(X.to_numpy(), tmp_path / "z.zarr", y=X.to_numpy()[:, :2])
+    with pytest.raises(SourceError, match="a column for each label must hold 0 or 1: give target"):
+        storage.stage(X.to_numpy(), tmp_path / "z.zarr", y=sp.csr_array(X.to_numpy()[:, :2]))
 
 
 @pytest.mark.parametrize("kind", ["object", "jsonl", "svmlight"])
-def test_several_real_targets_are_refused_and_not_taken_for_labels(rng, tmp_path, kind):
+def test_lists_of_real_targets_are_not_taken_for_labels(rng, tmp_path, kind):
     X, Y = np.eye(5), rng.normal(size=(5, 2)).round(3)
     source, options = X, {"y": Y.tolist()}
     if kind != "object":
@@ -112,11 +112,9 @@ def test_several_real_targets_are_refused_and_not_taken_for_labels(rng, tmp_path
         lines = [f"{u},{v} {i + 1}:1" for i, (u, v) in enumerate(Y.tolist())]
         lines = lines if kind == "svmlight" else [json.dumps(row) for row in rows]
         source.write_text("\n".join(lines) + "\n")
-    with pytest.raises(SourceError, match="several real targets per sample are not supported"):
+    with pytest.raises(SourceError, match="give target=real if they are several real targets"):
         storage.stage(source, tmp_path / "a.zarr", **options)
     if kind == "object":
-        with pytest.raises(SourceError, match="several are not supported"):
-            storage.stage(X, tmp_path / "a.zarr", y=Y)
         with pytest.raises(ValueError, match="for several real targets per sample use"):
             FRegression().fit(X, Y)
 
@@ -154,8 +152,8 @@ def test_what_is_no_column_of_labels_is_refused(frame, tmp_path, label, message)
     with pytest.raises(SourceError, match=message) as caught:
         storage.stage(path, tmp_path / "a.zarr", columns="x1,x2", label=label)
     assert "\n" not in str(caught.value)
-    with pytest.raises(SourceError, match="several columns, which are sets of labels and not real"):
-        storage.stage(path, columns="x1", label="spam,ad", target="real")
+    with pytest.raises(SourceError, match="several columns, which are labels that hold 0 or 1, or"):
+        storage.stage(path, columns="x1", label="spam,ad", target="class")
 
 
 @pytest.mark.parametrize("method", ["sparge-cca", "sparge-hsl"])
