@@ -8,9 +8,8 @@ BIN := .venv/bin
 
 PARALLEL := --numprocesses 2 --dist loadfile
 # These wait for servers a third of the time. They run in the order of the files, so that a long one is
-# not last. Servers and clusters share the machine with all else on it: a test that fails runs once
-# more, and the summary names it.
-PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder --reruns 1 -r fER
+# not last.
+PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Two test processes share two cores: more threads of BLAS than one each only wait for one another.
 test quick nightly newest oldest: export OPENBLAS_NUM_THREADS := 1
