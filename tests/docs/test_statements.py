@@ -306,3 +306,12 @@ def test_the_choice_of_a_method_names_each_by_its_class():
         assert {
             re.match(r"\w+", code)[0] for code in re.findall(r"`(\w[^`]*)`", classes)
         } == of_names
+
+
+@of_each_page
+def test_measured_differences_stand_on_pages_of_generators_alone(page):
+    """Elsewhere a figure is one that a block of the page prints, which a test compares."""
+    if {"measured", "papers"} & set(page.parts):
+        return
+    plain = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.S | re.M)
+    assert not re.search(r"\d ± \d", plain)
