@@ -24,12 +24,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MOST, SEED = 40, 0  # mutants per group
 FORMAT_TESTS = "tests/storage/format tests/storage/test_store.py tests/storage/test_store_append.py"
+ROW_TESTS = " ".join(
+    f"tests/bigfs/selectors/row_sparse/test_{name}.py" for name in ("rounds", "row_sparse", "rfs")
+)
 # the modules of a group, and their tests
 GROUPS = {
     "result": ("bigfs/result.py", "tests/bigfs/test_result.py"),
     "cutting_plane": ("bigfs/cutting_plane/*.py", "tests/bigfs/cutting_plane"),
     "ridge": ("bigfs/linalg/ridge/*.py", "tests/bigfs/linalg/test_ridge.py"),
-    "rows": ("bigfs/selectors/row_sparse/rows.py", "tests/bigfs/selectors/row_sparse"),
+    "rows": ("bigfs/selectors/row_sparse/rows.py", ROW_TESTS),
     "splits": ("bigfs/evaluation/splits.py", "tests/bigfs/evaluation/test_splits.py"),
     "manifest": ("storage/format/manifest.py", FORMAT_TESTS),
     "writer": ("storage/format/writer.py", FORMAT_TESTS),

@@ -22,6 +22,7 @@ from bigfs.flows.evaluation import curves
 from bigfs.flows.evaluation.plan import FOLDS
 from bigfs.flows.job import Job
 from bigfs.flows.options import ClusterOptions
+from bigfs.flows.plan import Plan
 from bigfs.selectors.registry import METHODS, groups_of
 from bigfs.storage import atomic, locks
 from bigfs.storage.errors import BusyError, RunError
@@ -251,6 +252,12 @@ def test_a_second_run_of_a_name_asks_under_the_lock(tmp_path, monkeypatch):
     with pytest.raises(RunError, match=r"r holds another result \(3 features of .* by anova\)"):
         runs.run(second)
     assert Run.open("r").metadata == first.metadata
+
+
+def test_a_plan_has_what_its_job_says():
+    job = Job(source="s.zarr", method="anova", features=3, out="r", timeout=7.5)
+    plan = Plan(job, None, "key")
+    assert (plan.folder, plan.timeout, plan.method, plan.features) == (job.folder, 7.5, "anova", 3)
 
 
 def test_a_key_holds_the_question_and_nothing_else():
