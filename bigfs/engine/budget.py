@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from multiprocessing.dummy import Process as PoolThread
@@ -86,6 +86,7 @@ class _Block:
 
 
 _blocks: list[_Block] = []
+_held: list[Session] = []  # of clusters in no block
 
 
 @contextlib.contextmanager
@@ -111,8 +112,19 @@ def holding_session(**changes: Any) -> Iterator[None]:
         _blocks.remove(block)
 
 
+def hold_session(**changes: Any) -> Callable[[], None]:
+    """Change the session outside of all blocks. Returns a function that ends this."""
+    session = replace(current_session(), **changes)
+    _held.append(session)
+
+    def release() -> None:
+        _held[:] = [other for other in _held if other is not session]
+
+    return release
+
+
 def current_session() -> Session:
-    """Return the session of the innermost block that this thread is in.
+    """Return the session of the innermost block that this thread is in, else the one that is held.
 
     A thread of a pool that began inside a block, as those of joblib do, is in that block too,
     unless another thread is in a block of its own. Any other thread is in no block.
@@ -124,7 +136,7 @@ def current_session() -> Session:
         around = [block for block in list(_blocks) if thread not in block.before]
         if len({block.thread for block in around}) == 1:
             return around[-1].session
-    return Session()
+    return _held[-1] if _held and not in_task() else Session()
 
 
 def first_time(what: str) -> bool:

@@ -11,6 +11,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import key_split, parse_bytes
 
-from bigfs.engine.budget import IDLE, SERIAL, SHARES, TILE_TASK, holding_session
+from bigfs.engine.budget import IDLE, SERIAL, SHARES, TILE_TASK, hold_session, holding_session
 from bigfs.engine.specification import (
     configured_scheduler,
     is_specification,
@@ -62,7 +63,44 @@ class ClusterLostError(RuntimeError):
     """The Dask cluster cannot be reached, or it lost too many workers."""
 
 
-@contextlib.contextmanager
+class Cluster:
+    """A cluster that works until its block ends, or until `close`.
+
+    Parameters
+    ----------
+    running : context manager
+        Starts the cluster. Gives its client and the changes of the session.
+
+    Attributes
+    ----------
+    client : distributed.Client or None
+        The client. None when serial, and once the cluster is closed.
+    """
+
+    def __init__(self, running: AbstractContextManager[dict[str, Any]]) -> None:
+        self._stack = contextlib.ExitStack()
+        self._session = self._stack.enter_context(running)
+        self._release = hold_session(**self._session)
+        self.client = None if self._session["client"] is SERIAL else self._session["client"]
+
+    def __enter__(self) -> Any:
+        self._release()
+        self._stack.enter_context(holding_session(**self._session))
+        return self.client
+
+    def __exit__(self, *error: Any) -> None:
+        self._release()
+        self.client = None
+        self._stack.__exit__(*error)
+
+    def close(self) -> None:
+        """End the cluster if it was started here, or leave it."""
+        self.__exit__(None, None, None)
+
+    def __repr__(self) -> str:
+        return f"<bigfs cluster: {self.client or 'this process alone'}>"
+
+
 def cluster(
     scheduler: Any = None,
     *,
@@ -72,8 +110,8 @@ def cluster(
     security: Any = None,
     dashboard: bool = False,
     timeout: str = "20s",
-) -> Iterator[Any]:
-    """Run the tiles of the block on a Dask cluster.
+) -> Cluster:
+    """Run the tiles of a block on a Dask cluster, or those of all work until `close`.
 
     A cluster started here is bound to 127.0.0.1 and speaks mutual TLS. Its key is made for this
     block and kept in memory, so other users of the machine cannot join the cluster or run code in
@@ -111,10 +149,11 @@ def cluster(
     timeout : str, default="20s"
         How long to wait for a scheduler to answer.
 
-    Yields
-    ------
-    distributed.Client or None
-        The client, or None when serial.
+    Returns
+    -------
+    Cluster
+        The cluster, which works from now on. ``with`` gives its client, or None when serial, and
+        ends it with the block. Without ``with``, as in a notebook, its `close()` ends it.
 
     Raises
     ------
@@ -123,6 +162,8 @@ def cluster(
     ValueError
         `workers` is below -1. `memory_limit` is not a size, or is less than the libraries of a
         worker take. The YAML file names no cluster class, or is no specification.
+    RuntimeError
+        The script that calls it would start it again in each worker, which imports the script.
 
     See Also
     --------
@@ -138,6 +179,22 @@ def cluster(
     >>> selector.selected_
     array([2, 3])
     """
+    return Cluster(
+        _running(scheduler, workers, memory_limit, planned_memory, security, dashboard, timeout)
+    )
+
+
+@contextlib.contextmanager
+def _running(
+    scheduler: Any,
+    workers: int | None,
+    memory_limit: str | int | None,
+    planned_memory: str | int | None,
+    security: Any,
+    dashboard: bool,
+    timeout: str,
+) -> Iterator[dict[str, Any]]:
+    """Run what `cluster` describes. Yields the changes of the session."""
     if scheduler is None and workers is None:
         scheduler = configured_scheduler()
     if workers is not None and workers < -1:
@@ -154,8 +211,7 @@ def cluster(
     if is_serial:
         if memory_limit is not None and memory_limit != "auto":
             changes |= {"limit": parse_bytes(memory_limit), "baseline": None}
-        with holding_session(client=SERIAL, **changes):
-            yield None
+        yield {"client": SERIAL, **changes}
         return
     memory_limit = WORKER_MEMORY if memory_limit is None else memory_limit
     from distributed import Client  # sets Dask's defaults, which are changed below
@@ -167,8 +223,7 @@ def cluster(
                 "with Client(…, asynchronous=False)"
             )
         prepare_client(scheduler)
-        with holding_session(client=scheduler, baseline=IDLE, **changes):
-            yield scheduler
+        yield {"client": scheduler, "baseline": IDLE, **changes}
         return
     log, client_log = logging.getLogger("distributed"), logging.getLogger("distributed.client")
     is_specified = isinstance(scheduler, str | os.PathLike) and is_specification(scheduler)
@@ -192,9 +247,8 @@ def cluster(
         prepare_client(client)
         if scheduler is not None and not is_specified:  # the cluster goes on without us
             stack.callback(release_client, client)
-        stack.enter_context(holding_session(client=client, baseline=IDLE, **changes))
         try:
-            yield client
+            yield {"client": client, "baseline": IDLE, **changes}
         except Exception:  # told apart from an interruption, which the next clause is about
             raise
         except BaseException:  # an interruption: the errors of the broken tasks say nothing new
@@ -202,10 +256,23 @@ def cluster(
             raise
 
 
+def _require_guard() -> None:
+    """Refuse a script that each worker, which imports it, would run from its beginning."""
+    script = getattr(sys.modules["__main__"], "__file__", None) or ""
+    with contextlib.suppress(OSError):
+        if script.endswith(".py") and "__name__" not in Path(script).read_text(encoding="utf-8"):
+            raise RuntimeError(
+                f"the workers of a cluster import {script} and would run it again: put its work "
+                f'under `if __name__ == "__main__":`, or work in this process with workers=0'
+            )
+
+
 @contextlib.contextmanager
 def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[Any]:
     """Start a local cluster that only this process and its workers can use."""
     from distributed import LocalCluster, Security
+
+    _require_guard()
 
     method = "forkserver" if prepare_workers() else "spawn"
     # distributed opens this port always
