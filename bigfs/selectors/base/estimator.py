@@ -115,17 +115,16 @@ class MatrixInput:
         return tags
 
     def _count(self, d: int, available: str = "X has only {} features") -> int:
-        """Return m, the number of features to keep out of d."""
+        """Return m, the number of features to keep out of d: all, with a warning, below m."""
         m = self.n_features_to_select
         if m is None:
             return max(d // 2, 1)
         if isinstance(m, Real) and not isinstance(m, Integral):
             return max(int(m * d), 1)
-        if m > d:
-            raise ValueError(
-                f"n_features_to_select={m} but {available.format(d)}: choose {d} or fewer"
-            )
-        return int(m)
+        if m > d and engine.first_time("features"):
+            text = f"n_features_to_select={m} but {available.format(d)}: all of them are chosen"
+            warnings.warn(text, stacklevel=4)
+        return min(int(m), d)
 
     def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
         """Return X as a `Matrix` and the checked y, or None where the method ignores y."""

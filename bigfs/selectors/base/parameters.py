@@ -63,7 +63,7 @@ keep : array-like of int or str, default=
     "n_features_to_select": """\
 n_features_to_select : int, float or None, default=
     Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-    half of them.
+    half of them. A number above that of the features keeps all, with a warning.
 """,
     "forbid": """\
 forbid : array-like of int or str, default=

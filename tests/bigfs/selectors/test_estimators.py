@@ -611,6 +611,17 @@ def test_a_choice_of_the_number_takes_the_kind_of_target_of_its_selector(sample)
     assert SelectorCV(selector, sizes=[1, 2], cv=2).fit(X, ages).classes_ is None
 
 
+@pytest.mark.parametrize("method", [ANOVA, SparGE, MRMR, SparGECV])
+def test_a_number_above_that_of_the_features_takes_all(method, sample):
+    """As in scikit-learn, so that a pipeline goes on where a step before it has left fewer."""
+    X, y = sample
+    d = X.shape[1]
+    with pytest.warns(UserWarning, match=f"={d + 7} but X has only {d} features: all of") as said:
+        selector = method(n_features_to_select=d + 7).fit(X, y)
+    assert len(said) == 1
+    assert sorted(selector.selected_) == list(range(d))
+
+
 def test_columns_of_a_far_larger_scale_are_named(rng):
     X = rng.standard_normal((60, 8))
     assert scale_hint(Matrix.from_array(X)) is None

@@ -301,7 +301,6 @@ def test_atoms_are_learned_where_none_are_given(data):
     ("change", "message"),
     [
         ({"dictionary": np.ones((3, 5))}, r"dictionary must have shape \(m, 14\)"),
-        ({"n_features_to_select": 10}, "the dictionary has only 9 atoms"),
         ({"lam": 0.0}, "'lam' parameter of JGSC"),
     ],
 )
@@ -309,6 +308,12 @@ def test_bad_parameters_say_what_to_do(data, change, message):
     X, atoms, _ = data
     with pytest.raises(ValueError, match=message):
         fit(JGSC, X, atoms, **change)
+
+
+def test_more_atoms_than_there_are_are_all_of_them(data):
+    X, atoms, _ = data
+    with pytest.warns(UserWarning, match="the dictionary has only 9 atoms: all of them are chosen"):
+        assert len(fit(JGSC, X, atoms, n_features_to_select=10).selected_) == 9
 
 
 def test_dense_results_are_projected(data, allow_memory):

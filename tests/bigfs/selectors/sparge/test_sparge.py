@@ -317,7 +317,6 @@ def test_tiles_and_workers_do_not_change_the_selection(text):
 @pytest.mark.parametrize(
     ("parameters", "y", "message"),
     [
-        ({"n_features_to_select": 81}, None, "n_features_to_select=81 but X has only 80 features"),
         ({}, np.zeros(120, int), "1 class"),
         ({"gamma": -1.0}, None, "gamma"),
         ({"embedding": "lde"}, None, "embedding"),

@@ -59,7 +59,7 @@ def test_a_path_gives_what_separate_fits_give_in_the_passes_of_the_longest(text,
     assert len({one.n_iter_ for one in own.values()}) > 1  # else the longest would be all of them
 
 
-def test_a_path_keeps_the_names_and_refuses_what_fit_refuses(text):
+def test_a_path_keeps_the_names_and_takes_all_of_too_few_features(text):
     pandas = pytest.importorskip("pandas")
     X, y = text
     frame = pandas.DataFrame(X.toarray(), columns=[f"term {j}" for j in range(80)])
@@ -67,8 +67,10 @@ def test_a_path_keeps_the_names_and_refuses_what_fit_refuses(text):
         SparGE().fit_path(frame, y, [3])[3].get_feature_names_out().tolist()
         == SparGE(n_features_to_select=3).fit(frame, y).get_feature_names_out().tolist()
     )
-    with pytest.raises(ValueError, match="n_features_to_select=81 but X has only 80"):
-        SparGE().fit_path(X, y, [3, 81])
+    with pytest.warns(UserWarning, match="n_features_to_select=81 but X has only 80") as said:
+        path = SparGE().fit_path(X, y, [3, 81])
+    assert len(said) == 1
+    assert [len(path[m].selected_) for m in (3, 81)] == [3, 80]
 
 
 # --- γ by cross-validation ------------------------------------------------------------------------
