@@ -23,7 +23,7 @@ from scipy.stats import rankdata, sem
 from benchmarks.papers.origin import now
 from bigfs.flows.comparison.compare import compare, run_method
 from bigfs.flows.comparison.files import read_comparison
-from bigfs.flows.comparison.report import picture
+from bigfs.flows.comparison.report import LAYOUTS, picture
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.comparison.standings import cost_rows, failure_lines, score_rows
 from bigfs.flows.comparison.time_limit import TimeLimitError
@@ -190,7 +190,7 @@ def pages(kept: Path = KEPT, pictures: Path = PICTURES, page: Path = PAGE) -> No
     for name, about in found.items():
         lines += section(name, about)
         best = [row for row in about["rows"] if not row["error"]][:DRAWN]
-        (pictures / f"peers-{name}.svg").write_text(picture(about | {"rows": best}))
+        (pictures / f"peers-{name}.svg").write_text(picture(about | {"rows": best}, LAYOUTS[0]))
     page.write_text("\n".join(lines))
 
 
