@@ -1,11 +1,22 @@
-"""Splits by group and by time, on targets of all kinds."""
+"""Splits by group, by time and by neither, on targets of all kinds."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.model_selection import KFold, StratifiedKFold
 
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.evaluation import splits
-from bigfs.evaluation.splits import Samples, held_out_split, most_folds, stratified_folds
+from bigfs.evaluation.splits import (
+    Samples,
+    fold_rows,
+    group_codes,
+    held_out_split,
+    most_folds,
+    samples_of,
+    split_at,
+    stratified_folds,
+)
 from bigfs.matrix import Matrix
 
 N = 120
@@ -132,3 +143,152 @@ def test_held_out_share(kind):
     latest = np.sort(times[testable])[-int(np.ceil(0.25 * len(testable)))]
     np.testing.assert_array_equal(test, testable[times[testable] >= latest])
     np.testing.assert_array_equal(rows_of(split.X_train), np.flatnonzero(times < latest))
+
+
+# --- without groups or times ----------------------------------------------------------------------
+
+
+def test_plain_folds_are_those_of_scikit_learn():
+    y = targets()["few"]
+    rows = np.flatnonzero((y >= 0) & (y < 3))  # the only sample of class 3 is never tested
+    made = fold_rows(y, 4, seed=3)
+    expected = StratifiedKFold(4, shuffle=True, random_state=3).split(np.zeros(len(rows)), y[rows])
+    for (train, test), (_, others) in zip(made, expected, strict=True):
+        np.testing.assert_array_equal(test, rows[others])
+        np.testing.assert_array_equal(train, np.setdiff1d(np.arange(N), test))
+    real = targets()["real"]
+    known = np.flatnonzero(~np.isnan(real))
+    expected = KFold(3, shuffle=True, random_state=0).split(known)
+    for (_, test), (_, others) in zip(fold_rows(real, 3), expected, strict=True):
+        np.testing.assert_array_equal(test, known[others])
+
+
+def test_the_number_of_folds_is_that_of_the_largest_class_or_of_the_samples_at_most():
+    y = np.array([0, 0, 0, 1, 1, -1, 2])
+    assert most_folds(y) == 3
+    assert len(fold_rows(y, 9)) == 3
+    assert most_folds(np.array([0.5, 1.5, np.nan, 2.0])) == 3
+    assert most_folds(np.arange(6) % 2, Samples(np.array([0, 0, 1, 1, 2, 2]))) == 3
+    assert most_folds(np.arange(6) % 2, Samples(np.array([0, 0, 1, 1, 2, 2]), np.arange(6))) == 5
+    assert most_folds(np.arange(6) % 2, Samples(None, np.array([4, 4, 1, 1, 2, 2]))) == 2
+
+
+def test_a_split_has_all_of_its_parts():
+    y, weights = targets()["few"], np.arange(N) / N
+    samples = Samples(np.arange(N) % 9, np.arange(N), weights)
+    split = split_at(ROWS, y, np.arange(5, 40), np.arange(50, 60), samples)
+    np.testing.assert_array_equal(rows_of(split.X_train), np.arange(5, 40))
+    np.testing.assert_array_equal(rows_of(split.X_test), np.arange(50, 60))
+    np.testing.assert_array_equal(split.y_train, y[5:40])
+    np.testing.assert_array_equal(split.y_test, y[50:60])
+    np.testing.assert_array_equal(split.samples.weights, weights[5:40])
+    np.testing.assert_array_equal(split.samples.times, np.arange(5, 40))
+    assert split.n_classes == 4  # of the whole: class 3 may be in neither part
+    np.testing.assert_array_equal(split.train, np.arange(5, 40))
+    np.testing.assert_array_equal(split.test, np.arange(50, 60))
+    assert split_at(ROWS, np.full(N, -1), [0], [1]).n_classes == 0
+    assert split_at(ROWS, targets()["real"], [0], [1]).n_classes == 0
+
+
+def test_a_held_out_share_is_stratified_and_rounded_up():
+    y = np.where(np.arange(N) < 90, 0, 1)
+    y[[0, 100]] = -1
+    split = held_out_split(ROWS, y, 0.2, seed=1)
+    test = rows_of(split.X_test)
+    assert len(test) == 24  # of 118
+    assert np.bincount(split.y_test).tolist() == [18, 6]
+    np.testing.assert_array_equal(test, np.sort(test))
+    np.testing.assert_array_equal(rows_of(split.X_train), np.setdiff1d(np.arange(N), test))
+    assert len(held_out_split(ROWS, targets()["real"], 0.25).y_test) == 24
+    few = Matrix.from_array(np.arange(8.0)[:, None])
+    codes = np.arange(8) // 2
+    assert len(held_out_split(few, codes, 0.5).y_test) == 4
+    for share, n_test in ((0.3, 3), (0.6, 5)):
+        with pytest.raises(ValueError, match=f"leaves {n_test} of 8 samples for the test: .* 4 or"):
+            held_out_split(few, codes, share)
+
+
+def test_facts_that_are_not_there_for_each_sample_are_refused():
+    assert group_codes(None, 3) is None
+    np.testing.assert_array_equal(group_codes(["b", "a", "b"], 3), [1, 0, 1])
+    for missing in (None, np.nan):
+        with pytest.raises(ValueError, match="a group for every sample; got a missing one"):
+            group_codes(np.array(["a", missing, "b"], dtype=object), 3)
+    with pytest.raises(ValueError, match=r"a group for each of 3 samples; got \(2,\)"):
+        group_codes([0, 1], 3)
+    with pytest.raises(ValueError, match=r"a time for each of 3 samples; got \(2,\)"):
+        samples_of(3, times=[0, 1])
+    assert samples_of(3) == Samples(None, None, None)
+    known = samples_of(2, ["x", "y"], [2.0, 1.0])
+    np.testing.assert_array_equal(known.groups, [0, 1])
+    np.testing.assert_array_equal(known.times, [2.0, 1.0])
+
+
+def test_targets_that_no_fold_can_test_are_refused():
+    for y, message in (
+        (np.array([0, 0, 1]), "two classes with two samples each"),
+        (np.array([1.0, 1.0, np.nan]), "a target that varies"),
+        (
+            sp.csr_array(np.array([[1, 0], [1, 0]])),
+            "a label that some samples have and others do not",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"folds need .*{message}: give test samples, or more"):
+            most_folds(y)
+    with pytest.raises(ValueError, match="5 folds by group need as many groups; got 4"):
+        splits.split_rows(5, 8, None, np.arange(8) // 2)
+    y, rows = sp.csr_array(np.array([[1, 0], [0, 0], [1, 0]])), np.array([0, 2])
+    assert splits.varies(y, np.arange(3))
+    assert not splits.varies(y, rows)
+    assert not splits.varies(y, np.array([1]))
+    assert splits.varies(np.array([0, 1, 1]), np.array([0, 1]))
+
+
+def test_folds_of_many_groups_and_classes_ask_for_their_memory():
+    codes, groups = np.arange(N) % 3, np.arange(N) // 3
+    with limit_memory(24 * 40 * 3 - 1), pytest.raises(MemoryLimitError, match="folds by 40 groups"):
+        splits.split_rows(4, N, codes, groups)
+    with limit_memory(24 * 40 * 3):
+        assert len(splits.split_rows(4, N, codes, groups)) == 4
+
+
+def test_times_are_cut_between_equal_shares_of_the_rows():
+    y = np.arange(12) % 2
+    made = fold_rows(y, 3, samples=Samples(None, np.arange(12)))
+    assert [test.tolist() for _, test in made] == [[3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    one_time = Samples(None, np.repeat([0, 1], 6))  # a first time that is as long as three parts
+    assert [test.tolist() for _, test in fold_rows(y, 3, samples=one_time)] == [
+        [6, 7, 8, 9, 10, 11]
+    ]
+
+
+@pytest.mark.parametrize("kind", ["class", "real", "sets"])
+def test_a_sample_of_many_rows_trains_a_model(kind, monkeypatch):
+    y = targets()["few" if kind == "class" else kind]
+    labeled = splits.labeled_rows(y)
+    n_models = {"class": 4, "real": 1, "sets": 4}[kind]
+    monkeypatch.setattr(splits, "MOST_TRAINING", labeled.sum() * n_models)
+    assert splits.training_sample(ROWS, y)[0] is ROWS
+    monkeypatch.setattr(splits, "MOST_TRAINING", labeled.sum() * n_models / 2)
+    X, part = splits.training_sample(ROWS, y)
+    rows = rows_of(X)
+    assert labeled[rows].all()
+    np.testing.assert_array_equal(np.unique(rows), rows)
+    if kind == "class":
+        expected = [max(round(count / 2), 1) for count in np.bincount(y[labeled])]
+        assert np.bincount(part).tolist() == expected
+    else:
+        assert len(rows) == round(labeled.sum() / 2)
+    assert (part != y[rows]).sum() == 0
+
+
+def test_subsamples_draw_a_share_of_each_group_without_replacement():
+    groups = np.repeat([5, 7, 9], [10, 20, 1])
+    drawn = list(splits.draw_subsamples(groups, 3, 0.3, seed=4))
+    assert len(drawn) == 3
+    for rows in drawn:
+        assert np.bincount(groups[rows], minlength=10)[[5, 7, 9]].tolist() == [3, 6, 1]
+        np.testing.assert_array_equal(np.unique(rows), rows)
+    assert len({tuple(rows) for rows in drawn}) == 3
+    again = splits.draw_subsamples(groups, 1, 0.3, seed=4)
+    np.testing.assert_array_equal(next(again), drawn[0])
