@@ -23,10 +23,11 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from bigfs.flows.options import ClusterOptions, RunScoring, SourceOptions, known_methods
-from bigfs.flows.reuse import content_key, digest, source_name
+from bigfs.flows.reuse import content_key, source_name
 from bigfs.flows.use.files import require_local
 from bigfs.selectors.registry import BY_TARGET, METHODS, SYNONYMS, WITHOUT_TARGET, decided_by
 from bigfs.storage.errors import redact
+from bigfs.storage.runs.checkpoints import digest
 
 DAY = 24 * 3600.0
 KEY_DIGITS = 8  # of a key in the name of a directory

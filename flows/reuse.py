@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -19,7 +18,7 @@ import bigfs
 from bigfs import flows, storage
 from bigfs.result import Status
 from bigfs.storage.errors import redact
-from bigfs.storage.runs.checkpoints import to_json_types
+from bigfs.storage.runs.checkpoints import digest
 from bigfs.storage.runs.runs import Run, RunError
 
 COMPUTING = ("numpy", "scipy", "scikit-learn")
@@ -63,12 +62,6 @@ def find_run(out: str, key: str | None = None) -> Run | None:
 def content_key(*parts: Any) -> str:
     """Return the key of a result: a hash of its inputs and of the program."""
     return digest([*parts, source_hash()])[:24]
-
-
-def digest(value: Any) -> str:
-    """Return the hash of a value of JSON's types and NumPy's. Others are told by their text."""
-    text = json.dumps(to_json_types(value), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache

@@ -30,13 +30,13 @@ from bigfs.flows.evaluation import selection
 from bigfs.flows.evaluation.choosing import Chooser, Chosen, Keep, Sets
 from bigfs.flows.evaluation.curves import SHARES
 from bigfs.flows.job import default_method
-from bigfs.flows.reuse import content_key, digest
+from bigfs.flows.reuse import content_key
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
 from bigfs.selectors.registry import decided_by
 from bigfs.storage import atomic
-from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
+from bigfs.storage.runs.checkpoints import Checkpoint, digest, to_json_types
 
 LARGEST = 500  # number of features of a comparison that names no sizes
 HALF = 0.5  # share of the training samples in a subsample, as in stability selection

@@ -23,8 +23,8 @@ from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows, target_kind
 from bigfs.flows.comparison.request import selector_name
 from bigfs.flows.evaluation.choosing import Chosen
-from bigfs.flows.reuse import digest
 from bigfs.matrix import Matrix
+from bigfs.storage.runs.checkpoints import digest
 
 BYTES_PER_VALUE = 12 + 12  # of the samples as float64 with their columns, gathered and written
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from bigfs.flows.evaluation.choosing import Sets
 from bigfs.storage import atomic
-from bigfs.storage.errors import DAMAGED
-from bigfs.storage.runs.checkpoints import discard_damaged, to_json_types
+from bigfs.storage.runs.checkpoints import reading_cache, to_json_types
 from bigfs.types import AnyArray, FloatArray
 
 
@@ -47,7 +46,7 @@ def write_outcome(file: Path, outcome: Outcome, key: str) -> None:
 
 def read_outcome(file: Path) -> tuple[Outcome, str] | None:
     """Read the result of a method, and its key. One that is damaged is deleted."""
-    try:
+    with reading_cache(file):
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
             sets = {m: arrays[f"set {m}"] for m in about["sizes"]}
@@ -59,6 +58,4 @@ def read_outcome(file: Path) -> tuple[Outcome, str] | None:
             scores = arrays["split scores"]
         method, points, figures = about["method"], about["points"], about["figures"]
         return Outcome(method, sets, points, losses, figures, scores, again), about["key"]
-    except DAMAGED as error:
-        discard_damaged(file, error)
-        return None
+    return None

@@ -5,8 +5,11 @@ A checkpoint that is damaged is deleted, and its loop begins again.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +33,7 @@ class Checkpoint:
         return self.folder / f"{name.lower().replace(' ', '-')}-{self.key}.npz"
 
     def load(self, name: str) -> tuple[tuple[Any, ...], list[dict[str, float]]] | None:
-        file = self._file(name)
-        try:
+        with reading_cache(file := self._file(name)):
             with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
                 flat = {key: arrays[key] for key in arrays.files}
             form = json.loads(str(flat["form"]))
@@ -41,13 +43,9 @@ class Checkpoint:
                 isinstance(value, int | float) for record in history for value in record.values()
             ):
                 raise ValueError("its history must map names to numbers")
-        except FileNotFoundError:
-            return None
-        except DAMAGED as error:
-            discard_damaged(file, error)
-            return None
-        self.resumed[name] = len(history)
-        return fields, history
+            self.resumed[name] = len(history)
+            return fields, history
+        return None
 
     def save(self, name: str, state: Any, history: list[dict[str, float]]) -> None:
         flat: dict[str, Any] = {}
@@ -62,10 +60,18 @@ class Checkpoint:
             )
 
 
-def discard_damaged(file: Path, error: Exception) -> None:
-    """Delete a file that is made again, with a word."""
-    log.warning("%s is damaged (%s): it is made again", file, error or type(error).__name__)
-    file.unlink(missing_ok=True)
+@contextlib.contextmanager
+def reading_cache(file: Path) -> Iterator[None]:
+    """End the block at a file that is missing or damaged. A damaged one is deleted, with a word,
+    because it is made again.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except DAMAGED as error:
+        log.warning("%s is damaged (%s): it is made again", file, error or type(error).__name__)
+        file.unlink(missing_ok=True)
 
 
 def _flatten(flat: dict[str, Any], key: str, value: Any) -> Any:
@@ -103,6 +109,12 @@ def _unflatten(flat: dict[str, Any], key: str, form: Any) -> Any:
     if kind == "none":
         return None
     return flat[key] if kind == "array" else flat[key].item()
+
+
+def digest(value: Any) -> str:
+    """Return the hash of a value of JSON's types and NumPy's. Others are told by their text."""
+    text = json.dumps(to_json_types(value), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def to_json_types(value: Any) -> Any:

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from bigfs.storage import atomic
-from bigfs.storage.errors import DAMAGED
-from bigfs.storage.runs.checkpoints import discard_damaged
+from bigfs.storage.runs.checkpoints import reading_cache
 from bigfs.types import FloatArray
 
 
@@ -31,14 +30,10 @@ class EvaluationCounts:
         """Return the counts by the names of their sets."""
         counts: dict[str, FloatArray] = {}
         for file in atomic.paths_in(self.folder, f"{self.key}-*.npz"):
-            try:
+            with reading_cache(file):
                 with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
                     names, values = arrays["names"].tolist(), arrays["counts"]
                 counts |= dict(zip(names, values, strict=True))
-            except FileNotFoundError:
-                pass  # another process found it damaged, or has pruned it
-            except DAMAGED as error:
-                discard_damaged(file, error)
         return counts
 
     def save(self, counts: Mapping[str, FloatArray]) -> None:

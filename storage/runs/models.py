@@ -236,7 +236,10 @@ class Model:
         X = X if hasattr(X, "shape") else list(X)
         if not hasattr(X, "shape") and len(X):
             if isinstance(X[0], str):
-                text = self._require_text()
+                if (text := self.text) is None:
+                    raise ValueError(
+                        "the model's corpus is a matrix, so it can't take texts: give rows"
+                    )
                 X = text.vectorizer().transform([strip(document, text.remove) for document in X])
             elif isinstance(X[0], Mapping):
                 import pandas as pd
@@ -328,11 +331,6 @@ class Model:
             at = 0 if self.units.weighs_rows else len(steps)
             steps.insert(at, ("units", self.units.of_columns(order).transformer()))
         return Pipeline([*steps, ("model", self.linear.of_columns(order).estimator(names))])
-
-    def _require_text(self) -> TextUnits:
-        if self.text is None:
-            raise ValueError("the model's corpus is a matrix, so it can't take texts: give rows")
-        return self.text
 
     def arrays(self) -> dict[str, AnyArray]:
         """Return the model as arrays, the header among them."""

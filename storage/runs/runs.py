@@ -33,7 +33,6 @@ import csv
 import errno
 import hashlib
 import io
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,10 +43,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from bigfs.storage import atomic
-from bigfs.storage.errors import DAMAGED, RunError, explain_read_errors
+from bigfs.storage.errors import RunError, explain_read_errors
 from bigfs.storage.format import disk
 from bigfs.storage.locks import lock, name_taken
-from bigfs.storage.runs.checkpoints import Checkpoint, to_json_types
+from bigfs.storage.runs.checkpoints import Checkpoint, digest, to_json_types
 from bigfs.storage.runs.metadata import VERSION, read_metadata, sealed_json, unseal
 from bigfs.types import AnyArray
 
@@ -114,7 +113,9 @@ class Run:
                 _require_links(home)
                 path = unfinished_of(final)
                 if path is not None:
-                    _clear(path, but={CHECKPOINTS} if _is_of(path, parameters, key) else set())
+                    about = _record_of(path)  # of a key the store may lie elsewhere by now
+                    is_same = about.get("key") == key and (key or about["parameters"] == parameters)
+                    _clear(path, but={CHECKPOINTS} if is_same else set())
                 metadata = {"version": VERSION, "parameters": parameters, "key": key, "files": {}}
                 if "://" not in (store := str(parameters["store"])):
                     metadata["relative_store"] = os.path.relpath(store, home.parent)
@@ -150,7 +151,7 @@ class Run:
         final = _final(path)
         folder = _target(final) or final
         atomic.complete(folder)
-        name = _name_of(folder)
+        name = name_of(folder)
         if name == folder and not (folder / "run.json").is_file():
             raise RunError(
                 f"{path} is not a run directory, as it has no run.json: make one with "
@@ -181,33 +182,24 @@ class Run:
         try:
             with atomic.write_together(self.path) as self._place:
                 yield
-                self._write_metadata()
+                with atomic.explain_write_errors(self.path / "run.json"):
+                    text = sealed_json(self.metadata)
+                    self._place("run.json").write_text(text, encoding="utf-8")
         finally:
             self._place = None
 
     @contextlib.contextmanager
     def _replacing(self, name: str) -> Iterator[Path]:
-        """Write a file whole or not at all, at once or at the end of `transaction`."""
-        file = self.path / name
-        with contextlib.ExitStack() as stack:
-            if self._place is None:
-                part = stack.enter_context(atomic.write(file))
-            else:
-                stack.enter_context(atomic.explain_write_errors(file))
-                part = self._place(name)
-            yield part
-            if name != "run.json":
-                self.metadata.setdefault("files", {})[name] = _hash(part)
+        """Write a file and its hash, whole or not at all."""
+        with self.transaction(), atomic.explain_write_errors(self.path / name):
+            assert self._place is not None
+            yield (part := self._place(name))
+            self.metadata.setdefault("files", {})[name] = _hash(part)
 
     def update_metadata(self, **figures: Any) -> None:
         """Add entries to run.json. It is written whole or not at all."""
-        self.metadata |= to_json_types(figures)
-        if self._place is None:
-            self._write_metadata()
-
-    def _write_metadata(self) -> None:
-        with self._replacing("run.json") as part:
-            part.write_text(sealed_json(self.metadata), encoding="utf-8")
+        with self.transaction():
+            self.metadata |= to_json_types(figures)
 
     def _verified(self, name: str) -> Path:
         """Return the path of a file, once its content is what was written."""
@@ -321,10 +313,7 @@ class Run:
 
         A run of another key does not find them, and `identity` tells the loops of one run apart.
         """
-        key = hashlib.sha256(
-            json.dumps(to_json_types(list(identity)), sort_keys=True).encode()
-        ).hexdigest()[:12]
-        return Checkpoint(self.path / CHECKPOINTS, key)
+        return Checkpoint(self.path / CHECKPOINTS, digest(identity)[:12])
 
     def finish(self) -> Path:
         """Delete the checkpoints, and let the run's name point to this result. Returns the name.
@@ -336,14 +325,13 @@ class Run:
             require_out(self.final)
         with atomic.explain_write_errors(self.final):
             shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
-            self._write_metadata()
             if self.unfinished:
                 note_reader(self.store, self.final)
                 atomic.sync_tree(self.path)
                 atomic.point(self.final, Path(_home(self.final).name) / self.path.name)
                 atomic.unmark(self.path)
                 self.unfinished = False
-                if before is not None and _key(before) == self.metadata["key"]:
+                if before is not None and _record_of(before).get("key") == self.metadata["key"]:
                     atomic.mark_ours(before)
                     atomic.delete_marked(before)
         return self.final
@@ -408,6 +396,8 @@ def note_reader(store: str, name: str | Path) -> None:
         if line not in readers_of(store):
             with readers.open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
+            atomic.sync(readers)
+            atomic.sync(readers.parent)
 
 
 def readers_of(store: str) -> list[str]:
@@ -488,7 +478,7 @@ def _home(final: Path) -> Path:
     return final.with_name(f".{final.name}")
 
 
-def _name_of(folder: Path) -> Path:
+def name_of(folder: Path) -> Path:
     """Return the name of the run that a folder is a result of."""
     home = folder.parent
     is_result = home.name[:1] == "." and home.name != ".." and atomic.has_marker(home)
@@ -529,22 +519,11 @@ def _require_links(home: Path) -> None:
         ) from error
 
 
-def _is_of(path: Path, parameters: dict[str, Any], key: str) -> bool:
-    """Return whether an unfinished run was asked the same. A key stands for all of it, wherever the
-    store lies by now.
-    """
-    try:
-        about = read_metadata(path)
-    except RunError:
-        return False
-    return bool(about["key"] == key and (key or about["parameters"] == parameters))
-
-
-def _key(path: Path) -> Any:
-    try:
-        return json.loads((path / "run.json").read_text(encoding="utf-8"))["key"]
-    except DAMAGED:
-        return None
+def _record_of(path: Path) -> dict[str, Any]:
+    """Return the record of a result, or an empty one if it is damaged."""
+    with contextlib.suppress(RunError):
+        return read_metadata(path)
+    return {}
 
 
 def _clear(path: Path, but: set[str]) -> None:

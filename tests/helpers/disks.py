@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from bigfs.storage import atomic
 from tests.helpers.processes import until
 
 SHUTDOWN, WITHOUT_JOURNAL = 0x8004587D, 2  # EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH
@@ -78,11 +79,13 @@ class Disk:
         self.start()
 
     def empty_files(self):
-        """Return the files without content, but for locks, which have none."""
+        """Return the files without content, but for locks, which have none, and for markers, which
+        may be cut short (`atomic.has_marker`)."""
         files = [path for path in self.path.rglob("*") if path.is_file()]
         assert files
         empty = [path for path in files if not path.stat().st_size]
-        return [str(path.relative_to(self.path)) for path in empty if path.suffix != ".lock"]
+        kept = [path for path in empty if path.suffix != ".lock" and path.name != atomic.MARKER]
+        return [str(path.relative_to(self.path)) for path in kept]
 
 
 @contextlib.contextmanager

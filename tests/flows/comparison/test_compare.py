@@ -29,10 +29,10 @@ from bigfs.flows.comparison.files import (
 from bigfs.flows.comparison.outcomes import read_outcome
 from bigfs.flows.comparison.request import Audit, Comparison
 from bigfs.flows.options import ClusterOptions, Scoring, SourceOptions
-from bigfs.flows.reuse import digest
 from bigfs.storage import atomic
 from bigfs.storage import graphs as stored_graphs
 from bigfs.storage.errors import StoreError
+from bigfs.storage.runs.checkpoints import digest
 from bigfs.storage.runs.runs import RunError
 from bigfs.storage.staging import stage as staging
 from tests.helpers.commands import fails

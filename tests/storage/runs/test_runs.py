@@ -271,7 +271,7 @@ def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, writ
         "write_scores": ([1.0],),
         "update_metadata": (),
     }
-    monkeypatch.setattr("os.rename", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(
         RunError, match=r"the disk of .*/\.a/.* is full: free some space and repeat"
     ):
