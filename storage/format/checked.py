@@ -43,9 +43,13 @@ class CheckedStore(Store):
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         value = await self.inner.get(key, prototype, byte_range)
+        await self.require(key, value, prototype)
+        return value
+
+    async def require(self, key: str, value: Any, prototype: Any) -> None:
+        """Refuse a document that is not what it must be."""
         if value is not None:
             require_codecs(key, value)
-        return value
 
     async def get_partial_values(
         self, prototype: Any, key_ranges: Iterable[tuple[str, Any]]
