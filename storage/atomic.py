@@ -28,12 +28,12 @@ import fsspec
 
 from bigfs.storage.errors import LIMITS, BusyError, RunError, StoreError, is_full, may_pass
 from bigfs.storage.fingerprint import fingerprint_of
-from bigfs.storage.locks import lock, lock_file, name_taken
+from bigfs.storage.locks import lock, name_taken
 
 MARKER = ".made-by-bigfs"
 WORDS = b"bigfs works in this folder. It may delete the folder and all that it holds.\n"
 PART, COMMIT, WORK = ".bigfs-part", ".bigfs-commit", ".staging"  # suffixes of hidden names
-LOCK, OLD = "lock", "old"  # in a workplace: its lock, and the folder that is being replaced
+OLD = "old"  # in a workplace: the folder that is being replaced
 KEY = "[0-9a-f]{16}"
 DAY = 86400.0  # seconds after which an unfinished file belongs to no living process
 CLAIM = DAY / 2  # seconds after which a claim in an object store has no living owner
@@ -170,7 +170,8 @@ def complete(folder: Path) -> None:
     """Give the files of a folder their names that were committed before a process ended."""
     for commit in paths_in(folder, f".*{COMMIT}"):
         key = commit.name.removeprefix(".").removesuffix(COMMIT)
-        parts = {part_name(path.name): path for path in paths_in(folder, f".*.{key}{PART}")}
+        found = paths_in(folder, f".*.{key}{PART}")
+        parts = {path.name[1:].removesuffix(f".{key}{PART}"): path for path in found}
         with explain_write_errors(folder):
             for name, part in sorted(parts.items()):
                 with contextlib.suppress(FileNotFoundError):  # another process completes it too
@@ -196,19 +197,6 @@ def _part(file: Path, key: str) -> Path:
     return file.with_name(f".{file.name}.{key}{PART}")
 
 
-def part_name(name: str) -> str:
-    """Return the name that an unfinished file will have, or the name itself."""
-    match = re.fullmatch(rf"\.(.+)\.{KEY}{re.escape(PART)}", name)
-    return name if match is None else match[1]
-
-
-def delete_parts(folder: Path, name: str) -> None:
-    """Delete what killed processes left of a file. The caller holds its lock."""
-    for path in paths_in(folder, f".*{PART}"):
-        if part_name(path.name) == name:
-            _delete(path)
-
-
 def _delete_abandoned(folder: Path) -> None:
     """Delete unfinished files that nobody has touched for a day, whatever they were of."""
     if any(paths_in(folder, f".*{COMMIT}")):
@@ -232,26 +220,21 @@ def workplace(target: Path, key: str = "") -> Iterator[Path]:
     """
     remove_stale(target, key)
     work = target.parent / f".{target.name}.{key or _key()}{WORK}"
-    fault_point("write", work)
-    work.mkdir(parents=True, exist_ok=bool(key))
-    try:
-        with lock_file(work / LOCK):  # held until the folder is gone, so that nobody sweeps it
-            try:
-                _put_marker(work, WORDS)
-                yield work
-            finally:
-                _clear(work, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            work.rmdir()  # the lock could not be taken
-        raise
+    with lock(work, wait=EXCHANGE):  # held until the folder is gone, so that nobody sweeps it
+        fault_point("write", work)
+        work.mkdir(exist_ok=bool(key))
+        try:
+            _put_marker(work, WORDS)
+            yield work
+        finally:
+            _clear(work, target)
 
 
 def publish(new: Path, target: Path, work: Path | None = None) -> None:
     """Give a finished file or folder its name. A folder there goes to the workplace first."""
     sync_tree(new) if new.is_dir() else sync(new)
     try:
-        if work is not None and os.path.lexists(target):
+        if work is not None and target.is_dir():
             _rename(target, work / OLD)
         _rename(new, target)
         sync(target.parent)
@@ -265,16 +248,8 @@ def publish(new: Path, target: Path, work: Path | None = None) -> None:
 
 def point(name: Path, target: Path) -> None:
     """Let a name lead to a target, a path from its folder, by one rename of a symbolic link."""
-    part = _part(name, _key())
-    fault_point("write", name)
-    os.symlink(target, part)
-    try:
-        _rename(part, name)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            _delete(part)
-        raise
-    sync(name.parent)
+    with write(name) as part:
+        os.symlink(target, part)
 
 
 def recover(target: Place) -> None:
@@ -285,10 +260,8 @@ def recover(target: Place) -> None:
     for work in _workplaces(path):
         if os.path.lexists(work / OLD) and has_marker(work):
             try:
-                with lock_file(work / LOCK, EXCHANGE):
+                with lock(work, wait=EXCHANGE):
                     _restore(work, path)
-            except FileNotFoundError:
-                pass  # the process that made the exchange has finished it
             except BusyError:
                 raise StoreError(
                     f"{path} is being replaced by another process, which does not go on: end that "
@@ -309,23 +282,17 @@ def remove_stale(target: Path, spare: str = "") -> None:
     That with the key `spare` stays.
     """
     for work in _workplaces(target):
-        if spare and work.name == f".{target.name}.{spare}{WORK}":
-            continue
-        # another process may sweep it too, or have just made it
-        with contextlib.suppress(BusyError, FileNotFoundError):
-            is_dead = _is_begun(work) and time.time() - work.stat().st_mtime > EXCHANGE
-            if has_marker(work) or is_dead:
-                with lock_file(work / LOCK):
+        if not spare or work.name != f".{target.name}.{spare}{WORK}":
+            with contextlib.suppress(BusyError), lock(work, wait=0):
+                if has_marker(work) or _is_empty(work):
                     _clear(work, target)
 
 
 def _workplaces(target: Path) -> list[Path]:
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.{KEY}{re.escape(WORK)}")
-    try:
-        names = sorted(filter(pattern.fullmatch, os.listdir(target.parent)))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [target.parent / name for name in names]
+    """Return the workplaces beside a target, also those of which only the lock is left."""
+    pattern = re.compile(rf"\.?(\.{re.escape(target.name)}\.{KEY}{re.escape(WORK)})(\.lock)?")
+    found = filter(None, map(pattern.fullmatch, names_in(target.parent)))
+    return [target.parent / name for name in sorted({match[1] for match in found})]
 
 
 def _restore(work: Path, target: Path) -> None:
@@ -338,17 +305,17 @@ def _clear(work: Path, target: Path) -> None:
     _restore(work, target)
     if os.path.lexists(work / OLD):
         sync(target.parent)  # the new one has the name for good
-    if _is_begun(work):
+    if _is_empty(work):
         shutil.rmtree(work, ignore_errors=True)  # a late thread may add to it just now
     else:
         delete_marked(work)
 
 
-def _is_begun(work: Path) -> bool:
-    """Return whether a workplace holds no file but its lock: it is not marked yet, or a late thread
-    of an ended command has made an empty folder there again."""
-    files = {Path(folder, name) for folder, _, names in os.walk(work) for name in names}
-    return work.is_dir() and not work.is_symlink() and files <= {work / LOCK}
+def _is_empty(work: Path) -> bool:
+    """Return whether a workplace holds no file: it is not marked yet, or a late thread of an ended
+    command has made an empty folder there again."""
+    is_folder = work.is_dir() and not work.is_symlink()
+    return is_folder and not any(files for _, _, files in os.walk(work))
 
 
 @contextlib.contextmanager
@@ -525,23 +492,20 @@ def delete_marked(folder: Place) -> None:
         _delete_remote(str(folder))
         return
     home = Path(folder)
-    # the lock goes last: without it, another process could take a new one and sweep the folder too
-    for child in [c for c in home.iterdir() if c.name not in (MARKER, LOCK)]:
+    for child in [c for c in home.iterdir() if c.name != MARKER]:
         if child.is_dir() and not child.is_symlink():
             shutil.rmtree(child, ignore_errors=True)
         else:
             child.unlink()
-    if {child.name for child in home.iterdir()} <= {MARKER, LOCK}:
-        with contextlib.suppress(FileNotFoundError):  # another process sweeps what is left
+    if [child.name for child in home.iterdir()] == [MARKER]:
+        with contextlib.suppress(FileNotFoundError):  # another process deletes what is left
             unmark(home)
             try:
-                (home / LOCK).unlink(missing_ok=True)
                 home.rmdir()
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-                if os.listdir(home) != [LOCK]:  # of another process, which sweeps it
-                    _put_marker(home, WORDS)  # a task that was not over yet wrote once more
+                _put_marker(home, WORDS)  # a task that was not over yet wrote once more
 
 
 def _delete_remote(url: str) -> None:
@@ -564,7 +528,7 @@ def is_available(folder: Place) -> bool:
     or deleting: an empty one is marked before anything else is in it, and unmarked last."""
     names = _held_by(folder)  # one look: it may go and come again between two
     if MARKER not in names:
-        return names <= {LOCK}
+        return not names
     try:
         return _are_ours((Path(folder) / MARKER).read_bytes())
     except FileNotFoundError:  # it was ours, and is being deleted

@@ -34,11 +34,11 @@ def lock(
     `wait` limits the seconds to wait; -1 waits as long as it takes, and says so. `name` stands for
     the path in messages. Ask for the state that depends on the lock inside the block.
     """
-    path = Path(path)
+    path, file = Path(path), _file_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.with_name(f".{path.name}.lock")
     require_lock_file(file)
-    with _held(file, wait, name or path, shared) as descriptor:
+    descriptor = _acquire(file, wait, name or path, shared)
+    with os.fdopen(descriptor, "rb"):
         try:
             yield
         finally:
@@ -48,30 +48,19 @@ def lock(
                     file.unlink()
 
 
-@contextlib.contextmanager
-def lock_file(file: Place, wait: float = 0) -> Iterator[None]:
-    """Hold the lock of a file that is made for it, and that stays."""
-    with _held(Path(file), wait, file):
-        yield
+def _file_of(path: Place) -> Path:
+    return Path(path).with_name(f".{Path(path).name}.lock")
 
 
-def is_held(file: Place) -> bool:
-    """Return whether somebody holds the lock of a file, which is not made for that."""
+def is_held(path: Place) -> bool:
+    """Return whether somebody holds the lock of a path, whose file is not made for that."""
+    file = _file_of(path)
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         return not try_lock(descriptor, file)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _held(file: Path, wait: float, name: Place, shared: bool = False) -> Iterator[int]:
-    descriptor = _acquire(file, wait, name, shared)
-    try:
-        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -29,10 +29,11 @@ from bigfs.storage import atomic, versions
 from bigfs.storage.downloads import downloader
 from bigfs.storage.errors import BusyError, StoreError
 from bigfs.storage.format import manifest as manifests
-from bigfs.storage.locks import is_held, lock, lock_file
+from bigfs.storage.locks import is_held, lock
 from bigfs.storage.runs.runs import (
     READERS,
     lock_run,
+    name_of,
     names_below,
     readers_of,
     results_of,
@@ -95,13 +96,13 @@ def find_unused(
     records = _Records([*homes, *places[1:]])
     copies = downloader.data_folder() / "urls"
     found = [
-        *(item for home in homes for item in (*_old_stores(home, records), *_orphans(home))),
+        *(item for home in homes for item in _unnamed(home, records, older_than is not None)),
+        *(item for home in homes for item in _orphans(home)),
         *_outgrown(records.stores),
         *_killed([*records.folders, copies]),
         *_old_copies(copies),
     ]
     if older_than is not None:
-        found += [item for home in homes for item in _unnamed(home, records)]
         readers = [Path(one) for store in records.stores for one in readers_of(str(store))]
         names = [*(name for place in places for name in names_below(place)), *readers]
         found += [*_of_runs(dict.fromkeys(names)), *_caches(records)]
@@ -181,8 +182,7 @@ class _Records:
 
 def _is_needed(result: Path) -> bool:
     """Return whether a folder is the latest result of its run, or an unfinished one."""
-    name = result.parent.with_name(result.parent.name[1:])
-    return result in results_of(name)[-1:] or atomic.has_marker(result)
+    return result in results_of(name_of(result))[-1:] or atomic.has_marker(result)
 
 
 def _text(file: Path) -> str:
@@ -203,18 +203,6 @@ def _manifest(store: Path) -> Any:
     return None if manifest.source.get("appended") else manifest
 
 
-def _unnamed(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
-    for store in atomic.paths_in(home, "*.zarr"):
-        if _manifest(store) is not None and not records.name(store):
-            yield store, "no run names it"
-            yield from _beside(store)
-
-
-def _beside(store: Path) -> Iterator[tuple[Path, str]]:
-    paths = (store.with_suffix(suffix) for suffix in BESIDE if suffix != READERS)
-    yield from ((path, "it belongs to that store") for path in paths if path.exists())
-
-
 def _of_runs(names: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     for name in names:
         yield from ((path, "an earlier result of a run") for path in results_of(name)[:-1])
@@ -233,7 +221,8 @@ def _changed(path: Path) -> float:
         return time.time()
 
 
-def _old_stores(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
+def _unnamed(home: Path, records: _Records, latest: bool) -> Iterator[tuple[Path, str]]:
+    """Yield the stores that no record names: earlier states of a source, or also its latest."""
     groups: dict[str, list[tuple[float, Path]]] = {}
     for store in atomic.paths_in(home, "*.zarr"):
         manifest = _manifest(store)
@@ -245,11 +234,15 @@ def _old_stores(home: Path, records: _Records) -> Iterator[tuple[Path, str]]:
         key = repr((source, manifest.source["format"], options, settings))
         with contextlib.suppress(FileNotFoundError):
             groups.setdefault(key, []).append((_changed(store), store))
-    for stores in groups.values():
-        for _, store in sorted(stores)[:-1]:
+    for stores in map(sorted, groups.values()):
+        for _, store in stores if latest else stores[:-1]:
             if not records.name(store):
-                yield store, "an earlier state of its source, and no run names it"
-                yield from _beside(store)
+                is_latest = store == stores[-1][1]
+                why = "" if is_latest else "an earlier state of its source, and "
+                yield store, f"{why}no run names it"
+                for path in (store.with_suffix(suffix) for suffix in BESIDE if suffix != READERS):
+                    if path.exists():
+                        yield path, "it belongs to that store"
 
 
 def _orphans(home: Path) -> Iterator[tuple[Path, str]]:
@@ -263,7 +256,7 @@ def _orphans(home: Path) -> Iterator[tuple[Path, str]]:
 def _killed(homes: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     for home in dict.fromkeys(homes):
         for path in atomic.paths_in(home, f".*{atomic.WORK}"):
-            is_work = WORK.fullmatch(path.name) and not is_held(path / atomic.LOCK)
+            is_work = WORK.fullmatch(path.name) and not is_held(path)
             if is_work and atomic.has_marker(path):  # its process unmarks it before it unlocks it
                 yield path, "a killed command left it"
 
@@ -299,9 +292,8 @@ def _caches(records: _Records) -> Iterator[tuple[Path, str]]:
 def _old_copies(home: Path) -> Iterator[tuple[Path, str]]:
     groups: dict[str, list[tuple[float, Path]]] = {}
     for copy in atomic.paths_in(home, "*"):
-        if COPY.fullmatch(copy.name):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                (copy / ".lock").stat()
+        if COPY.fullmatch(copy.name) and copy.is_dir():
+            with contextlib.suppress(FileNotFoundError):
                 groups.setdefault(copy.name[:16], []).append((copy.stat().st_mtime, copy))
     for copies in groups.values():
         yield from ((copy, "a later version was fetched") for _, copy in sorted(copies)[:-1])
@@ -325,10 +317,8 @@ def _delete(path: Path) -> bool:
     home = path.parent
     if path.suffix in BESIDE and path.with_suffix(".zarr").exists():
         return False  # its store is used
-    is_result = path.name[:1] != "." and atomic.has_marker(home)
     try:
-        if is_result:  # of a run
-            name = home.with_name(home.name[1:])
+        if (name := name_of(path)) != path:  # a result of a run
             with lock_run(name, waits=False):
                 if path in results_of(name)[-1:]:
                     return False  # it was finished meanwhile
@@ -340,12 +330,7 @@ def _delete(path: Path) -> bool:
             with lock_run(home.parent, waits=False):
                 atomic.delete_marked(path)
         else:
-            is_copy = COPY.fullmatch(path.name)
-            with (
-                lock_file(path / ".lock") if is_copy else lock(path, wait=0),
-                _unread(path),
-                atomic.workplace(path) as aside,
-            ):
+            with lock(path, wait=0), _unread(path), atomic.workplace(path) as aside:
                 os.rename(path, aside / "pruned")
     except (BusyError, FileNotFoundError):  # used, or another command has just deleted it
         return False

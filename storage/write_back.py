@@ -128,18 +128,19 @@ def write_var(
             uns["hvg"] = {"flavor": about["parameters"].get("flavor", "seurat")}
     with locks.lock(path):
         before = original_of(identity_of(files_of(path)))
-        if path.is_dir():
-            _write_folder(path, columns, uns)
-        else:
-            with atomic.write(path) as part:
-                atomic.delete_parts(path.parent, path.name)
-                shutil.copy2(path, part)
-                with need_h5py(str(path)).File(part, "r+") as root:
+        with atomic.explain_write_errors(path), atomic.workplace(path) as work:
+            new = work / "new"
+            if path.is_dir():
+                _write_folder(path, new, columns, uns)
+            else:
+                shutil.copy2(path, new)
+                with need_h5py(str(path)).File(new, "r+") as root:
                     _write_selection(root, columns, uns)
+            atomic.publish(new, path, work)
         note_written(before, identity_of(files_of(path)))
 
 
-def _write_folder(path: Path, columns: dict[str, AnyArray], uns: dict[str, Any]) -> None:
+def _write_folder(path: Path, new: Path, columns: dict[str, AnyArray], uns: dict[str, Any]) -> None:
     def link_or_copy(file: str, target: str) -> None:
         element, *inside = Path(file).relative_to(path).parts
         if not inside or element in WRITTEN:
@@ -147,15 +148,12 @@ def _write_folder(path: Path, columns: dict[str, AnyArray], uns: dict[str, Any])
         else:
             atomic.link_or_copy(file, target)
 
-    with atomic.explain_write_errors(path), atomic.workplace(path) as work:
-        new = work / "new"
-        shutil.copytree(path, new, symlinks=True, copy_function=link_or_copy)
-        root = zarr.open_group(new, mode="r+", use_consolidated=False)
-        _write_selection(root, columns, uns)
-        if zarr.open_group(path, mode="r").metadata.consolidated_metadata is not None:
-            with warnings.catch_warnings(action="ignore"):  # format 3 does not specify it yet
-                zarr.consolidate_metadata(new)
-        atomic.publish(new, path, work)
+    shutil.copytree(path, new, symlinks=True, copy_function=link_or_copy)
+    root = zarr.open_group(new, mode="r+", use_consolidated=False)
+    _write_selection(root, columns, uns)
+    if zarr.open_group(path, mode="r").metadata.consolidated_metadata is not None:
+        with warnings.catch_warnings(action="ignore"):  # format 3 does not specify it yet
+            zarr.consolidate_metadata(new)
 
 
 def _write_selection(root: Any, columns: dict[str, AnyArray], described: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from requests.adapters import HTTPAdapter
 from bigfs.storage import atomic
 from bigfs.storage.downloads.catalog import File
 from bigfs.storage.errors import SourceError, is_full, may_pass, redact
-from bigfs.storage.locks import lock_file, require_lock_file
+from bigfs.storage.locks import lock
 
 REGISTRY = "registry.txt"
 RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")
@@ -144,8 +144,7 @@ def _hash(text: str) -> str:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder of downloads, which is made."""
     folder.mkdir(parents=True, exist_ok=True)
-    require_lock_file(folder / ".lock")
-    with atomic.naming_full_disk(folder), lock_file(folder / ".lock", wait=-1):
+    with atomic.naming_full_disk(folder), lock(folder):
         yield
 
 

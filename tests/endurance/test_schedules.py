@@ -274,9 +274,9 @@ def run_schedule(seed, place):
     for folder in (".", "stores"):
         assert clients.call("prune", "--yes", "--older-than", "0h", folder).status == 0
     assert not list(faults_of(clients.home))
-    # a command of a minute later deletes those that hold no file but a lock
+    # the next command of their name deletes those that hold no file
     work = [file for place in clients.home.rglob(".*.staging") for file in place.rglob("*")]
-    assert not [file for file in work if file.is_file() and file.name != "lock"]
+    assert not list(filter(Path.is_file, work))
     return ended
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import psutil
 import pytest
 
-from bigfs.storage.locks import lock_file
+from bigfs.storage.locks import lock
 
 ROOT = Path(__file__).parents[2]
 # this and the next: what must never be found in a log or a run's files
@@ -163,7 +163,7 @@ def give_database(home):
     Prefect takes ten seconds for it. It is made once for all processes of the tests.
     """
     template = Path(os.environ["BIGFS_TESTS_FOLDER"])
-    with lock_file(template / "lock", wait=-1):
+    with lock(template):
         if not (template / "prefect.db").exists():
             making = template / "making"
             subprocess.run(

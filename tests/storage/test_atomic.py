@@ -9,7 +9,7 @@ import pytest
 
 from bigfs.storage import atomic
 from bigfs.storage.errors import RunError, StoreError
-from bigfs.storage.locks import lock_file
+from bigfs.storage.locks import lock
 from tests.helpers.listing import names_in
 
 
@@ -261,7 +261,7 @@ def test_an_exchange_that_is_going_on_is_waited_for(tmp_path, monkeypatch):
     atomic.write_marker(work)
     (work / "old").mkdir()
     monkeypatch.setattr(atomic, "EXCHANGE", 0.2)
-    with lock_file(work / "lock"), pytest.raises(StoreError, match="replaced by another process"):
+    with lock(work), pytest.raises(StoreError, match="replaced by another process"):
         atomic.recover(tmp_path / "a")
     assert (work / "old").exists()
     atomic.recover(tmp_path / "a")
@@ -278,15 +278,21 @@ def test_a_late_writer_never_blocks_the_next(tmp_path):
         assert other != work
 
 
-def test_an_empty_folder_of_a_late_thread_is_deleted(tmp_path, monkeypatch):
+def test_an_empty_folder_of_a_late_thread_is_deleted(tmp_path):
     with atomic.workplace(tmp_path / "a") as work:
         pass
     (work / "new" / "X").mkdir(parents=True)  # after the workplace was deleted with its marker
+    with lock(work):  # another process is about to mark it
+        atomic.remove_stale(tmp_path / "a")
+        assert work.exists()
     atomic.remove_stale(tmp_path / "a")
-    assert work.exists()  # another process may be about to mark it
-    monkeypatch.setattr(atomic, "EXCHANGE", -1.0)
+    assert names_in(tmp_path) == []
+
+
+def test_the_lock_of_a_workplace_that_was_not_made_is_deleted(tmp_path):
+    (tmp_path / f"..a.{'0' * 16}.staging.lock").touch()  # a process was killed before it made it
     atomic.remove_stale(tmp_path / "a")
-    assert not work.exists()
+    assert names_in(tmp_path) == []
 
 
 def test_unfinished_files_of_dead_processes_are_deleted_after_a_day(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import zarr
 
 from bigfs import ANOVA, HighlyVariable, storage
-from bigfs.storage import locks
+from bigfs.storage import atomic, locks
 from bigfs.storage.errors import SourceError
 from bigfs.storage.runs.runs import Run, results_of
 from tests.helpers.anndata import write_anndata, zarr_text
@@ -179,13 +179,12 @@ def test_a_file_that_is_written_elsewhere_is_left_alone(cells, tmp_path):
 
 
 def test_the_copy_of_a_killed_selection_is_deleted_by_the_next(cells, tmp_path):
-    (tmp_path / ".cells.h5ad.0123456789abcdef.bigfs-part").write_bytes(b"half")
-    (tmp_path / ".other.h5ad.0123456789abcdef.bigfs-part").write_bytes(b"of a process at work")
+    atomic.write_marker(killed := tmp_path / ".cells.h5ad.0123456789abcdef.staging")
+    (killed / "new").write_bytes(b"half")
     corpus = storage.open(tmp_path / "c.zarr")
-    corpus.write_var(ANOVA(n_features_to_select=4).fit(corpus.X, corpus.y))
-    assert [path.name for path in tmp_path.glob("*.bigfs-part")] == [
-        ".other.h5ad.0123456789abcdef.bigfs-part"
-    ]
+    with atomic.workplace(tmp_path / "other.h5ad") as at_work:
+        corpus.write_var(ANOVA(n_features_to_select=4).fit(corpus.X, corpus.y))
+        assert list(tmp_path.glob(".*.staging")) == [at_work]
 
 
 HVG = ("--method", "hvg", "--features", "3", "--workers", "0", "--out", "h")

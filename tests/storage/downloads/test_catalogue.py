@@ -222,14 +222,14 @@ def test_a_url_may_have_any_file_name(site, name):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("registry.txt", "is not the list of checksums"), (".lock", "is in the way")],
+    [("tiny/registry.txt", "is not the list of checksums"), (".tiny.lock", "is in the way")],
 )
 def test_a_file_of_the_user_among_the_downloads_stays(site, tmp_path, name, message):
     (tmp_path / "data" / "tiny").mkdir(parents=True)
-    (tmp_path / "data" / "tiny" / name).write_text("my own notes\n")
+    (tmp_path / "data" / name).write_text("my own notes\n")
     with pytest.raises(storage.StoreError, match=message):
         catalog.fetch("tiny")
-    assert (tmp_path / "data" / "tiny" / name).read_text() == "my own notes\n"
+    assert (tmp_path / "data" / name).read_text() == "my own notes\n"
     assert site.requests == []
 
 
