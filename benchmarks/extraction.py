@@ -23,7 +23,8 @@ from bigfs.evaluation import linear_model
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import Split
 from bigfs.graph import Metric
-from bigfs.linalg.ridge import Ridge, centering
+from bigfs.linalg.ridge import Ridge
+from bigfs.linalg.ridge.operator import centering
 from bigfs.matrix import Block, Centered, Matrix
 from bigfs.selectors.base.labels import Labels, labeled_part
 from bigfs.selectors.base.sample_graph import sample_graph

@@ -27,7 +27,8 @@ from bigfs.evaluation import linear_model
 from bigfs.evaluation.linear_model import LinearModel
 from bigfs.evaluation.metrics import REAL
 from bigfs.evaluation.splits import MOST_TRAINING, labeled_rows, target_kind
-from bigfs.linalg.ridge import Ridge, centering
+from bigfs.linalg.ridge import Ridge
+from bigfs.linalg.ridge.operator import centering
 from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm, positive_classes
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.gathering import rows_on_disk
@@ -193,8 +194,9 @@ def _fit_real(X: Matrix, y: FloatArray, way: str) -> LinearModel:
     Y = y.reshape(n, -1)
     if way == RIDGE:
         near = X.near_zero()
-        prepared = Ridge(near, centering(n), limit=int(engine.task_memory())).prepare(scale**2)
-        solution = prepared.solve(Y - mean)
+        with engine.limit_memory(int(engine.task_memory())):
+            ridge = Ridge(near, centering(n))
+        solution = ridge.prepare(scale**2).solve(Y - mean)
         if not solution.residual <= TOLERANCE:
             residual = f"residual {solution.residual:.2e}, tolerance {TOLERANCE:.0e}"
             warn_early_end(f"the ridge regression by tiles {solution.status} ({residual})")
@@ -234,7 +236,7 @@ def _descend(
         estimator, shift, unit, known = SGDRegressor(**options), y.mean(), y.std() or 1.0, {}
         y = (y - shift) / unit
     model = Incremental(estimator, shuffle_blocks=True, random_state=0)
-    targets = engine.dask_vector(y, blocks.chunks[0])
+    targets = engine.dask_slices(y, (blocks.chunks[0],))
     with engine.in_this_process():
         for _ in range(PASSES):
             model.partial_fit(blocks, targets, **known)

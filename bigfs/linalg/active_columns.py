@@ -25,18 +25,12 @@ DENSE_ABOVE = 0.3  # share of non-zeros above which a dense array is smaller and
 class ActiveColumns:
     """The active columns of X: gathered if they fit in memory, else taken from its tiles."""
 
-    def __init__(
-        self,
-        X: Matrix,
-        limit: int | None = None,
-        room: float = np.inf,
-        feature_bytes: int = 0,
-    ) -> None:
+    def __init__(self, X: Matrix, room: float = np.inf, feature_bytes: int = 0) -> None:
         self.full = self.X = X  # X: the active columns, or the full matrix
         self.index: IntArray | None = None  # (n_active,) of the columns of X, None if it is full
         self.gathered = False
         self._block: Any = None  # the gathered columns: a csr array, or a dense one
-        self._limit, self._room, self._feature_bytes = limit, room, feature_bytes
+        self._room, self._feature_bytes = room, feature_bytes
 
     def select(self, active: IntArray) -> None:
         """Gather these columns, given in increasing order, if they fit."""
@@ -68,7 +62,7 @@ class ActiveColumns:
 
     def has_room(self, size: int, n_active: int) -> bool:
         """Return whether so many columns, of `size` bytes, fit in their share of the memory."""
-        return size <= engine.SHARES.active_columns * (self._limit or engine.planned_memory())
+        return size <= engine.SHARES.active_columns * engine.planned_memory()
 
     def stays_full(self, active: IntArray) -> bool:
         """Return whether these columns are served by the full matrix. It is so where they do not

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -18,20 +20,29 @@ def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
     """Return X diag(φ) Xᵀ, dense n × n, summed over tiles of columns. Reads X once. At most three
     arrays of its size exist at a time. A matrix in memory that has only the layout by rows is
     copied by columns."""
-    n, d = X.shape
-    by_columns = X if X.column_tiles or not X.local else Matrix.from_array(X.columns(np.arange(d)))
-    tiles, K = by_columns.tiles(1), None
+    by_columns = X
+    if X.local and not X.column_tiles:
+        by_columns = Matrix.from_array(X.columns(slice(None)))
     at_once = 1 if engine.client() is None else 2  # parts of n × n beside the sum
-    for k in range(0, len(tiles), at_once):
-        batch = Matrix(X.shape, columns=tiles[k : k + at_once], local=X.local)
-        for part in batch.map(_kernel, 1, split=[phi]):
-            if K is None:
-                K = np.require(part, requirements="W")  # what came from a worker may be read-only
-            else:
-                K += part
-        del part  # before the next ones are made
+    K: FloatArray = sum_over_tiles(by_columns, 1, _kernel, at_once, phi)
     X.passes += 1
-    return np.zeros((n, n)) if K is None else K
+    return K
+
+
+def sum_over_tiles(X: Matrix, axis: int, fn: Any, at_once: int, each: Any, *shared: Any) -> Any:
+    """Return the sum of large parts in the order of the tiles, few of which exist at a time. `each`
+    has a row per sample or column, of which a tile gets its own. The sum belongs to the caller."""
+    tiles, total = X.tiles(axis), None
+    for k in range(0, len(tiles), at_once):
+        some: dict[str, Any] = {("rows", "columns")[axis]: tiles[k : k + at_once]}
+        batch = Matrix(X.shape, **some, local=X.local)
+        for part in batch.map(fn, axis, *shared, split=[each]):
+            if total is not None:
+                total += part
+            else:  # what came from a worker may be read-only
+                total = part.copy() if sp.issparse(part) else np.require(part, requirements="W")
+        del part  # before the next ones are made
+    return total
 
 
 def _kernel(block: Block, start: int, stop: int, phi: FloatArray) -> FloatArray:

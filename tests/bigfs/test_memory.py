@@ -37,7 +37,8 @@ from bigfs.evaluation.linear_model import LinearModel
 from bigfs.graph import class_neighbors, discriminant, neighbors
 from bigfs.lasso.losses import LeastSquares
 from bigfs.linalg import svm
-from bigfs.linalg.ridge import Ridge, WeightedCentering, centering
+from bigfs.linalg.ridge import Ridge
+from bigfs.linalg.ridge.operator import WeightedCentering, centering
 from bigfs.matrix import Centered
 from bigfs.selectors.row_sparse import label_sums
 from bigfs.selectors.scores import llfs

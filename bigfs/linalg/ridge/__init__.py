@@ -17,19 +17,8 @@ import numpy as np
 
 from bigfs.linalg.ridge.cg import CG, Solution
 from bigfs.linalg.ridge.direct import Primal, Woodbury, gram
-from bigfs.linalg.ridge.operator import (
-    SampleOperator,
-    WeightedCentering,
-    centering,
-    diagonal,
-)
-from bigfs.linalg.ridge.plan import (
-    ITERATIONS,
-    SOLVERS,
-    choose_solver,
-    has_layout,
-    project_costs,
-)
+from bigfs.linalg.ridge.operator import SampleOperator
+from bigfs.linalg.ridge.plan import ITERATIONS, choose_solver, has_layout, project_costs
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.kernels import strips
 from bigfs.matrix.panels import strip_width
@@ -51,13 +40,13 @@ class Ridge:
         targets: int = 1,
         tol: float = 1e-10,
         max_iter: int = 500,
-        limit: int | None = None,
         iterations: int = ITERATIONS,
         reduction: float = 0.0,
     ) -> None:
         self.X, self.M = X, M or SampleOperator()
         self.tol, self.max_iter, self.reduction = tol, max_iter, reduction
-        width = strip_width(self.M.height(X.shape[0]), targets, limit)
+        width = strip_width(self.M.height(X.shape[0]), targets)
+        # columns of W whose XW (n × width) is formed at a time. None is all
         self.width = width if self.M.m is not None and width < targets else None
         costs = project_costs(
             *X.shape,
@@ -71,7 +60,7 @@ class Ridge:
         )
         if solver == "auto":
             costs = {name: cost for name, cost in costs.items() if has_layout(X, name)}
-        self.plan = choose_solver(costs, solver, limit)
+        self.plan = choose_solver(costs, solver)
         self._gram: FloatArray | None = None
         self._squares: FloatArray | None = None
 
@@ -83,16 +72,7 @@ class Ridge:
                 f"u must hold {self.X.shape[1]} positive weights (inf drops "
                 f"a feature); got shape {u.shape}"
             )
-        cg = CG(
-            self.X,
-            self.M,
-            lambda: self.squares,
-            u,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            reduction=self.reduction,
-            width=self.width,
-        )
+        cg = CG(self, u)
         if self.plan.solver == "primal":
             return Prepared(cg, Primal(self.gram, u))
         return Prepared(cg, Woodbury(self.X, self.M, u) if self.plan.solver == "woodbury" else None)
@@ -176,7 +156,7 @@ class Prepared:
         residuals = np.linalg.norm(R, axis=0) / np.where(size > 0, size, 1)
         if isinstance(self.direct, Primal) and self.cg.X.local:
             residuals = np.maximum(residuals, self._gram_error(W, product, size))
-        return Solution(W, residuals, 1, product, _status(residuals, self.cg.tol))
+        return Solution(W, residuals, 1, product, _status(residuals, self.cg.ridge.tol))
 
     def _gram_error(self, W: FloatArray, product: FloatArray, size: FloatArray) -> float:
         """Return how far a product with the Gram matrix is from that with the matrix, relative.
@@ -218,18 +198,3 @@ def _squares(block: Block, start: int, stop: int, m: FloatArray) -> FloatArray:
         squared **= 2
         total += squared.T @ m[rows]
     return total
-
-
-__all__ = [
-    "SOLVERS",
-    "Ridge",
-    "SampleOperator",
-    "Solution",
-    "WeightedCentering",
-    "centering",
-    "choose_solver",
-    "diagonal",
-    "gram",
-    "project_costs",
-    "weighted_squares",
-]

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bigfs import engine
 from bigfs.linalg.conjugate_gradients import block_cg, subtract_product
-from bigfs.linalg.ridge.operator import SampleOperator
-from bigfs.matrix import Matrix
 from bigfs.matrix.kernels import gram_times
 from bigfs.matrix.panels import times_by_strips
 from bigfs.result import Status
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
+
+if TYPE_CHECKING:
+    from bigfs.linalg.ridge import Ridge
 
 
 class Solution(NamedTuple):
@@ -42,28 +43,14 @@ class CG:
     """Solve (XᵀMX + diag u) W = rhs for Z = u^½ W. In this variable the matrix is I plus a part
     whose eigenvalues decay fast."""
 
-    def __init__(
-        self,
-        X: Matrix,
-        M: SampleOperator,
-        squares: Callable[[], FloatArray],
-        u: FloatArray,
-        *,
-        tol: float,
-        max_iter: int,
-        reduction: float = 0.0,
-        width: int | None = None,
-    ) -> None:
-        self.X, self.M, self.tol, self.max_iter = X, M, tol, max_iter
-        self.width = width  # columns of W whose XW (n × width) is formed at a time; None is all
-        self.reduction = reduction
+    def __init__(self, ridge: Ridge, u: FloatArray) -> None:
+        self.ridge, self.X, self.M = ridge, ridge.X, ridge.M
         self.s = u[:, None] ** -0.5  # d × 1, zero where u = inf
-        self.squares = squares
 
     @cached_property
     def jacobi(self) -> FloatArray:
         """Return the preconditioner (d × 1). A direct solver needs none, and no squares."""
-        return 1 / (1 + self.squares()[:, None] * self.s**2)
+        return 1 / (1 + self.ridge.squares[:, None] * self.s**2)
 
     def gram_times(self, W: FloatArray) -> FloatArray:
         """Return XᵀMX W. Reads X once for the identity and the centering, and twice for others."""
@@ -87,7 +74,7 @@ class CG:
 
     def _gram_times_by_strips(self, Z: FloatArray, s: float | FloatArray = 1.0) -> FloatArray:
         """Return XᵀMX (s Z), where no more than a strip of X s Z is in memory."""
-        with times_by_strips(self.X, s * Z, self.width or Z.shape[1]) as product:
+        with times_by_strips(self.X, s * Z, self.ridge.width or Z.shape[1]) as product:
             product.replace(lambda _, strip: self.M.apply(strip, overwrite=True))
             return np.asarray(self.X.T @ product)
 
@@ -130,11 +117,11 @@ class CG:
                 Z,
                 size,
                 lambda Y: np.multiply(Y, self.jacobi, out=Y),
-                self.tol,
-                self.max_iter,
-                self.reduction,
+                self.ridge.tol,
+                self.ridge.max_iter,
+                self.ridge.reduction,
                 # a loop that asks to come nearer measures its own residual in the end
-                None if self.reduction else set_residual,
+                None if self.ridge.reduction else set_residual,
             )
         # XᵀMX W = rhs − u W, where the residual is what W lacks
         R += Z

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.linalg.ridge.operator import Root, SampleOperator
-from bigfs.linalg.sample_kernel import kernel
+from bigfs.linalg.sample_kernel import kernel, sum_over_tiles
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray
@@ -31,33 +31,18 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
     n, d = X.shape
     m = np.ones(n) if M.m is None else M.m
     threads = None if X.local else 1
-    G = _sum_over_tiles(X, _gram, m, threads)
+    fitting = engine.memory_limit() // (8 * max(d, 1) ** 2) - 1
+    at_once = max(1, min(engine.n_workers(), fitting))
+    G = sum_over_tiles(X, 0, _gram, at_once, m, threads)
     F = M.factor()
     strips = [] if F is None else _strips(F.shape[1], d, at_least=d)
     for strip in strips:
-        FtX = _sum_over_tiles(X, _projected, F[:, strip])
+        FtX = sum_over_tiles(X, 0, _projected, at_once, F[:, strip])
         for rows in _strips(d, d):
             low = FtX[:, rows].T @ FtX
             G[rows] -= low.toarray() if sp.issparse(low) else low
     X.passes += 1 + len(strips)
     return G
-
-
-def _sum_over_tiles(X: Matrix, fn: Any, each: Any, *shared: Any) -> Any:
-    """Return the sum of d × d parts in the order of the tiles, few of which exist at a time. `each`
-    has a row per sample, of which a tile gets its own. The sum belongs to the caller."""
-    tiles, d = X.tiles(0), X.shape[1]
-    fitting = engine.memory_limit() // (8 * max(d, 1) ** 2) - 1
-    at_once = max(1, min(engine.n_workers(), fitting))
-    total = None
-    for k in range(0, len(tiles), at_once):
-        batch = Matrix(X.shape, rows=tiles[k : k + at_once], local=X.local)
-        for part in batch.map(fn, 0, *shared, split=[each]):
-            if total is None:
-                total = part if X.local else part.copy()  # what came from a worker may be read-only
-            else:
-                total += part
-    return total
 
 
 def _strips(n: int, d: int, at_least: int = 1) -> list[slice]:

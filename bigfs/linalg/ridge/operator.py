@@ -95,10 +95,3 @@ class WeightedCentering(SampleOperator):
 def centering(n: int) -> SampleOperator:
     """Return M = I − 11ᵀ/n, for which XᵀMX = XcᵀXc."""
     return SampleOperator(F=np.full((n, 1), n**-0.5), projection=True)
-
-
-def diagonal(a: AnyArray) -> SampleOperator:
-    """Return M = diag(a) for sample weights a ≥ 0."""
-    if np.any(a < 0):
-        raise ValueError("sample weights must be 0 or more: the diagonal of M has a negative entry")
-    return SampleOperator(m=np.asarray(a, dtype=np.float64))

@@ -94,9 +94,9 @@ def kernel_bytes(n: int, root: bool) -> int:
     return (40 if root else 24) * n * n
 
 
-def planned_bytes(limit: int | None = None) -> int:
+def planned_bytes() -> int:
     """Return the bytes by which a solver is chosen."""
-    return min(engine.spare_memory() if limit is None else limit, engine.planned_memory())
+    return min(engine.spare_memory(), engine.planned_memory())
 
 
 def has_layout(X: Matrix, solver: str) -> bool:
@@ -106,13 +106,11 @@ def has_layout(X: Matrix, solver: str) -> bool:
     return bool(X.row_tiles) if solver == "primal" else True
 
 
-def choose_solver(
-    costs: dict[str, SolverCost], solver: str = "auto", limit: int | None = None
-) -> RidgePlan:
+def choose_solver(costs: dict[str, SolverCost], solver: str = "auto") -> RidgePlan:
     """Return a plan with the fastest solver, or with the requested one."""
     if solver not in (*SOLVERS, "auto"):
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or auto; got {solver!r}")
-    planned = planned_bytes(limit)
+    planned = planned_bytes()
     fitting = {name: cost for name, cost in costs.items() if cost.bytes <= planned}
     if solver != "auto":
         chosen = solver
@@ -120,7 +118,7 @@ def choose_solver(
         chosen = min(fitting, key=lambda name: fitting[name].seconds)
     else:
         chosen = min(costs, key=lambda name: costs[name].bytes)
-    engine.require_memory(costs[chosen].bytes, f"the ridge solve by {chosen}", limit)
+    engine.require_memory(costs[chosen].bytes, f"the ridge solve by {chosen}")
     table = ", ".join(
         f"{name} {cost.seconds:.2g} s in {format_bytes(cost.bytes)}" for name, cost in costs.items()
     )

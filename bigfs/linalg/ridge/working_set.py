@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from bigfs.linalg.active_columns import ActiveColumns
-from bigfs.linalg.ridge import Prepared, Ridge, SampleOperator, Solution
+from bigfs.linalg.ridge import Prepared, Ridge
+from bigfs.linalg.ridge.cg import Solution
+from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.linalg.ridge.plan import CG_BYTES, ITERATIONS, kernel_bytes, planned_bytes
 from bigfs.matrix import Matrix
 from bigfs.result import Status
@@ -23,7 +25,7 @@ class WorkingSet(ActiveColumns):
     plan of its own."""
 
     def __init__(self, X: Matrix, room: float = np.inf, **ridge: Any) -> None:
-        super().__init__(X, ridge.get("limit"), room, CG_BYTES * ridge.get("targets", 1))
+        super().__init__(X, room, CG_BYTES * ridge.get("targets", 1))
         self._ridge_options = ridge
         self._M: SampleOperator | None = None
         self._ridge: Ridge | None = None
@@ -39,7 +41,7 @@ class WorkingSet(ActiveColumns):
         helps = not (X.local or X.column_tiles) and n <= n_active
         if helps and options.get("solver", "auto") in ("auto", "woodbury"):
             needed = size + max(size, kernel_bytes(n, self._needs_root))  # or two sets of columns
-            if needed <= planned_bytes(options.get("limit")):
+            if needed <= planned_bytes():
                 return True
         return super().has_room(size, n_active)
 

@@ -44,7 +44,7 @@ from bigfs.graph.hypergraph.hypergraph import (
 )
 from bigfs.graph.hypergraph.lasso import lasso_hyperedges
 from bigfs.graph.hypergraph.smoothness import Degrees, Smoothness
-from bigfs.linalg.ridge import project_costs
+from bigfs.linalg.ridge.plan import project_costs
 from bigfs.matrix import Matrix
 from bigfs.matrix.panels import strip_width
 from bigfs.selectors.base.estimator import Cost

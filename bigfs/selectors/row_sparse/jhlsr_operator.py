@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.hypergraph.smoothness import Smoothness
-from bigfs.linalg.ridge import SampleOperator
+from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.types import AnyArray, FloatArray
 
 

@@ -43,7 +43,8 @@ from bigfs import engine
 from bigfs.graph.hypergraph.smoothness import Smoothness, WeightStep, choose_weights
 from bigfs.linalg.conjugate_gradients import STRIP, subtract_product
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SampleOperator, weighted_squares
+from bigfs.linalg.ridge import weighted_squares
+from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
 from bigfs.matrix.panels import ColumnStrips, strip_width
 from bigfs.result import Record

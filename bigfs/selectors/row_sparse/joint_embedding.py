@@ -43,7 +43,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bigfs.embedding import targets
 from bigfs.graph import Metric, laplacian
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import centering
+from bigfs.linalg.ridge.operator import centering
 from bigfs.matrix import Matrix
 from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import Cost

@@ -29,7 +29,7 @@ import numpy as np
 from bigfs import engine
 from bigfs.embedding.targets import one_hot
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import WeightedCentering
+from bigfs.linalg.ridge.operator import WeightedCentering
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import labeled_part

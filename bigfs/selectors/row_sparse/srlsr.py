@@ -44,7 +44,7 @@ from sklearn.utils._param_validation import Interval
 from bigfs import engine
 from bigfs.linalg.conjugate_gradients import STRIP, subtract_product
 from bigfs.linalg.prox import norm_2p, row_norms
-from bigfs.linalg.ridge import centering
+from bigfs.linalg.ridge.operator import centering
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
 from bigfs.selectors.base.estimator import Cost

@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from bigfs.graph import Metric, Neighbors
 from bigfs.graph.discriminant import LocalDiscriminant, local_discriminant
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SampleOperator
+from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.parameters import Allowed

@@ -13,7 +13,7 @@ from bigfs.engine.workers import own_memory
 from bigfs.flows.options import ClusterOptions
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.graph.row_blocks import block_size
-from bigfs.linalg.ridge import choose_solver, project_costs
+from bigfs.linalg.ridge.plan import choose_solver, project_costs
 from bigfs.matrix.panels import strip_width
 
 GB = 10**9

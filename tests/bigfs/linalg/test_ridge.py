@@ -19,16 +19,9 @@ from bigfs.engine.budget import Shares
 from bigfs.linalg import active_columns, sparse_gram
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.conjugate_gradients import block_cg
-from bigfs.linalg.ridge import (
-    SOLVERS,
-    Ridge,
-    SampleOperator,
-    centering,
-    choose_solver,
-    diagonal,
-    direct,
-    project_costs,
-)
+from bigfs.linalg.ridge import Ridge, direct
+from bigfs.linalg.ridge.operator import SampleOperator, centering
+from bigfs.linalg.ridge.plan import SOLVERS, choose_solver, project_costs
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.linalg.sample_kernel import kernel
 from bigfs.matrix import Matrix
@@ -61,7 +54,7 @@ def middles(n, seed=1):
     return {
         "identity": (SampleOperator(), np.eye(n)),
         "centering": (centering(n), np.eye(n) - np.full((n, n), 1 / n)),
-        "diagonal": (diagonal(a), np.diag(a)),
+        "diagonal": (SampleOperator(a), np.diag(a)),
         "laplacian": (
             SampleOperator(a + 0.7, sp.csr_array(F * np.sqrt(0.7 * c))),
             np.diag(a) + 0.7 * (np.eye(n) - F @ np.diag(c) @ F.T),
@@ -133,10 +126,10 @@ def test_the_layout_and_the_tiling_change_rounding_only(solver, kind):
     )
     if missing:
         with pytest.raises(ValueError, match=f"stage it with the layout {missing}"):
-            Ridge(tiled, diagonal(np.ones(40)), solver=solver).prepare(u)
+            Ridge(tiled, SampleOperator(np.ones(40)), solver=solver).prepare(u)
         return
     a, b = (
-        Ridge(m, diagonal(np.ones(40)), solver=solver, tol=1e-12).prepare(u).solve(T).W
+        Ridge(m, SampleOperator(np.ones(40)), solver=solver, tol=1e-12).prepare(u).solve(T).W
         for m in (whole, tiled)
     )
     # CG stops at 1e-12; the direct solvers differ by rounding
@@ -329,7 +322,7 @@ def test_stopping_cg_early_still_lowers_the_objective(rng):
 def test_a_direct_solver_makes_no_pass_for_the_squares_of_the_columns(solver):
     X, _, u = data(40, 15)
     m = Matrix.from_array(X)
-    ridge = Ridge(m, diagonal(np.linspace(0.5, 2, 40)), solver=solver)
+    ridge = Ridge(m, SampleOperator(np.linspace(0.5, 2, 40)), solver=solver)
     m.passes = 0
     ridge.prepare(u)
     assert m.passes == 1
@@ -352,7 +345,7 @@ def test_passes_are_counted():
     iterations = Ridge(m, centering(40), solver="cg").prepare(u).solve(T).iterations
     assert m.passes == 2 + iterations  # no X P is formed; one for the true residual
     m.passes = 0
-    iterations = Ridge(m, diagonal(np.ones(40)), solver="cg").prepare(u).solve(T).iterations
+    iterations = Ridge(m, SampleOperator(np.ones(40)), solver="cg").prepare(u).solve(T).iterations
     assert m.passes == 4 + 2 * iterations  # the weighted squares too
 
 
@@ -381,8 +374,9 @@ def test_columns_taken_are_read_from_their_tiles_alone():
     whole = Matrix.from_array(X, tile_rows=9, tile_columns=4)
     keyed = Matrix(X.shape, rows=whole.row_tiles, columns=whole.column_tiles)
     few = np.where(np.arange(15) % 5 == 0, np.inf, u)
-    working = WorkingSet(keyed, solver="cg", targets=3, tol=1e-13, limit=24 * X.nnz)
-    solved = working.solve(centering(40), few, T)
+    working = WorkingSet(keyed, solver="cg", targets=3, tol=1e-13)
+    with engine.limit_memory(24 * X.nnz):
+        solved = working.solve(centering(40), few, T)
     W = dense_ridge(X, centering(40).dense(40), few, T)
     np.testing.assert_allclose(solved.W, W, atol=1e-8 * np.abs(W).max())
     assert working.X.shape == (40, 12)
@@ -413,14 +407,15 @@ def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
     X, T, u = data(40, 15)
     whole = Matrix.from_array(X, tile_rows=9, tile_columns=4)
     few = np.where(np.arange(15) % 5 == 0, u, np.inf)
-    working = WorkingSet(whole, solver=solver, targets=3, tol=1e-13, limit=10_000)
+    working = WorkingSet(whole, solver=solver, targets=3, tol=1e-13)
     middle = centering(40)
     for weights, gathered in (
         (u, False),
         (few, True),
         (np.where(np.arange(15) == 5, u, np.inf), True),
     ):
-        solved = working.solve(middle, weights, T, None)
+        with engine.limit_memory(10_000):
+            solved = working.solve(middle, weights, T, None)
         W = dense_ridge(X, middle.dense(40), weights, T)
         np.testing.assert_allclose(solved.W, W, atol=1e-8 * np.abs(W).max())
         np.testing.assert_allclose(working.times(solved.W), X @ solved.W, atol=1e-12)
@@ -441,7 +436,10 @@ def test_the_gram_matrix_of_a_diagonal_is_the_dense_one(tiles):
     dense = X.toarray()
     matrix = Matrix.from_array(X, tile_rows=tiles)
     np.testing.assert_allclose(
-        direct.gram(matrix, diagonal(m)), dense.T @ (m[:, None] * dense), rtol=1e-12, atol=1e-15
+        direct.gram(matrix, SampleOperator(m)),
+        dense.T @ (m[:, None] * dense),
+        rtol=1e-12,
+        atol=1e-15,
     )
 
 
@@ -615,25 +613,29 @@ def counts(d, a_column):
     ],
 )
 def test_the_plan_picks_by_shape(n, d, a_column, expected):
-    plan = choose_solver(project_costs(n, d, counts(d, a_column), 2), limit=10**12)
+    with engine.limit_memory(10**12):
+        plan = choose_solver(project_costs(n, d, counts(d, a_column), 2))
     assert plan.solver == expected
     assert plan.cost.seconds == min(c.seconds for c in plan.costs.values())
 
 
 def test_the_plan_leaves_out_what_does_not_fit_and_says_so():
     costs = project_costs(3000, 100_000, counts(100_000, 3), 2)
-    free = choose_solver(costs, limit=10**12)
-    tight = choose_solver(costs, limit=costs["woodbury"].bytes - 1)
+    with engine.limit_memory(10**12):
+        free, requested = choose_solver(costs), choose_solver(costs, "primal")
+    with engine.limit_memory(costs["woodbury"].bytes - 1):
+        tight = choose_solver(costs)
     assert tight.solver == "cg"
     assert "Too large for 205.99 MiB: woodbury, primal" in tight.why
-    assert choose_solver(costs, "primal", limit=10**12).why.startswith("requested")
+    assert requested.why.startswith("requested")
     assert free.why.startswith("the least time")
 
 
 def test_the_plan_leaves_workers_room_to_send_a_gram_matrix():
     for local, expected in ((True, "primal"), (False, "cg")):
         costs = project_costs(804_414, 6255, counts(6255, 5000), 103, width=0, local=local)
-        assert choose_solver(costs, limit=10**9).solver == expected
+        with engine.limit_memory(10**9):
+            assert choose_solver(costs).solver == expected
 
 
 @pytest.mark.parametrize("n", [300, 3000, 8000, 60_000])
@@ -678,16 +680,18 @@ def test_few_samples_by_rows_alone_are_gathered_beside_their_kernel():
     together = 8 * n * d + 24 * n * n
     solvers = []
     for limit in (together - 1, together):
-        working = WorkingSet(X, targets=1, limit=limit)
+        working = WorkingSet(X, targets=1)
         passes = X.passes
-        solution = working.solve(centering(n), u, T)
+        with engine.limit_memory(limit):
+            solution = working.solve(centering(n), u, T)
         solvers.append((working.plans[0]["plan"].solver, X.passes - passes == 0))
         expected = dense_ridge(sp.csr_array(S), np.eye(n) - 1 / n, u, T)
         np.testing.assert_allclose(solution.W, expected, atol=1e-7)
     assert solvers == [("cg", False), ("woodbury", True)]
-    with_root = WorkingSet(X, targets=1, limit=together)  # its root takes memory of its own
+    with_root = WorkingSet(X, targets=1)  # its root takes memory of its own
     M = SampleOperator(m=np.ones(n), F=np.full((n, 1), 0.5 * n**-0.5))
-    with_root.solve(M, u, T)
+    with engine.limit_memory(together):
+        with_root.solve(M, u, T)
     assert with_root.plans[0]["plan"].solver == "cg"
 
 
@@ -722,10 +726,12 @@ def test_the_kernel_holds_three_matrices_of_samples_at_most():
 
 def test_a_solver_that_does_not_fit_is_refused_with_both_numbers():
     X, _, _ = data(40, 15)
-    with pytest.raises(
-        engine.MemoryLimitError, match=r"by primal needs 5\.27 kiB .* 1\.00 kiB " r"is allowed"
-    ):
-        Ridge(Matrix.from_array(X), solver="primal", limit=1024)
+    refused = pytest.raises(
+        engine.MemoryLimitError, match=r"by primal needs 5\.27 kiB .* 1\.00 kiB is allowed"
+    )
+    X = Matrix.from_array(X)
+    with engine.limit_memory(1024), refused:
+        Ridge(X, solver="primal")
 
 
 def test_bad_input_is_named():
@@ -734,6 +740,4 @@ def test_bad_input_is_named():
         Ridge(Matrix.from_array(X), solver="lu")
     with pytest.raises(ValueError, match="15 positive weights"):
         Ridge(Matrix.from_array(X)).prepare(0 * u)
-    with pytest.raises(ValueError, match="negative entry"):
-        diagonal(np.array([1.0, -1.0]))
     assert SampleOperator().apply(u) is u

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 from bigfs import JFS, RFS, Matrix
 from bigfs.engine import MemoryLimitError, limit_memory
-from bigfs.linalg.ridge import SOLVERS
+from bigfs.linalg.ridge.plan import SOLVERS
 from bigfs.result import Status
 from bigfs.selectors.row_sparse.rfs import RFSProblem
 from tests.helpers.fitting import fit_and_resume, fit_few_steps

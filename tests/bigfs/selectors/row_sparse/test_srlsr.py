@@ -13,9 +13,9 @@ from scipy.optimize import minimize
 
 from bigfs import RLSR, SRLSR, engine
 from bigfs.linalg.prox import project_simplex
-from bigfs.linalg.ridge import SOLVERS
 from bigfs.linalg.ridge.cg import CG
 from bigfs.linalg.ridge.direct import Woodbury
+from bigfs.linalg.ridge.plan import SOLVERS
 from bigfs.matrix import Matrix, kernels
 from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse.label_sums import complete_labels, sum_samples

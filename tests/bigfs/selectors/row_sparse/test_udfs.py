@@ -10,7 +10,8 @@ from bigfs.engine import MemoryLimitError
 from bigfs.engine.budget import Shares
 from bigfs.graph import knn
 from bigfs.graph.discriminant import local_discriminant
-from bigfs.linalg.ridge import Ridge, SampleOperator
+from bigfs.linalg.ridge import Ridge
+from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse.udfs import UDFSProblem
 from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
@@ -138,10 +139,11 @@ def test_a_feature_that_left_returns(X):
 def test_bad_input_is_refused_in_one_line(X):
     graph = knn(Matrix.from_array(X), 5, metric="euclidean")
     wide = Matrix.from_array(np.hstack([X] * 3))
-    ridge = {"solver": "primal", "limit": 60_000}
+    ridge = {"solver": "primal"}
     M = local_discriminant(wide, graph, 1.0)
     problem = UDFSProblem(wide, M, 3, 0.1, True, tol=1e-2, ridge=ridge)
-    with pytest.raises(MemoryLimitError, match=r"primal needs 68\.34 kiB"):
+    refused = pytest.raises(MemoryLimitError, match=r"primal needs 68\.34 kiB")
+    with engine.limit_memory(60_000), refused:
         problem.step(problem.start())
     with pytest.raises(ValueError, match="every feature of X that may be chosen is constant"):
         clone(SELECTOR).fit(np.ones((20, 3)))
