@@ -7,6 +7,7 @@ if T is given by its factors, so V never exists as a whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -19,7 +20,6 @@ from bigfs.cutting_plane.columns import Columns, Products, Residual
 from bigfs.cutting_plane.restricted_master import times
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
-from bigfs.matrix.gathering import times_columns
 from bigfs.matrix.kernels import (
     STRIP_ROWS,
     SUMS_BYTES,
@@ -195,9 +195,9 @@ class StreamedColumns(TiledColumns):
         omega = self.omega[:, None]
         V = self.T.copy()
         if len(features):
-            V -= omega * (
-                times_columns(self.X, features, W) - self.mu[self.positions(features)] @ W
-            )
+            taken = copy(self.X.take_columns(features))  # some columns are not counted as a pass
+            taken.row_tiles = ()  # they would be read whole
+            V -= omega * (taken @ W - self.mu[self.positions(features)] @ W)
         a, norm2 = float(np.vdot(V, self.T)), float(np.vdot(V, V))
         return Residual(omega * (V - omega * (self.omega @ V / self.omega_norm2)), a, norm2)
 

@@ -145,12 +145,7 @@ def _empty_block(meta: Any, width: int) -> Block:
     return np.empty((0, width), dtype=dtype)
 
 
-def lazy_rows(row_tiles: Any, meta: Block) -> Any:
-    """Return the rows as a Dask array of blocks of the kind of `meta`, one per tile."""
-    return engine.dask_array(_load_as, row_tiles, meta)
-
-
-def _load_as(tile: Any, meta: Block) -> Block:
+def load_as(tile: Any, meta: Block) -> Block:
     """Return the block of a tile, converted to the type and the dtype of `meta`."""
     block = engine.load(tile)
     if sp.issparse(meta):

@@ -130,26 +130,6 @@ def hold_columns(X: Any, index: IntArray) -> Any:
     return type(X).from_array(sp.csr_array((Z.data, index[Z.indices], Z.indptr), shape=X.shape))
 
 
-def times_columns(X: Any, index: IntArray, W: AnyArray) -> AnyArray:
-    """Return X[:, index] @ W for increasing column numbers. Only these columns are read."""
-    X.tiles(1)
-    parts = cut(X.column_tiles, X.shape[1], np.asarray(index, dtype=np.int64))
-    if not parts:
-        return np.zeros((X.shape[0], *W.shape[1:]))
-    wanted_tiles, places, wanted_columns = zip(*parts, strict=True)
-    product: AnyArray = engine.reduce_tiles(
-        _times_columns,
-        wanted_tiles,
-        each=[wanted_columns, [W[place] for place in places]],
-        local=X.local,
-    )
-    return product
-
-
-def _times_columns(tile: Any, index: IntArray, W: AnyArray) -> AnyArray:
-    return np.asarray(tiles.read_columns(tile, index) @ W)
-
-
 def _columns_of_rows(X: Any, index: IntArray) -> sp.csc_array:
     results = engine.stream_tiles(_sparse_columns, X.tiles(0), index, local=X.local)
     parts = _collect(results, len(X.row_tiles), f"{len(index)} columns")

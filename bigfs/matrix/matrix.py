@@ -74,26 +74,12 @@ class Matrix:
         Tiles of columns. Empty if the matrix has no such layout.
     local : bool
         Whether all work stays in this process.
-    passes : int
-        How often the whole matrix was read. Gathering columns is not a pass.
-    class_stats : callable
-        As given.
     feature_names : sequence of str or None
         As given. The matrix of a store reads them as they are asked for.
     meta : ndarray or csr_array of shape (0, d)
         Type and dtype of the blocks of rows.
     batches : ndarray of shape (n,) or None
         As given. `take_rows` takes those of its rows.
-    T : transposed view
-        The transposed matrix, for products only.
-    stats : Stats
-        Column sums, sums of squares, and counts of non-zeros.
-    means : ndarray of shape (d,)
-        Column means μ.
-    deviations : ndarray of shape (d,)
-        Column sums of the squared distances to the mean, nσ².
-    nnz : int
-        Number of non-zeros.
 
     See Also
     --------
@@ -370,7 +356,7 @@ class Matrix:
     def _start_pass(self, axis: int, split: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
         """Return the tiles of a pass, and each array of `split` cut by them."""
         over = self.tiles(axis)
-        self.passes += 1
+        self._passes[0] += 1
         return over, [[array[tile.start : tile.stop] for tile in over] for array in split]
 
     # --- rows as scikit-learn takes them ------------------------------------------------------
@@ -414,7 +400,7 @@ class Matrix:
         ValueError
             The matrix has only the layout by columns.
         """
-        return construction.lazy_rows(self.tiles(0), self.meta)
+        return engine.dask_array(construction.load_as, self.tiles(0), self.meta)
 
     # --- products -----------------------------------------------------------------------------
 
@@ -683,9 +669,9 @@ class Transposed:
 
     def _times_strips(self, V: ColumnStrips) -> FloatArray:
         product = np.empty((self.X.shape[1], V.shape[1]))
-        if panels.is_shared_by_tasks(self.X, V):
+        if V.is_shared_by_tasks(self.X):
             parts = kernels.n_sums(product.nbytes)
-            return np.asarray(self.X.sum(panels.add_transposed_times, 0, V.file, max_parts=parts))
+            return np.asarray(self.X.sum(panels.add_transposed_times, 0, V, max_parts=parts))
         if V.whole:
             return np.asarray(self @ V[V.slices[0]])
         for columns, strip in V:

@@ -11,7 +11,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,84 +24,36 @@ STRIP_ARRAYS = 2  # n × width arrays that exist at a time
 CACHE_LINE = 8  # numbers that the processor fetches together
 
 
-def strip_width(n: int, r: int, limit: int | None = None) -> int:
+def strip_width(n: int, r: int) -> int:
     """Return how many of r columns with n rows make a strip: all where they fit, and 1 at least.
     Strips that are wider than a line of the cache take whole lines."""
-    limit = engine.planned_memory() if limit is None else limit
-    width = max(1, min(r, int(engine.SHARES.column_strip * limit / (8 * STRIP_ARRAYS * max(n, 1)))))
+    room = engine.SHARES.column_strip * engine.planned_memory()
+    width = max(1, min(r, int(room / (8 * STRIP_ARRAYS * max(n, 1)))))
     return width if width == r or width < CACHE_LINE else width - width % CACHE_LINE
-
-
-@dataclass(frozen=True)
-class StripFile:
-    """Key of an n × r array in a temporary file, where it lies by strips of its columns."""
-
-    path: str
-    n: int
-    slices: tuple[slice, ...]
-
-    @classmethod
-    def new(cls, n: int, slices: tuple[slice, ...]) -> StripFile:
-        """Make an empty file."""
-        descriptor, path = tempfile.mkstemp(prefix="bigfs-")
-        os.close(descriptor)
-        return cls(path, n, slices)
-
-    def is_shared(self) -> bool:
-        """Return whether every process that runs tasks sees the file."""
-        return all(engine.on_workers(os.path.exists, self.path).values())
-
-    def read(self, columns: slice, start: int, stop: int) -> FloatArray:
-        """Return the rows [start, stop) of a strip."""
-        width = columns.stop - columns.start
-        place = 8 * (self.n * columns.start + start * width)
-        numbers = np.fromfile(self.path, count=(stop - start) * width, offset=place)
-        return numbers.reshape(stop - start, width)
-
-    def write(self, columns: slice, start: int, rows: FloatArray) -> None:
-        """Write rows of a strip, the first of which has the number `start`."""
-        width = columns.stop - columns.start
-        try:
-            with open(self.path, "r+b") as file:
-                file.seek(8 * (self.n * columns.start + start * width))
-                file.write(np.ascontiguousarray(rows, dtype=np.float64).data)
-        except OSError as error:
-            raise OSError(
-                f"the temporary file {self.path} cannot be written ({error.strerror}): set TMPDIR "
-                f"to a folder with room that all workers see"
-            ) from error
-
-    def read_rows(self, start: int, stop: int) -> FloatArray:
-        """Return the rows [start, stop) of all columns."""
-        rows = np.empty((stop - start, self.slices[-1].stop))
-        for columns in self.slices:
-            rows[:, columns] = self.read(columns, start, stop)
-        return rows
-
-    def write_rows(self, start: int, rows: FloatArray) -> None:
-        """Write rows of all columns, the first of which has the number `start`."""
-        for columns in self.slices:
-            self.write(columns, start, rows[:, columns])
 
 
 class ColumnStrips:
     """An n × r array by strips of its columns. One strip of all columns stays in memory. Several
-    lie in a temporary file, which is deleted when the block of a `with` statement ends."""
+    lie in a temporary file, which is deleted when the block of a `with` statement ends. Then it
+    travels as the path of the file."""
 
     def __init__(self, n: int, r: int, width: int) -> None:
         self.shape = (n, r)
         self.slices = tuple(slice(a, min(a + width, r)) for a in range(0, r, width))
         self.whole = len(self.slices) == 1
         self._array: FloatArray | None = None
-        self.file = None if self.whole else StripFile.new(n, self.slices)
+        self.path: str | None = None
+        if not self.whole:
+            descriptor, self.path = tempfile.mkstemp(prefix="bigfs-")
+            os.close(descriptor)
 
     def __enter__(self) -> ColumnStrips:
         """Return the strips. Their file is deleted when the block ends."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.file is not None:
-            Path(self.file.path).unlink(missing_ok=True)
+        if self.path is not None:
+            Path(self.path).unlink(missing_ok=True)
 
     @classmethod
     def of(cls, P: FloatArray, width: int | None = None) -> ColumnStrips:
@@ -117,33 +68,63 @@ class ColumnStrips:
 
     def __setitem__(self, columns: slice, strip: FloatArray) -> None:
         """Set one of the strips."""
-        if self.file is None:
+        if self.path is None:
             self._array = strip
         else:
-            self.file.write(columns, 0, strip)
+            self.write(columns, 0, strip)
 
     def __getitem__(self, columns: slice) -> FloatArray:
         """Return one of the strips (n × width)."""
-        if self.file is not None:
-            return self.file.read(columns, 0, self.shape[0])
-        assert self._array is not None, "the strip has not been set"
-        return self._array
+        return self.read(columns, 0, self.shape[0])
 
     def __iter__(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield the columns of each strip, and the strip (n × width)."""
         for columns in self.slices:
             yield columns, self[columns]
 
+    def read(self, columns: slice, start: int, stop: int) -> FloatArray:
+        """Return the rows [start, stop) of a strip."""
+        if self.path is None:
+            assert self._array is not None, "the strip has not been set"
+            return self._array[start:stop]
+        width = columns.stop - columns.start
+        place = 8 * (self.shape[0] * columns.start + start * width)
+        numbers = np.fromfile(self.path, count=(stop - start) * width, offset=place)
+        return numbers.reshape(stop - start, width)
+
+    def write(self, columns: slice, start: int, rows: FloatArray) -> None:
+        """Write rows of a strip to the file, the first of which has the number `start`."""
+        assert self.path is not None
+        width = columns.stop - columns.start
+        try:
+            with open(self.path, "r+b") as file:
+                file.seek(8 * (self.shape[0] * columns.start + start * width))
+                file.write(np.ascontiguousarray(rows, dtype=np.float64).data)
+        except OSError as error:
+            raise OSError(
+                f"the temporary file {self.path} cannot be written ({error.strerror}): set TMPDIR "
+                f"to a folder with room that all workers see"
+            ) from error
+
     def rows(self, start: int, stop: int) -> FloatArray:
         """Return the rows [start, stop) of all columns."""
-        if self.file is not None:
-            return self.file.read_rows(start, stop)
-        return self[self.slices[0]][start:stop]
+        if self.whole:
+            return self.read(self.slices[0], start, stop)
+        rows = np.empty((stop - start, self.shape[1]))
+        for columns in self.slices:
+            rows[:, columns] = self.read(columns, start, stop)
+        return rows
 
     def replace(self, fn: Callable[[slice, FloatArray], FloatArray]) -> None:
         """Put what a function returns for a strip in its place. It may write over the strip."""
         for columns, strip in self:
             self[columns] = fn(columns, strip)
+
+    def is_shared_by_tasks(self, X: Any) -> bool:
+        """Return whether the tasks of a pass over X read or write their rows in the file."""
+        if self.path is None or X.local or not X.row_tiles:
+            return False
+        return all(engine.on_workers(os.path.exists, self.path).values())
 
 
 def times_by_strips(X: Any, W: FloatArray, width: int) -> ColumnStrips:
@@ -154,8 +135,8 @@ def times_by_strips(X: Any, W: FloatArray, width: int) -> ColumnStrips:
     """
     with ExitStack() as until_filled:  # a pass that fails leaves no file
         product = until_filled.enter_context(ColumnStrips(X.shape[0], W.shape[1], width))
-        if is_shared_by_tasks(X, product):
-            X.map(write_times, 0, W, product.file)
+        if product.is_shared_by_tasks(X):
+            X.map(write_times, 0, W, product)
             engine.trim_memory()  # what W has left in the buffers of the connections
         else:
             for columns in product.slices:
@@ -164,23 +145,20 @@ def times_by_strips(X: Any, W: FloatArray, width: int) -> ColumnStrips:
     return product
 
 
-def is_shared_by_tasks(X: Any, V: ColumnStrips) -> bool:
-    """Return whether the tasks of a pass over X read or write their rows in the file of V."""
-    return V.file is not None and not X.local and len(X.row_tiles) > 0 and V.file.is_shared()
-
-
-def write_times(block: Any, start: int, stop: int, W: FloatArray, file: StripFile) -> None:
+def write_times(block: Any, start: int, stop: int, W: FloatArray, product: ColumnStrips) -> None:
     """Write block @ W."""
     for rows, Z in kernels.strips(block):
-        file.write_rows(start + rows.start, kernels.times(Z, W))
+        part = kernels.times(Z, W)
+        for columns in product.slices:
+            product.write(columns, start + rows.start, part[:, columns])
 
 
 def add_transposed_times(
-    block: Any, start: int, stop: int, file: StripFile, total: FloatArray | None
+    block: Any, start: int, stop: int, V: ColumnStrips, total: FloatArray | None
 ) -> FloatArray:
     """Add blockᵀ V, for the rows of V in a file."""
     if total is None:
-        total = np.zeros((block.shape[1], file.slices[-1].stop))
+        total = np.zeros((block.shape[1], V.shape[1]))
     for rows, Z in kernels.strips(block):
-        kernels.add_products(Z, file.read_rows(start + rows.start, start + rows.stop), total)
+        kernels.add_products(Z, V.rows(start + rows.start, start + rows.stop), total)
     return total

@@ -103,20 +103,13 @@ class Shift:
         n, d = block.shape
         zero = np.zeros(d, dtype=bool)
         zero[constant] = True
-        if block.format == "csc":
-            near.data[np.repeat(zero, np.diff(near.indptr))] = 0
-            sizes = np.zeros(d + 1, dtype=near.indptr.dtype)
-            sizes[far + 1] = n
-            indices, starts = np.tile(np.arange(n), len(far)), np.cumsum(sizes)
-            values = np.repeat(numbers, n)
-        else:
-            near.data[zero[near.indices]] = 0
-            indices, starts = np.tile(far, n), np.arange(n + 1) * len(far)
-            values = np.tile(numbers, n)
-        kind = near.indices.dtype
-        shift = values, indices.astype(kind), starts.astype(kind)
+        near.data[zero[sp.coo_array(near).coords[1]]] = 0
+        sizes = np.zeros(d + 1, dtype=near.indptr.dtype)
+        sizes[far + 1] = n
+        rows = np.tile(np.arange(n, dtype=near.indices.dtype), len(far))
+        shift = sp.csc_array((np.repeat(numbers, n), rows, np.cumsum(sizes)), shape=block.shape)
         # the columns are all but full, so their differences take no more memory
-        return near - type(near)(shift, shape=block.shape)
+        return near - type(near)(shift)
 
     def of_columns(self, tile: Any, index: IntArray) -> sp.csc_array:
         wanted = np.flatnonzero(np.isin(index, self.columns))

@@ -50,14 +50,13 @@ def test_every_task_runs_with_one_thread():
 )
 def test_every_fit_runs_with_one_thread_and_writes_in_no_block(name, monkeypatch):
     """A block stays in the cache for later passes, or is the user's own array."""
-    seen = set()
-    passes = Matrix.passes
+    seen, tiles = set(), Matrix.tiles
 
-    def count_passes(self, value):
+    def begin_pass(self, axis):
         seen.update(blas_threads())
-        passes.fset(self, value)
+        return tiles(self, axis)
 
-    monkeypatch.setattr(Matrix, "passes", passes.setter(count_passes))
+    monkeypatch.setattr(Matrix, "tiles", begin_pass)
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
     X = np.abs(rng.normal(size=(40, 9)) + y[:, None])

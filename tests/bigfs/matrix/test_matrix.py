@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Centered, Matrix, gathering
-from bigfs.matrix.gathering import hold_if_small, times_columns
+from bigfs.matrix.gathering import hold_if_small
 from bigfs.matrix.statistics import scale_hint
 
 S = sp.random_array(
@@ -291,19 +291,6 @@ def test_released_statistics_of_a_store_are_read_again():
     assert computed.passes == 1
     assert computed.stats is computed.stats
     assert computed.passes == 1  # what no store holds stays
-
-
-@pytest.mark.parametrize("local", [True, False])
-def test_some_columns_are_multiplied_without_a_pass(rng, local):
-    dense = rng.normal(size=(11, 20)) * (rng.random((11, 20)) < 0.4)
-    X = Matrix.from_array(sp.csr_array(dense), tile_rows=4, tile_columns=3)
-    X.local = local
-    index, W = np.array([2, 3, 11, 19]), rng.normal(size=(4, 2))
-    np.testing.assert_allclose(times_columns(X, index, W), dense[:, index] @ W, atol=1e-12)
-    assert X.passes == 0
-    by_rows = Matrix((11, 20), rows=X.row_tiles)
-    with pytest.raises(ValueError, match="only the layout by rows"):
-        times_columns(by_rows, index, W)
 
 
 def test_a_copy_counts_its_own_passes(text):

@@ -13,9 +13,9 @@ import bigfs
 from bigfs import RFS, RLSR, SRLSR, UDFS, Matrix, MultiTaskLasso, SparGE, engine
 from bigfs.embedding.spectral import randomized_svd
 from bigfs.graph.row_blocks import row_blocks
-from bigfs.linalg.ridge import Ridge, SampleOperator, centering
+from bigfs.linalg.ridge import Ridge
+from bigfs.linalg.ridge.operator import SampleOperator, centering
 from bigfs.matrix import Centered, Stats
-from bigfs.matrix.gathering import times_columns
 from bigfs.matrix.tiles import DaskTile
 from bigfs.result import Status, iterate
 from bigfs.selectors.sparge import targets
@@ -227,11 +227,6 @@ def test_conjugate_gradients_end_where_they_diverge(rng):
     solution = ridge.prepare(np.full(12, 1e-3)).solve(T - T.mean(axis=0))
     assert solution.status is Status.STALLED
     assert solution.iterations < 20
-
-
-def test_no_columns_times_no_weights_is_zero(columns):
-    X = layouts(columns)["sparse"]
-    np.testing.assert_array_equal(times_columns(X, [], np.empty((0, 2))), np.zeros((N, 2)))
 
 
 def test_names_may_be_a_list(rng):

@@ -18,9 +18,9 @@ from bigfs.engine import MemoryLimitError
 from bigfs.engine.budget import Shares
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.hypergraph.smoothness import Smoothness, choose_weights
-from bigfs.linalg.ridge import SOLVERS
+from bigfs.linalg.ridge.plan import SOLVERS
 from bigfs.matrix import Matrix, panels
-from bigfs.matrix.panels import ColumnStrips, StripFile
+from bigfs.matrix.panels import ColumnStrips
 from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse import jhlsr_problem, rows
 from bigfs.selectors.row_sparse.jhlsr import JHLSR
@@ -589,17 +589,17 @@ def test_strips_of_columns_give_the_same_answer(degrees, layout, monkeypatch):
         engine, "SHARES", Shares(active_columns=0, column_strip=1e-12)
     )
     if layout == "unseen file":
-        monkeypatch.setattr(StripFile, "is_shared", lambda self: False)
-    files, new = [], StripFile.new
+        monkeypatch.setattr(ColumnStrips, "is_shared_by_tasks", lambda self, X: False)
+    files, write = set(), ColumnStrips.write
 
-    def watch(*size):
-        files.append(new(*size))
-        return files[-1]
+    def watch(self, *rows):
+        files.add(self.path)
+        write(self, *rows)
 
-    monkeypatch.setattr(StripFile, "new", watch)
+    monkeypatch.setattr(ColumnStrips, "write", watch)
     strips = fit(copy.copy(matrix), y, **parameters)
     assert len(files) >= strips.n_iter_
-    assert not any(Path(file.path).exists() for file in files)
+    assert not any(Path(path).exists() for path in files)
     assert strips.n_iter_ == whole.n_iter_
     if layout in ("both", "rows"):  # a strip costs no pass
         assert strips.result_.stats["passes"] == whole.result_.stats["passes"] > 2 * strips.n_iter_
