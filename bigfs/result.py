@@ -195,6 +195,16 @@ class Result(Generic[State]):
         return self.status in (Status.CONVERGED, Status.EXACT, Status.FINISHED)
 
 
+@contextlib.contextmanager
+def holding(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Let a context variable have a value inside a block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
 class Checkpoint(Protocol):
     """Storage of the states of a run's loops between their steps."""
 
@@ -256,23 +266,14 @@ def observe(
     """
     outer = _observer.get()
     begun = outer.begun if checkpoint is None else Counter()
-    token = _observer.set(
-        _Observer(callback or outer.callback, checkpoint or outer.checkpoint, begun)
-    )
-    try:
+    inner = _Observer(callback or outer.callback, checkpoint or outer.checkpoint, begun)
+    with holding(_observer, inner):
         yield
-    finally:
-        _observer.reset(token)
 
 
-@contextlib.contextmanager
-def scope(name: str) -> Iterator[None]:
+def scope(name: str) -> contextlib.AbstractContextManager[None]:
     """Put a name, such as that of a fold, before those of the loops in a block, for checkpoints."""
-    token = _scope.set((*_scope.get(), name))
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+    return holding(_scope, (*_scope.get(), name))
 
 
 _early_ends: ContextVar[list[str] | None] = ContextVar("early_ends", default=None)
@@ -285,11 +286,8 @@ def early_ends() -> Iterator[list[str]]:
     Filters of warnings are those of all threads. This is of the thread of the block alone.
     """
     messages = list[str]()
-    token = _early_ends.set(messages)
-    try:
+    with holding(_early_ends, messages):
         yield messages
-    finally:
-        _early_ends.reset(token)
 
 
 def warn_early_end(message: str, stacklevel: int = 2) -> None:
@@ -375,30 +373,27 @@ def iterate(
             return Status.STALLED
         return reached if record[stop] <= tol else ends(state)
 
-    token = _observer.set(_UNOBSERVED)
-    try:
-        status = verdict() if history else None
-        while status is None:
-            if len(history) >= max_iter:
-                status = at_limit(state)
-                break
-            try:
+    status = verdict() if history else None
+    while status is None:
+        if len(history) >= max_iter:
+            status = at_limit(state)
+            break
+        try:
+            with holding(_observer, _UNOBSERVED):
                 state = step(state)
-            except MemoryError as error:
-                if no_room is None or not isinstance(error, no_room) or not history:
-                    raise
-                log.info("%s: %s", name, error)
-                status = Status.MEMORY
-                break
-            history.append(measure(state))
-            status = verdict()
-            log.debug("%s, step %d: %s", name, len(history), history[-1])
-            if callback is not None:
-                callback(name, history[-1])
-            if checkpoint is not None and scoped and status is not Status.NOT_FINITE:
-                checkpoint.save(scoped, state, history)
-    finally:
-        _observer.reset(token)
+        except MemoryError as error:
+            if no_room is None or not isinstance(error, no_room) or not history:
+                raise
+            log.info("%s: %s", name, error)
+            status = Status.MEMORY
+            break
+        history.append(measure(state))
+        status = verdict()
+        log.debug("%s, step %d: %s", name, len(history), history[-1])
+        if callback is not None:
+            callback(name, history[-1])
+        if checkpoint is not None and scoped and status is not Status.NOT_FINITE:
+            checkpoint.save(scoped, state, history)
     log.info("%s: %s after %d steps", name, status, len(history))
     if status is not reached:
         last = history[-1] if history else {}

@@ -40,7 +40,7 @@ def without_lost_clusters():
     """
     with dask.config.set(scheduler=dask.config.get("scheduler", None)):
         yield
-    executor.forget_lost_clients()
+    executor.lost_clients.clear()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from dask.utils import format_bytes as format_bytes
 from dask.utils import parse_bytes as parse_bytes
 
 from bigfs.engine.budget import IDLE as IDLE
+from bigfs.engine.budget import PLANNED as PLANNED
 from bigfs.engine.budget import SHARES as SHARES
 from bigfs.engine.budget import TILE_TASK as TILE_TASK
 from bigfs.engine.budget import MemoryLimitError as MemoryLimitError
@@ -31,7 +32,6 @@ from bigfs.engine.executor import compute as compute
 from bigfs.engine.executor import current_executor as current_executor
 from bigfs.engine.executor import dask_array as dask_array
 from bigfs.engine.executor import dask_slices as dask_slices
-from bigfs.engine.executor import dask_vector as dask_vector
 from bigfs.engine.executor import held_inputs as held_inputs
 from bigfs.engine.executor import in_this_process as in_this_process
 from bigfs.engine.executor import map_tiles as map_tiles
@@ -53,7 +53,6 @@ from bigfs.engine.measure import peak_memory as peak_memory
 from bigfs.engine.measure import processor_time as processor_time
 from bigfs.engine.measure import processor_time_since as processor_time_since
 from bigfs.engine.measure import reset_peak_memory as reset_peak_memory
-from bigfs.engine.memory import given_plan as given_plan
 from bigfs.engine.memory import lazy_zeros as lazy_zeros
 from bigfs.engine.memory import memory_limit as memory_limit
 from bigfs.engine.memory import planned_memory as planned_memory

@@ -20,6 +20,8 @@ from weakref import WeakSet
 import numpy as np
 import psutil
 
+from bigfs.result import holding
+
 # bytes of the process that every choice of a way assumes where none are given, however many it has
 PLANNED = 10**9
 # bytes of an idle process: one that staged tables, ran a solver and trained scikit-learn's models,
@@ -87,16 +89,6 @@ class _Block:
 
 _blocks: list[_Block] = []
 _held: list[Session] = []  # of clusters in no block
-
-
-@contextlib.contextmanager
-def holding(variable: ContextVar[Any], value: Any) -> Iterator[None]:
-    """Let a context variable have a value inside a block."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
 
 
 @contextlib.contextmanager

@@ -361,30 +361,32 @@ def prepare_workers(*modules: str) -> bool:
     given = dask.config.get("distributed.nanny.pre-spawn-environ", {})
     settings = ONE_THREAD | given | BEFORE_START
     added = {k: str(v) for k, v in settings.items() if k not in os.environ}
-    os.environ.update(added)
-    try:
-        with _interrupts_blocked(), contextlib.suppress(ChildProcessError):
-            forkserver.ensure_running()
-            return True
-    finally:
-        for name in added:
-            del os.environ[name]
+    with _environment(added), _interrupts_blocked(), contextlib.suppress(ChildProcessError):
+        forkserver.ensure_running()
+        return True
     return False
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Give the processes that start in the block these environment variables."""
+    before = {name: os.environ[name] for name in values if name in os.environ}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in values.keys() - before:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
     """Block Ctrl-C for the threads that start in the block, and for the processes that they start.
     This process receives it and ends them."""
-    before = os.environ.get("PYTHONWARNINGS")
-    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, NO_LEAK_WARNING)))
-    try:
+    filters = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), NO_LEAK_WARNING)))
+    with _environment({"PYTHONWARNINGS": filters}):
         resource_tracker.ensure_running()  # its later start would unblock SIGINT
-    finally:
-        if before is None:
-            del os.environ["PYTHONWARNINGS"]
-        else:
-            os.environ["PYTHONWARNINGS"] = before
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -476,33 +478,27 @@ def _translate_connect_errors(scheduler: str | None) -> Iterator[None]:
     """Turn the errors of a failed connection into `ClusterLostError` with advice."""
     try:
         yield
-    except (OSError, TimeoutError) as error:
-        trusted = (
-            ", or pass certificates that it trusts with --tls"
-            if str(scheduler).startswith("tls")
-            else ""
-        )
-        if scheduler is None:
-            raise ClusterLostError(
+    except (OSError, TypeError, RuntimeError) as error:
+        if isinstance(error, OSError) and scheduler is None:
+            why = (
                 f"the cluster on this machine did not start ({error}): give a longer timeout, or "
-                f"workers=0 to run in this process"
-            ) from error
-        raise ClusterLostError(
-            f"no Dask scheduler answers at {scheduler}: start one or give another address{trusted}"
-        ) from error
-    except TypeError as error:  # from distributed, for a tls:// address without certificates
-        if "ssl_context" not in str(error):
+                "workers=0 to run in this process"
+            )
+        elif isinstance(error, OSError):
+            why = f"no Dask scheduler answers at {scheduler}: start one or give another address"
+            if str(scheduler).startswith("tls"):
+                why += ", or pass certificates that it trusts with --tls"
+        elif "ssl_context" in str(error):  # of distributed, for tls:// without certificates
+            why = f"{scheduler} accepts only encrypted connections: pass your certificates with "
+            why += "--tls DIR"
+        elif "encryption required" in str(error):  # and for a tcp:// address
+            why = (
+                f"{scheduler} is not encrypted, but the Dask configuration requires "
+                "encryption: give a tls:// address"
+            )
+        else:
             raise
-        raise ClusterLostError(
-            f"{scheduler} accepts only encrypted connections: pass your certificates with --tls DIR"
-        ) from error
-    except RuntimeError as error:  # and for a tcp:// address where encryption is required
-        if "encryption required" not in str(error):
-            raise
-        raise ClusterLostError(
-            f"{scheduler} is not encrypted, but the Dask configuration requires "
-            f"encryption: give a tls:// address"
-        ) from error
+        raise ClusterLostError(why) from error
 
 
 AGAIN = "repeat the command; finished stages and steps are kept"

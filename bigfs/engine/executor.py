@@ -12,7 +12,7 @@ import itertools
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import dask
 import numpy as np
 
-from bigfs.engine.budget import IDLE, SERIAL, current_session, holding, holding_session, in_task
+from bigfs.engine.budget import IDLE, SERIAL, current_session, holding_session, in_task
 from bigfs.engine.clusters import (
     ClusterLostError,
     asking_cluster,
@@ -42,6 +42,7 @@ from bigfs.engine.lazy_blocks import (
 from bigfs.engine.shared import Reference, Shared, replace_held, unshare
 from bigfs.engine.watchdog import watch
 from bigfs.engine.workers import one_blas_thread, own_memory, release_memory
+from bigfs.result import holding
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
@@ -66,13 +67,6 @@ class Run:
 
     tiles: list[Any]
     operands: list[tuple[Any, ...]]
-
-    @classmethod
-    def of(cls, tiles: Sequence[Any], each: Sequence[Sequence[Any]], numbers: range) -> Run:
-        """Return the run of the tiles of these numbers."""
-        return cls(
-            [tiles[i] for i in numbers], [tuple(operand[i] for operand in each) for i in numbers]
-        )
 
 
 class Task:
@@ -158,47 +152,38 @@ def fold(parts: Iterator[Any], n: int, combine: Combine, arity: int) -> Any:
 
 
 class Serial:
-    """Calls each task where it is submitted, in this process."""
-
-    client: Any = None
-    n_workers = 1
+    """Calls each task where it is submitted, in this process. Its methods are those of `OnCluster`,
+    and the handle of a task is its value."""
 
     def submit(
         self, fn: Any, tiles: Any, shared: Any, each: Any, priority: int = 0
     ) -> Sequence[Any]:
-        """Return the handles of the tasks, which are their values."""
         return self.map(fn, tiles, shared, each, None)
 
     def gather(self, values: Sequence[Any], label: str | None = None) -> list[Any]:
-        """Return the values of tasks."""
         return list(values)
 
     def wait(self, values: Sequence[Any]) -> None:
         """Do nothing: a value is there."""
 
     def get(self, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
-        """Compute some keys of a graph of Dask."""
         return list(dask.get(graph, keys))
 
     def map(self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None) -> list[Any]:
-        """Return the results of all tiles."""
         return list(self._results(fn, tiles, shared, each, label))
 
     def stream(self, fn: Any, tiles: Any, shared: Any, each: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the number and the result of each tile."""
         yield from enumerate(self._results(fn, tiles, shared, each, None))
 
     def fold(
         self, fn: Any, tiles: Any, shared: Any, each: Any, combine: Combine, label: Any
     ) -> Any:
-        """Return what `combine` makes of the results, in a tree."""
         parts = self._results(fn, tiles, shared, each, label)
         return fold(parts, len(tiles), combine, TREE_ARITY)
 
     def accumulate(
         self, fn: Any, groups: Sequence[range], tiles: Any, shared: Any, each: Any, label: Any
     ) -> Any:
-        """Return the sum of the running totals of groups of tiles."""
         results = self._results(fn, tiles, shared, each, label, {group[0] for group in groups})
         totals = (deque(itertools.islice(results, len(group)), 1).pop() for group in groups)
         return fold(totals, len(groups), add, TOTALS_ARITY)
@@ -257,11 +242,6 @@ class OnCluster:
 
     client: Any
 
-    @property
-    def n_workers(self) -> int:
-        """The number of workers, or 1 while there is none."""
-        return max(1, len(self.threads()))
-
     def threads(self) -> dict[str, int]:
         """Return the number of threads of each worker by its address, in a fixed order."""
         if self.client.status != "running":
@@ -276,10 +256,6 @@ class OnCluster:
         with self._errors():
             return Pass(self, fn, tiles, shared, each, priority).start()
 
-    def call(self, fn: Combine, parts: Sequence[Any]) -> Any:
-        """Start a task that takes the values of others."""
-        return self.client.submit(fn, list(parts), pure=False)
-
     def get(self, graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
         """Start some keys of a graph of Dask, and return their futures."""
         return list(self.client.get(graph, keys, sync=False))
@@ -288,10 +264,7 @@ class OnCluster:
         """Return the results of all tiles. A task takes several where each thread has many."""
         with self._errors():
             tasks = Pass(self, fn, tiles, shared, each)
-            if tasks.size == 1:
-                futures = tasks.start()
-            else:
-                futures = tasks.start_runs(Task(fn), cut(range(len(tiles)), tasks.size))
+            futures = tasks.start_all()
         results = self.gather(futures, label)
         return results if tasks.size == 1 else list(itertools.chain.from_iterable(results))
 
@@ -301,7 +274,7 @@ class OnCluster:
         from distributed import as_completed
 
         running: dict[Any, int] = {}
-        with self._errors(), watch(self.client, running):
+        with self._errors(running):
             tasks = Pass(self, fn, tiles, shared, each)
             waiting = deque(tasks.by_turns())
             ends = as_completed(with_results=True, loop=self.client.loop)
@@ -312,19 +285,15 @@ class OnCluster:
                 running.update(zip(futures, numbers, strict=True))
                 ends.update(futures)
 
-            try:
-                start(max(LEAST_WINDOW, WINDOW * len(tasks.slots)))
-                while running:
-                    done = ends.next_batch()
-                    start(len(done))
-                    while done:
-                        future, result = done.pop()
-                        if future.status != "finished":  # canceled, and the result is an error
-                            future.result()
-                        yield running.pop(future), align(result)
-            except BaseException:
-                self.cancel(list(running))
-                raise
+            start(max(LEAST_WINDOW, WINDOW * len(tasks.slots)))
+            while running:
+                done = ends.next_batch()
+                start(len(done))
+                while done:
+                    future, result = done.pop()
+                    if future.status != "finished":  # canceled, and the result is an error
+                        future.result()
+                    yield running.pop(future), align(result)
 
     def fold(
         self, fn: Any, tiles: Any, shared: Any, each: Any, combine: Combine, label: Any
@@ -333,12 +302,8 @@ class OnCluster:
         where each thread has many."""
         with self._errors():
             tasks = Pass(self, fn, tiles, shared, each)
-            if tasks.size == 1:
-                steps = tasks.start()
-            else:
-                of_run = Task(fn, partial(fold, combine=combine, arity=TREE_ARITY))
-                steps = tasks.start_runs(of_run, cut(range(len(tiles)), tasks.size))
-            root = tree(self, steps, combine, TREE_ARITY)
+            steps = tasks.start_all(partial(fold, combine=combine, arity=TREE_ARITY))
+            root = tree(self.client, steps, combine, TREE_ARITY)
         return self.gather([root], label, steps)[0]
 
     def accumulate(
@@ -349,7 +314,7 @@ class OnCluster:
         with self._errors():
             tasks = Pass(self, fn, tiles, shared, each)
             steps = [tasks.start_chain(fn, group) for group in groups]
-            root = tree(self, steps, add, TOTALS_ARITY)
+            root = tree(self.client, steps, add, TOTALS_ARITY)
         return self.gather([root], label, steps)[0]
 
     def gather(
@@ -363,30 +328,22 @@ class OnCluster:
         running = {*(steps or ()), *futures} if show else set(futures)
         if steps:
             steps.clear()
-        with self._errors(), watch(self.client, running):
-            try:
-                if show:
-                    total, ends = len(running), as_completed(list(running), loop=self.client.loop)
-                    for done, future in enumerate(ends, 1):
-                        running.discard(future)
-                        show(str(label), done, total)
-                return list(map(align, self.client.gather(list(futures))))
-            except BaseException:
-                self.cancel([*running, *futures])
-                raise
+        with self._errors(running):
+            if show:
+                total, ends = len(running), as_completed(list(running), loop=self.client.loop)
+                for done, future in enumerate(ends, 1):
+                    running.discard(future)
+                    show(str(label), done, total)
+            return list(map(align, self.client.gather(list(futures))))
 
     def wait(self, futures: Sequence[Any]) -> None:
         """Wait until tasks have ended, or one of them fails."""
         from distributed import as_completed
 
-        with self._errors(), watch(self.client, futures):
-            try:
-                for future in as_completed(futures, loop=self.client.loop):
-                    if future.status != "finished":
-                        future.result()
-            except BaseException:
-                self.cancel(futures)
-                raise
+        with self._errors(futures):
+            for future in as_completed(futures, loop=self.client.loop):
+                if future.status != "finished":
+                    future.result()
 
     def cancel(self, futures: Sequence[Any]) -> None:
         """Cancel tasks, and wait for those that run. Dask cannot stop a running task, and it may
@@ -399,14 +356,21 @@ class OnCluster:
                 time.sleep(0.05)
 
     @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn errors of a broken cluster into `ClusterLostError`, and remember a lost client."""
+    def _errors(self, running: Collection[Any] | None = None) -> Iterator[None]:
+        """Turn errors of a broken cluster into `ClusterLostError`, and remember a lost client.
+        Watch the tasks that run, if they are given, and cancel them where the block fails."""
+        waiting = contextlib.nullcontext() if running is None else watch(self.client, running)
         try:
-            with translate_cluster_errors():
-                yield
+            with translate_cluster_errors(), waiting:
+                try:
+                    yield
+                except BaseException:
+                    if running is not None:
+                        self.cancel(list(running))
+                    raise
         except ClusterLostError:
             if self.client.status != "running" and self.client in _users:
-                _lost.add(self.client)
+                lost_clients.add(self.client)
             raise
 
 
@@ -509,12 +473,21 @@ class Pass:
         inner = (i for i in numbers[1:] if self.homes[i] != self.homes[i - 1])
         return [range(a, b) for a, b in itertools.pairwise((numbers.start, *inner, numbers.stop))]
 
+    def start_all(self, fold: Callable[..., Any] | None = None) -> list[Any]:
+        """Start a task per tile, or per run of tiles, whose results it folds."""
+        if self.size == 1:
+            return self.start()
+        return self.start_runs(Task(self.task.fn, fold), cut(range(len(self.tiles)), self.size))
+
     def start_runs(self, task: Task, runs: Sequence[range], *more: Any) -> list[Any]:
         """Start a task for each run of tiles, with more shared operands after those of the pass."""
         twin = copy(self)
         twin.task, twin.each = task, ()
         task.sent = self.task.sent
-        twin.tiles = [Run.of(self.tiles, self.each, run) for run in runs]
+        twin.tiles = [
+            Run(self.tiles[run.start : run.stop], [tuple(of[i] for of in self.each) for i in run])
+            for run in runs
+        ]
         twin.homes = [self.homes[run.start] for run in runs]
         twin.shared = [*self.shared[: self.n_shared], *more, *self.shared[self.n_shared :]]
         return twin.start()
@@ -542,21 +515,17 @@ def cut(numbers: range, size: int) -> list[range]:
     return [numbers[a : a + size] for a in range(0, len(numbers), size)]
 
 
-def tree(executor: OnCluster, parts: Sequence[Any], combine: Combine, arity: int) -> Any:
-    """Return the handle of the whole, which combines at least once."""
-    parts = [executor.call(combine, parts[k : k + arity]) for k in range(0, len(parts), arity)]
-    return parts[0] if len(parts) == 1 else tree(executor, parts, combine, arity)
+def tree(client: Any, parts: list[Any], combine: Combine, arity: int) -> Any:
+    """Return the future of the whole, which combines at least once."""
+    groups = [parts[k : k + arity] for k in range(0, len(parts), arity)]
+    parts = [client.submit(combine, group, pure=False) for group in groups]
+    return parts[0] if len(parts) == 1 else tree(client, parts, combine, arity)
 
 
 # --- who runs -------------------------------------------------------------------------------------
 
 _users: WeakSet[Any] = WeakSet()  # clients of the user's own that ran tasks
-_lost: WeakSet[Any] = WeakSet()  # clients of the user's own that lost their cluster
-
-
-def forget_lost_clients() -> None:
-    """Let this process run tasks again after a client of the user's own has lost its cluster."""
-    _lost.clear()
+lost_clients: WeakSet[Any] = WeakSet()  # of the user's own, whose cluster is lost
 
 
 def client() -> Any:
@@ -579,13 +548,13 @@ def client() -> Any:
     try:
         current = default_client()
     except ValueError as error:  # "no clients found"
-        if any(lost.status == "closed" for lost in _lost):
+        if any(lost.status == "closed" for lost in lost_clients):
             raise connection_lost() from error
         return None
     if current.asynchronous:
         return None
     if current.status != "running":
-        _lost.add(current)
+        lost_clients.add(current)
         raise connection_lost()
     prepare_client(current)
     _users.add(current)
@@ -622,8 +591,9 @@ def held_memory() -> int:
 
 
 def n_workers() -> int:
-    """Return the number of workers, 1 when serial."""
-    return current_executor().n_workers
+    """Return the number of workers, 1 when serial and while there is none."""
+    runs = current_executor()
+    return max(1, len(runs.threads())) if isinstance(runs, OnCluster) else 1
 
 
 _known: WeakKeyDictionary[Any, tuple[dict[str, int], dict[str, Any]]] = WeakKeyDictionary()
@@ -743,11 +713,9 @@ def compute(lazy: Any) -> Any:
 # --- Dask collections for other libraries ---------------------------------------------------------
 
 
-@contextlib.contextmanager
-def in_this_process() -> Iterator[None]:
+def in_this_process() -> contextlib.AbstractContextManager[Any]:
     """Let other libraries compute Dask collections in this process, one task after the other."""
-    with dask.config.set(scheduler="sync"):
-        yield
+    return dask.config.set(scheduler="sync")
 
 
 def dask_array(fn: Callable[..., Any], tiles: Sequence[Any], meta: Any) -> Any:
@@ -765,18 +733,11 @@ def dask_array(fn: Callable[..., Any], tiles: Sequence[Any], meta: Any) -> Any:
     return da.Array(graph, name, chunks, meta=meta)
 
 
-def dask_slices(X: Any, chunks: tuple[int, int]) -> Any:
+def dask_slices(X: Any, chunks: tuple[Any, ...]) -> Any:
     """Return an array that is read by slices, such as one in a file, as a lazy Dask array."""
     import dask.array as da
 
     return da.from_array(X, chunks=chunks, inline_array=True)
-
-
-def dask_vector(values: Any, sizes: Sequence[int]) -> Any:
-    """Return an array (n,) as a Dask array in blocks of these sizes."""
-    import dask.array as da
-
-    return da.from_array(values, chunks=(tuple(sizes),))
 
 
 # --- progress -----------------------------------------------------------------------------------

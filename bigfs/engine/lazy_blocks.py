@@ -16,7 +16,7 @@ from dask.base import is_dask_collection
 from dask.core import flatten, get_dependencies
 from dask.optimization import cull
 
-from bigfs.engine.budget import holding
+from bigfs.result import holding
 
 # the values of the inputs that are at hand: in a task all of its own, in the driver those it holds
 _values: ContextVar[Mapping[Any, Any]] = ContextVar("inputs", default=MappingProxyType({}))

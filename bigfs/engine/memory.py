@@ -11,7 +11,6 @@ from dask.utils import format_bytes, parse_bytes
 
 from bigfs.engine.budget import (
     IDLE,
-    PLANNED,
     SHARES,
     MemoryLimitError,
     current_session,
@@ -42,12 +41,6 @@ def memory_limit() -> int:
 def planned_memory() -> int:
     """Return the number of bytes by which to choose between two ways of computing the same."""
     return min(memory_limit(), current_session().planned)
-
-
-def given_plan() -> int | None:
-    """Return the planned memory that was given, or None if it is the default."""
-    planned = current_session().planned
-    return None if planned == PLANNED else planned
 
 
 def task_memory() -> float:

@@ -39,13 +39,13 @@ def load(tile: Any) -> Any:
     """
     if not hasattr(tile, "load"):
         return tile  # the array itself
-    key: Any = getattr(tile, "key", None)
-    if (entry := _cache.get(key)) is not None:
-        return entry[0]
-    block = tile.load()
-    if not getattr(tile, "verified", False):
-        block = check_block(block)
-    return block if key is None else _keep(key, block)
+
+    def read() -> Any:
+        block = tile.load()
+        return block if getattr(tile, "verified", False) else check_block(block)
+
+    key = getattr(tile, "key", None)
+    return read() if key is None else get_cached(key, read)
 
 
 def get_cached(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

@@ -325,7 +325,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         if not hasattr(self, "result_"):
             self.result_ = Result(self.scores_, Status.EXACT)
         self.result_.stats.setdefault("passes", matrix.passes - before)
-        if (planned := engine.given_plan()) is not None:
+        if (planned := engine.current_session().planned) != engine.PLANNED:
             self.result_.stats["planned_memory"] = planned
         self._describe_target(y)
         return self._choose()
