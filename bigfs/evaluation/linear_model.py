@@ -99,18 +99,23 @@ class LinearModel(NamedTuple):
         """Return scikit-learn's fitted estimator of these arrays. `class_names` holds the names of
         all codes, which take the place of the codes."""
         names = self.classes if class_names is None else class_names[self.classes]
-        fitted = _fitted_logistic if self.is_logistic else _fitted_svm
+        unfitted = _logistic if self.is_logistic else _svm
+
+        def fitted(classes: AnyArray, rows: Any = slice(None)) -> Any:
+            model = unfitted()
+            model.classes_, model.n_features_in_ = classes, self.coef.shape[1]
+            model.coef_, model.intercept_ = self.coef[rows], self.intercept[rows]
+            model.n_iter_ = np.zeros(1, dtype=np.int32) if self.is_logistic else 0
+            return model
+
         if self.kind == "class":
-            return fitted(names, self.coef, self.intercept)
+            return fitted(names)
         if self.kind == "multilabel":
-            labels = OneVsRestClassifier(_logistic() if self.is_logistic else _svm())
+            labels = OneVsRestClassifier(unfitted())
             labels.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(
                 sp.csr_matrix(np.eye(len(names), dtype=np.int8))
             )
-            labels.estimators_ = [
-                fitted(np.array([0, 1]), self.coef[[j]], self.intercept[[j]])
-                for j in range(len(names))
-            ]
+            labels.estimators_ = [fitted(np.array([0, 1]), [j]) for j in range(len(names))]
             labels.n_features_in_ = self.coef.shape[1]
             return labels
         scaler, ridge = StandardScaler(with_mean=False), Ridge()
@@ -309,19 +314,3 @@ def _svm(Z: Any = None) -> LinearSVC:
 def _logistic() -> LogisticRegression:
     """Return an unfitted logistic regression with scikit-learn's penalty."""
     return LogisticRegression(max_iter=10_000)
-
-
-def _fitted_logistic(
-    classes: AnyArray, coef: FloatArray, intercept: FloatArray
-) -> LogisticRegression:
-    model = _logistic()
-    model.classes_, model.coef_, model.intercept_ = classes, coef, intercept
-    model.n_features_in_, model.n_iter_ = coef.shape[1], np.zeros(1, dtype=np.int32)
-    return model
-
-
-def _fitted_svm(classes: AnyArray, coef: FloatArray, intercept: FloatArray) -> LinearSVC:
-    svm = _svm()
-    svm.classes_, svm.coef_, svm.intercept_ = classes, coef, intercept
-    svm.n_features_in_, svm.n_iter_ = coef.shape[1], 0
-    return svm
