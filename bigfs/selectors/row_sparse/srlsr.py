@@ -65,6 +65,8 @@ from bigfs.selectors.row_sparse.rows import (
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 NEGLIGIBLE = 1e-10  # a feature whose θ is below this share of the largest leaves the working set
+FIRST = 1000  # features of the first working set (p = 1, all labeled), those of the largest pulls
+FEWEST_NEW = 64  # features that may return at once (p = 1), or twice those that are there
 LEAVING_SHARE = 0.3  # of θ's mass: what leaves early in one round
 RESTART = 0.5  # of the momentum's age: what is left where it raises the objective
 RETREAT_END = 1e-12  # a feature whose return raises the objective stays out from this θ on
@@ -94,6 +96,7 @@ class SRLSRState(NamedTuple):
     # features. None before there is one.
     ended: FloatArray | None = None
     age: float = 1.0  # of the momentum
+    theta_before: AnyArray = np.empty(0)  # (d,): θ of the round before
 
 
 class Point(NamedTuple):
@@ -125,6 +128,7 @@ class SRLSRProblem(RowSparseProblem):
         self.class_sizes = class_sizes(codes, c)  # of the labeled samples
         self.n_labeled = int(self.class_sizes.sum())
         self.all_labeled = self.n_labeled == X.shape[0]
+        self.theta_moves = accelerate and self.all_labeled  # what has momentum: θ, or W and b
         self.centering = centering(X.shape[0])
         smallest = gamma * 10.0 ** (2 * np.log10(X.shape[1]) / p - RANGE)  # of φ
         self.least = smallest ** (p / (2 - p))  # of θ, as a share of the largest
@@ -137,13 +141,24 @@ class SRLSRProblem(RowSparseProblem):
             theta = theta / (theta.sum() or 1.0)
         W, b = np.zeros((d, self.c)), np.zeros(self.c)
         sums, XtV = self.sums(self.X, W, b)
+        if self.p == 1 and self.theta_moves:
+            theta = np.where(strongest(self.pulls(self.correlations(XtV, sums)), FIRST), theta, 0.0)
         self.XtY, self.Y_norm2 = XtV, float(n - np.sum(self.class_sizes**2) / n)
         self.largest_pull = row_norms(XtV).max()
         never = np.zeros(d, dtype=bool)
-        return SRLSRState(theta, W, b, XtV, sums.V / n, np.inf, np.inf, np.inf, 0.0, never)
+        return SRLSRState(
+            theta, W, b, XtV, sums.V / n, np.inf, np.inf, np.inf, 0.0, never, theta_before=theta
+        )
 
     def step(self, state: SRLSRState) -> SRLSRState:
-        """Run one round. A shortcut that raises the objective is taken back."""
+        """Run one round. Momentum is in θ where all samples are labeled, else in W and b."""
+        moved = self.go_beyond(state) if self.theta_moves else self.round(state)
+        return self.check_inactive(moved)
+
+    def round(self, state: SRLSRState) -> SRLSRState:
+        """Run one round from its θ. A shortcut that raises the objective is taken back."""
+        if self.theta_moves:
+            state = state._replace(theta=state.theta / state.theta.sum())
         end = self.solve(state)
         age, momentum = next_momentum(state.age)
         if self.accelerate and np.isfinite(state.objective):
@@ -151,15 +166,15 @@ class SRLSRProblem(RowSparseProblem):
             if beyond is not end:
                 next_state = self.evaluate(beyond, state)
                 if next_state.objective <= state.objective:
-                    return self.check_inactive(self.with_end(next_state, end, age))
+                    return self.with_end(next_state, end, age)
                 age = max(1.0, RESTART * state.age)
         next_state = self.evaluate(end, state)
         new = (state.theta > 0) & ~state.W.any(axis=1)  # features that have just returned
         if next_state.objective > state.objective and new.any():
             theta = np.where(new, RETREAT * state.theta, state.theta)
             theta[new & (theta < max(RETREAT_END, self.least))] = 0
-            return self.step(state._replace(theta=theta / theta.sum()))
-        return self.check_inactive(self.with_end(next_state, end, age))
+            return self.round(state._replace(theta=theta / theta.sum()))
+        return self.with_end(next_state, end, age)
 
     def solve(self, state: SRLSRState) -> Point:
         """Return the W and b that are best for the θ and the labels of the state.
@@ -221,7 +236,7 @@ class SRLSRProblem(RowSparseProblem):
 
     def with_end(self, state: SRLSRState, end: Point, age: float) -> SRLSRState:
         """Return the state with the end of the round that led to it, of which momentum starts."""
-        if not self.accelerate or self.all_labeled:
+        if not self.accelerate or self.theta_moves:
             return state
         ended = np.vstack([end.W[state.theta > 0], end.b])
         return state._replace(ended=ended, age=age)
@@ -348,6 +363,8 @@ class SRLSRProblem(RowSparseProblem):
             correlations = self.pulls(self.correlations(XtV, sums))
             gap = self.duality_gap(correlations.max(), sums, state.objective)
             beyond = inactive & (correlations > correlations[~inactive].max())
+            room = max(FEWEST_NEW, 2 * int(np.count_nonzero(state.theta)))
+            beyond &= strongest(np.where(beyond, correlations, 0.0), room)
             least = RETURN_SHARE * row_norms(state.W).max()
             lengths = np.where(beyond, np.maximum(alone, least), 0.0)
             if gap <= self.tol:
@@ -373,6 +390,11 @@ class SRLSRProblem(RowSparseProblem):
             _, XtV = self.sums(self.X, state.W, state.b)
         theta = np.where(state.W.any(axis=1), state.theta, 0.0)
         return inactive_scores(theta, self.pulls(XtV))
+
+
+def strongest(pulls: FloatArray, m: int) -> BoolArray:
+    """Return the mask of the m features of the largest pulls, and of those equal to the last."""
+    return pulls >= (np.partition(pulls, -m)[-m] if m < len(pulls) else 0.0)
 
 
 def without(point: Point, features: BoolArray) -> Point:

@@ -20,7 +20,7 @@ from bigfs.matrix import Matrix, kernels
 from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse.label_sums import complete_labels, sum_samples
 from bigfs.selectors.row_sparse.rows import norm_alone
-from bigfs.selectors.row_sparse.srlsr import RESTART, SRLSRProblem
+from bigfs.selectors.row_sparse.srlsr import FIRST, RESTART, SRLSRProblem
 from tests.helpers.daily import daily
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
@@ -656,3 +656,25 @@ def test_one_label_of_a_hundred_converges_on_text_by_default(n, d, c, selector):
     assert result.status is Status.CONVERGED
     objective = np.array([record["objective"] for record in result.history])
     assert (np.diff(objective[1:]) <= 1e-9 * objective[1:-1]).all()
+
+
+@pytest.mark.parametrize("selector", [SRLSR(gamma=1e-5), RLSR()], ids=["p < 1", "p = 1"])
+def test_momentum_in_theta_takes_fewer_rounds_where_all_samples_are_labeled(selector, monkeypatch):
+    X, y = topics(600, 1200, 4)
+    fast = selector.fit(X, y).result_
+    monkeypatch.setattr("bigfs.selectors.row_sparse.rows.MAX_MOMENTUM", 0.0)
+    slow = selector.fit(X, y).result_
+    assert fast.status is slow.status is Status.CONVERGED
+    assert len(fast.history) < len(slow.history)
+    ends = [result.history[-1]["objective"] for result in (fast, slow)]
+    np.testing.assert_allclose(*ends, rtol=selector.tol)
+
+
+def test_the_convex_case_begins_with_the_features_of_the_largest_pulls():
+    X, y = topics(600, 1500, 4)
+    convex = RLSR(n_features_to_select=50).fit(X, y)
+    assert convex.result_.history[0]["features"] <= FIRST < X.shape[1]
+    assert convex.result_.status is Status.CONVERGED
+    plain = RLSR(n_features_to_select=50, accelerate=False).fit(X, y)
+    ends = [model.result_.history[-1]["objective"] for model in (convex, plain)]
+    np.testing.assert_allclose(*ends, rtol=convex.tol)
