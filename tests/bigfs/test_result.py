@@ -117,11 +117,11 @@ def test_early_ends_are_collected_by_the_innermost_block():
 
 
 def test_facts_are_the_status_the_gaps_by_their_names_and_the_last_record():
-    history = [{"gap": 0.5, "sets": 1}, {"gap": 0.25, "sets": 2}]
+    history = [{"gap": 0.5, "sets": 1}, {"gap": 0.4, "sets": 1}, {"gap": 0.25, "sets": 2}]
     stats = {"objective_gap": 0.125, "passes": 3, "sizes": [1, 2]}
     assert Result(None, Status.CONVERGED, history, stats).facts() == {
         "status": "converged to the requested tolerance",
-        "steps": 2,
+        "steps": 3,
         "gap of the features": "12.50 %",
         "gap of the relaxation": "25.00 %",
         "sets": 2,

@@ -442,3 +442,35 @@ def test_what_version_0_1_left_in_an_object_store_is_taken_over(tmp_path):
     put(url, "X/data/c/0")
     with build(url, tmp_path / "one"):
         assert names(url) == [atomic.MARKER]
+
+
+def test_an_error_in_a_block_that_writes_passes_and_leaves_no_file(tmp_path):
+    file = tmp_path / "a.txt"
+
+    def fail(part):
+        part.write_text("half")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), atomic.write(file) as part:
+        fail(part)
+    assert list(tmp_path.iterdir()) == []
+    with atomic.write(file) as part:
+        part.write_text("whole")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "whole")]
+
+
+def test_a_folder_may_be_there_when_it_is_made(tmp_path):
+    folder = tmp_path / "a" / "b"
+    atomic.make_folder(folder)
+    atomic.make_folder(folder)
+    assert folder.is_dir()
+
+
+def test_only_a_full_disk_is_named_as_one(tmp_path):
+    with pytest.raises(PermissionError), atomic.naming_full_disk(tmp_path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+    with (
+        pytest.raises(StoreError, match=rf"the disk of {tmp_path} is full: free some space"),
+        atomic.naming_full_disk(tmp_path, tmp_path / "nowhere"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")

@@ -20,7 +20,7 @@ from bigfs.linalg import active_columns, sparse_gram
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.conjugate_gradients import block_cg
 from bigfs.linalg.ridge import Ridge, direct
-from bigfs.linalg.ridge.operator import SampleOperator, centering
+from bigfs.linalg.ridge.operator import SampleOperator, WeightedCentering, centering
 from bigfs.linalg.ridge.plan import SOLVERS, choose_solver, project_costs
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.linalg.sample_kernel import kernel
@@ -109,6 +109,15 @@ def test_the_root_of_a_singular_middle_gives_it_back(rng):
         oracle = M.dense(20) if oracle is None else oracle
         V = rng.normal(size=(20, 2))
         np.testing.assert_allclose(C.times(C.transposed_times(V)), oracle @ V, atol=1e-12)
+
+
+def test_the_root_of_a_weighted_centering_gives_it_back(rng):
+    a, V = 3 * rng.random(20), rng.normal(size=(20, 2))
+    M = WeightedCentering(a)
+    expected = a[:, None] * V - np.outer(a, a @ V) / a.sum()
+    np.testing.assert_allclose(M.apply(V), expected, atol=1e-12)
+    C = M.root(20)
+    np.testing.assert_allclose(C.times(C.transposed_times(V)), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
