@@ -185,7 +185,7 @@ class AnnDataCorpus(SampleRoles):
 
     @cached_property
     def _samples(self) -> dict[str, Any]:
-        """What obs says of the samples, by the roles of its columns."""
+        """The facts of the samples in obs, by the roles of its columns."""
         ranges = [(a, min(a + ROW_CHUNK, self.n)) for a in range(0, self.n, ROW_CHUNK)]
         parts = engine.map_tiles(_read_samples, ranges, self.source)
         places = [(b - a, partial(self.source.row_place, a)) for a, b in ranges]

@@ -1,6 +1,6 @@
 """Files and folders that appear whole and stay, or do not appear.
 
-What is new is written under a unique name beside its target and flushed to the disk. Then it is
+A new file is written under a unique name beside its target and flushed to the disk. Then it is
 renamed, and the folder of the name is flushed. The old one is deleted only after that. A
 folder is replaced by two renames. A reader that misses the folder calls `recover`, which puts an
 exchange right that was interrupted between them. `write_together` gives files their names together.
@@ -328,7 +328,7 @@ def building(
 ) -> Iterator[tuple[str, Path]]:
     """Hold the name of a store while it is built, and publish the store if the block ends well.
 
-    What a process that was killed has spilled under the same `key` is there again.
+    Files that a killed process has spilled under the same `key` are there again.
     """
     local = "://" not in uri
     target, spilled = _places(uri, scratch)

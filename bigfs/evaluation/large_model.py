@@ -6,8 +6,8 @@
     sgd    dask-ml passes the blocks of `Matrix.to_dask` to scikit-learn's `SGDClassifier` or
            `SGDRegressor`
 
-The first two have n + d numbers of each classifier in the driving process. So many classifiers are
-trained at a time as fit there, on the chosen columns alone, which it has in a temporary file.
+The first two have n + d numbers of each classifier in the driving process. As many classifiers
+as fit there are trained at a time, on the chosen columns alone, which it has in a temporary file.
 The last has d of each class, label or target in one worker, so it takes more features. It is
 approximate: the hinge takes the place of its square, and where the rows are sorted by class it
 comes less close in the same passes.
@@ -163,7 +163,7 @@ def _bytes_of_classifiers(n: int, d: int, r: int) -> int:
 def _fit_classes(
     X: Matrix, codes: IntArray, n_classes: int, way: str, room: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Train the classifiers, so many at a time as fit in `room` bytes."""
+    """Train the classifiers, as many at a time as fit in `room` bytes."""
     if way == SGD:
         return _descend_in_worker(X, codes, np.arange(n_classes), np.empty(0))
     positive = positive_classes(n_classes)

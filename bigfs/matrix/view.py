@@ -120,7 +120,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class ViewTile:
-    """What is taken of another tile of rows."""
+    """The part that is taken of another tile of rows."""
 
     start: int
     stop: int
@@ -134,7 +134,7 @@ class ViewTile:
 
 
 class ColumnViewTile(ViewTile):
-    """What is taken of another tile of columns."""
+    """The part that is taken of another tile of columns."""
 
     def load(self) -> Block:
         view = engine.unshare(self.view)

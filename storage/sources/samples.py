@@ -673,7 +673,7 @@ def roles_in_obs(
     given: Mapping[str, Any], columns: Sequence[str], origin: str
 ) -> dict[str, str | tuple[str, ...]]:
     """Return the columns of obs by their roles: those given, or of the label and the split those
-    that are called so. What is no column is refused."""
+    that are called so. A value that is no column is refused."""
     roles: dict[str, Any] = {}
     for role in ("label", "split", *OBS_ROLES):
         name = given.get(role)

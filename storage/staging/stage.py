@@ -166,7 +166,7 @@ def stage(
     "lognorm" is `normalize_total` and `log1p` of scanpy.
 
     An object is read once and written to scratch, 8 bytes per non-zero of a matrix, which are freed
-    before the store is written. What it holds is hashed meanwhile, whatever the sizes of its
+    before the store is written. Its content is hashed meanwhile, whatever the sizes of its
     blocks. So the same content finds its store, but only after it was read. A stream that is
     interrupted starts anew. An error of its generator is passed on and leaves nothing.
 

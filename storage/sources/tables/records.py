@@ -1,8 +1,8 @@
 """Records with named fields, in batches of Arrow: what CSV, Parquet and JSON Lines share.
 
-A container (`CsvFile`, `ParquetFile`, `JsonFile`) gives `Batch`es. What the fields mean is decided
-here and beside: `TextRecords` reads a text per record, `entries.EntryRecords` the entries of a row,
-and `numeric.NumericTable` one feature per field.
+A container (`CsvFile`, `ParquetFile`, `JsonFile`) gives `Batch`es. The meaning of the fields is
+decided here and in other modules: `TextRecords` reads a text per record, `entries.EntryRecords` the
+entries of a row, and `numeric.NumericTable` one feature per field.
 """
 
 from __future__ import annotations

@@ -524,7 +524,7 @@ def _are_values(names: Sequence[str]) -> bool:
 
 
 class _Lines:
-    """What pyarrow reads of a file: the bytes from `start` to `size`, and then an `end`.
+    """The part of a file that pyarrow reads: the bytes from `start` to `size`, and then an `end`.
 
     Its quotes are looked at as they come. A field is in quotes if it begins with one, and a quote
     inside is written twice.
