@@ -1,13 +1,11 @@
-"""Evaluation of a run: the number of features chosen by itself, and all features by tiles.
+"""The evaluation of a run that trains a model on all features by tiles.
 
-python benchmarks/evaluation.py auto DATA OUT [CORPUS…]
 python benchmarks/evaluation.py any-size FOLDER [ROWS] [LIMIT]
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
@@ -22,32 +20,7 @@ from bigfs.flows import steps
 from bigfs.flows.job import Job
 from bigfs.flows.plan import Plan
 
-app = typer.Typer(add_completion=False)
-FILES = ("colon.mat", "20news-bydate.tar.xz", "PCMAC.mat", "COIL20.mat")
-CORPORA = dict(zip(("colon", "20news", "pcmac", "coil20"), FILES, strict=True))
-
-
-@app.command()
-def auto(
-    data: Path, out: Path, corpora: Annotated[list[str] | None, typer.Argument()] = None
-) -> None:
-    """The number chosen by itself, by five folds or the test half, its accuracy and that of all."""
-    for name in corpora or CORPORA:
-        store = storage.stage(data / CORPORA[name], out / f"{name}.zarr")
-        for method in ("sparge-lda", "anova"):
-            folder = str(out / f"{name}-{method}")
-            job = Job(source=store, store=store, out=folder, method=method, features="auto")
-            plan = Plan.of(job)
-            run = steps.select(plan)
-            folds = {} if name == "20news" else {"folds": 5}
-            points = steps.score(run, {"baselines": [], **folds})
-            scores = {(p.method, p.n_features): p.scores["accuracy"] for p in points}
-            m, tried = len(run.selected), run.metadata["size_choice"]["sizes"][-1]
-            steps.report(plan, run)
-            [every] = [f"{v:.4f} ({k:,})" for (of, k), v in scores.items() if of == "all features"]
-            figure = f"{m:,} of at most {tried:,}: {scores[method, m]:.4f}"
-            command = f"evaluation.py auto DATA OUT {name}"
-            row(f"number chosen by itself, {method}", name, figure, f"all {every}", command)
+app = typer.Typer(add_completion=False, callback=lambda: None)  # so that `any-size` stays a word
 
 
 @app.command()

@@ -28,6 +28,7 @@ from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.comparison.standings import cost_rows, failure_lines, score_rows
 from bigfs.flows.comparison.time_limit import TimeLimitError
 from bigfs.flows.options import ClusterOptions
+from bigfs.flows.report.summary import markdown_table
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
 
@@ -186,7 +187,7 @@ def pages(kept: Path = KEPT, pictures: Path = PICTURES, page: Path = PAGE) -> No
     files = {name: kept / f"{name}.json" for name in DATA}
     found = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
     lines = [(KEPT / "introduction.md").read_text(), "## Mean accuracy over the sizes", ""]
-    lines += [*markdown_table(overview(found)), ""]
+    lines += markdown_table(overview(found))
     for name, about in found.items():
         lines += section(name, about)
         best = [row for row in about["rows"] if not row["error"]][:DRAWN]
@@ -234,16 +235,9 @@ def section(name: str, about: dict[str, Any]) -> list[str]:
         f"![The {DRAWN} best methods on {name}](../pictures/peers-{name}.svg)",
         "",
         *markdown_table(table),
-        "",
         *(f"* {line}" for line in failure_lines(about)),
         "",
     ]
-
-
-def markdown_table(table: list[list[str]]) -> list[str]:
-    """The lines of a table in Markdown."""
-    rows = [f"| {' | '.join(cell.replace('*', chr(92) + '*') for cell in row)} |" for row in table]
-    return [rows[0], f"| --- |{' --: |' * (len(table[0]) - 1)}", *rows[1:]]
 
 
 if __name__ == "__main__":

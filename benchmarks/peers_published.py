@@ -31,6 +31,7 @@ from benchmarks.shared import timed
 from bigfs import engine
 from bigfs.evaluation.significance import jaccard
 from bigfs.flows.evaluation import selection
+from bigfs.flows.report.summary import markdown_table
 from bigfs.result import NotConvergedWarning
 from bigfs.selectors.registry import METHODS
 
@@ -123,7 +124,7 @@ def table(kept: Annotated[Path, peers.MEASURED] = PUBLISHED) -> None:
             cells += [f"{f['bytes'] / 1e6:,.0f} MB" if "bytes" in f else "–" for f in (theirs, own)]
             rows.append([f"`{row['method']}`", *cells, common])
         print(f"\n### {name}\n")
-        print("\n".join(peers.markdown_table(rows)))
+        print("\n".join(markdown_table(rows)))
 
 
 if __name__ == "__main__":

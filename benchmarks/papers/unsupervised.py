@@ -102,4 +102,3 @@ def cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
 
 
 NOW = Experiment("unsupervised", DATA, 5, cells)
-BEFORE = Experiment("unsupervised-before", DATA, 5, cells)  # made by this file at an old commit

@@ -8,18 +8,16 @@ import numpy as np
 from scipy.stats import rankdata
 
 from benchmarks.papers import unsupervised
-from benchmarks.papers.claims import difference
-from benchmarks.papers.experiments import Experiment
 from benchmarks.papers.pages import Paper, mean_error, repetitions, table
-from benchmarks.papers.unsupervised import BEFORE, DATA, NAMES, NOW
+from benchmarks.papers.unsupervised import DATA, NAMES, NOW
 
 METRICS = {"nmi": "Normalized mutual information", "accuracy": "Accuracy of the best matching"}
 EXTRA = ("random", "all features")
 
 
-def runs(experiment: Experiment, metric: str, data: str, method: str) -> dict[int, float]:
+def runs(metric: str, data: str, method: str) -> dict[int, float]:
     """Return the mean over the numbers of features, per repetition."""
-    found = experiment.results().runs(metric, data, method).get("", {})
+    found = NOW.results().runs(metric, data, method).get("", {})
     return {r: float(np.mean(values)) for r, values in found.items()}
 
 
@@ -27,7 +25,7 @@ def ranks(metric: str) -> dict[str, list[float]]:
     """Return the rank of each method on each data set that all of them have, 1 for the best."""
     found: dict[str, list[float]] = {name: [] for name in NAMES}
     for data in DATA:
-        means = [np.mean(list(runs(NOW, metric, data, n).values()) or [np.nan]) for n in NAMES]
+        means = [np.mean(list(runs(metric, data, n).values()) or [np.nan]) for n in NAMES]
         if not np.isnan(means).any():
             for name, place in zip(NAMES, rankdata([-m for m in means]), strict=True):
                 found[name].append(float(place))
@@ -41,7 +39,7 @@ def metric_section(metric: str) -> str:
     rows = [
         [
             method,
-            *(mean_error(runs(NOW, metric, data, method).values()) for data in DATA),
+            *(mean_error(runs(metric, data, method).values()) for data in DATA),
             mean_error(places.get(method, ()), 1),
         ]
         for method in (*order, *EXTRA)
@@ -67,22 +65,6 @@ def now_section(folder: Path) -> str:
     )
 
 
-def before_section(folder: Path) -> str:
-    if not BEFORE.results().datasets():
-        return ""
-
-    def change(data: str, method: str) -> str:
-        found = difference(runs(NOW, "nmi", data, method), runs(BEFORE, "nmi", data, method))
-        return "" if found is None else str(found)
-
-    rows = [[name, *(change(data, name) for data in DATA)] for name in NAMES]
-    return (
-        "## After the graphs in parts\n\nMutual information now, less that of commit 7345305, "
-        "which took a graph of several parts as one; paired over the repetitions.\n\n"
-        f"{table(['method', *DATA], rows)}"
-    )
-
-
 PAPER = Paper(
     key="unsupervised",
     title="Unsupervised methods",
@@ -90,5 +72,5 @@ PAPER = Paper(
     items=(),
     repetitions=5,
     experiments=(NOW,),
-    sections=(now_section, before_section),
+    sections=(now_section,),
 )
