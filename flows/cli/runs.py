@@ -164,25 +164,19 @@ def select(
     A killed run resumes from its last checkpoint.
     """
     require_extra("report", "bigfs select")
-    from bigfs import storage
     from bigfs.flows.evaluation import selection
+    from bigfs.flows.plan import Plan
 
-    selection.require_parameters(job.method, job.features, job.parameters)
-    corpus = storage.open(job.source)
-    features = selection.number_of(job.features, corpus)
-    asked, job = job.method, job.with_out().with_method(corpus)
-    method = str(job.method)
-    if asked is None and method != "sparge-lda":
-        inform(selection.default_note(corpus, method))
-    selection.selector_for(corpus, method, features, job.parameters)
+    plan = Plan.of(job)
+    selection.selector_for(plan.corpus, plan.method, plan.features, job.parameters)
     if metric is not None:
-        if job.features != selection.AUTO and not selection.get_method(method).decides:
+        if job.features != selection.AUTO and not selection.get_method(plan.method).decides:
             raise UsageError(
                 "--metric says what --features auto and --method auto choose by: give one of them "
                 "too"
             )
         job = job.model_copy(update={"scoring": RunScoring(metrics=[metric])})
-    _carry_out(job, into, highly_variable, as_json, scored=False)
+    _carry_out(job.with_out(), into, highly_variable, as_json, scored=False)
 
 
 def evaluate(

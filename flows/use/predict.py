@@ -90,16 +90,6 @@ class Predictions(NamedTuple):
 # --- the model of a corpus ------------------------------------------------------------------------
 
 
-def fit_model(corpus: Any, train: Any, selected: IntArray, *, logistic: bool = False) -> Model:
-    """Fit the linear model on the selected columns of the training samples.
-
-    Where samples and classes are many, a part of the samples trains it: see `training_sample`.
-    """
-    columns = np.sort(selected)
-    X, y = training_sample(train.X, train.y)
-    return _model_of(corpus, columns, large_model.fit_columns(X, y, columns, logistic=logistic))
-
-
 def _model_of(corpus: Any, columns: IntArray, linear: linear_model.LinearModel) -> Model:
     names = [str(name) for name in corpus.feature_names[columns]]
     return Model(
@@ -119,13 +109,20 @@ def _model_of(corpus: Any, columns: IntArray, linear: linear_model.LinearModel) 
 def fitting_model(
     corpus: Any, train: Any, selected: IntArray, *, logistic: bool = False
 ) -> Iterator[Callable[[], Model]]:
-    """Fit the model of `fit_model` once, beside what the block does where one task fits it."""
+    """Fit the linear model on the selected columns of the training samples once, and beside what
+    the block does where one task fits it.
+
+    Where samples and classes are many, a part of the samples trains it: see `training_sample`.
+    """
     X, y = training_sample(train.X, train.y)
     columns = np.sort(selected)
-    if large_model.choose_strategy(X, y, columns, logistic=logistic) != large_model.IN_MEMORY:
-        yield cache(partial(fit_model, corpus, train, selected, logistic=logistic))
-        return
-    with linear_model.fitting_columns(X, y, columns, logistic=logistic) as fitted:
+    if large_model.choose_strategy(X, y, columns, logistic=logistic) == large_model.IN_MEMORY:
+        fitting: Any = linear_model.fitting_columns(X, y, columns, logistic=logistic)
+    else:
+        fitting = contextlib.nullcontext(
+            partial(large_model.fit_columns, X, y, columns, logistic=logistic)
+        )
+    with fitting as fitted:
         yield cache(lambda: _model_of(corpus, columns, fitted()))
 
 
