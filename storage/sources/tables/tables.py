@@ -106,9 +106,12 @@ class Table(Records):
             raise SourceError(f"{self.path} has two columns called {twice!r}")
         for role, name in self.named_fields:
             if name not in columns:
+                advice = f"name one of them with {role}=, or leave {role}= out"
+                if self.has_halves:  # as of a competition, whose test file has no labels
+                    advice = "give the training file alone and the other as test=, or " + advice
                 raise SourceError(
                     f"{self.path} has no column {name!r}, only {shorten_names(columns) or 'none'}: "
-                    f"name one of them with {role}=, or leave {role}= out"
+                    f"{advice}"
                 )
         return self.with_condition(self.wanted_fields(columns))
 

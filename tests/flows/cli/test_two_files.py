@@ -67,6 +67,23 @@ def test_two_files_of_which_one_has_no_labels(bigfs, tmp_path):
     assert json.loads(out)["rows"] == 20
 
 
+def test_the_folder_of_a_competition_is_refused_with_what_works_when_typed(bigfs, tmp_path):
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    table(60, 0).to_csv(folder / "train.csv", index=False)
+    table(20, 1).drop(columns="bought").to_csv(folder / "test.csv", index=False)
+    fails(
+        bigfs("run", "shop", "--label", "bought", *RUN),
+        "shop has no column 'bought'",
+        "give the training file alone and the other as test=",
+    )
+    files = ("shop/train.csv", "--label", "bought", "--test", "shop/test.csv")
+    assert bigfs("run", *files, *RUN)[0] == 0
+    assert split_of("r")["how"] == "nested folds"
+    assert bigfs("predict", "r", "shop/test.csv", "out.csv", "--workers", 0)[0] == 0
+    assert len(pd.read_csv("out.csv")) == 20
+
+
 def test_a_table_without_labels_is_answered_with_the_columns_that_may_hold_them(bigfs):
     table(60, 0).assign(grade=np.arange(60) % 4).to_csv("t.csv", index=False)
     answer = bigfs("run", "t.csv", *RUN)
