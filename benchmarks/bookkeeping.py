@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
-import tracemalloc
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from shared import STORES, peaks, row, timed
 
 from bigfs import engine, storage
-from bigfs.storage.format import manifest
 
 COMMAND = "bookkeeping.py"
-CHUNKS = 534_058  # of an array of 1.4·10¹¹ values
 OPEN = """
 import sys, time
 from bigfs import storage
@@ -60,29 +55,6 @@ def told(script: str, uri: str) -> list[float]:
     return [float(number) for number in answer.stdout.split()]
 
 
-def show_projection() -> None:
-    """Read the lists of a store of 1.4·10¹¹ non-zeros, a file per chunk and a file per shard."""
-    arrays = ("X/data", "X/indices", "uns/columns/0/data", "uns/columns/0/indices")
-    plain = {f"{array}/c/{i}": f"{i:08x}" for array in arrays for i in range(CHUNKS)}
-    parts = range(len(arrays) * CHUNKS // manifest.CHECKSUM_CHUNK + 1)
-    documents = {f"{manifest.CHUNK_CHECKSUMS}/c/{i}": "0" * 32 for i in parts}
-    shards = {array: [i * CHUNKS, CHUNKS, 64] for i, array in enumerate(arrays)}
-    for name, listed in (("files", plain), ("shards", {"documents": documents, "shards": shards})):
-        with tempfile.TemporaryDirectory() as uri:
-            raw = manifest.canonical(listed)
-            path = Path(uri, manifest.CHECKSUMS, "c", "0")
-            path.parent.mkdir(parents=True)
-            path.write_bytes(raw)
-            once = timed(manifest.checksums_of, uri, manifest.digest(raw))
-            manifest.checksums_of.cache_clear()
-            tracemalloc.start()
-            manifest.checksums_of(uri, manifest.digest(raw))
-            held, most = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-        figure = f"{once.processor:.3f} s, {held:,} bytes, {most:,} meanwhile"
-        row(f"the list of {name}", "1.4·10¹¹ non-zeros", figure, "", COMMAND)
-
-
 def main(
     source: str = "synthetic:rcv1?rows=1340000",
     name: Annotated[str, typer.Option(help="of the store")] = "rcv1-1e8",
@@ -94,7 +66,6 @@ def main(
         staged = timed(storage.stage, source, stores / f"{name}.zarr")
         most = peaks()
         corpus = storage.open(staged.value)
-    read_all = timed(lambda: sum(tile.load().nnz for tile in corpus.X.column_tiles), repeat=3)
     files = sum(path.is_file() for path in Path(staged.value).rglob("*"))
     opened, loaded = min(told(OPEN, staged.value) for _ in range(3))
     listed, read = told(HOLD, staged.value)
@@ -103,13 +74,6 @@ def main(
     row("bytes held per worker", about, f"{listed:,.0f} and {read:,.0f}", "", COMMAND)
     row("seconds to open, to load a tile", about, f"{opened:.3f}, {loaded:.3f}", "", COMMAND)
     row("staging", about, f"{staged.seconds:.1f} s, {staged.processor:.1f} s; {most}", "", COMMAND)
-    V, W = (np.random.default_rng(0).normal(size=(side, 4)) for side in corpus.X.shape)
-    products = [timed(lambda: corpus.X.T @ V), timed(lambda: corpus.X @ W)]
-    reading = f"{read_all.seconds:.2f} s, {read_all.processor:.2f} s"
-    row("reading all columns, serial", about, reading, "", COMMAND)
-    figure = ", ".join(f"{product.processor:.2f} s" for product in products)
-    row("XᵀV and XW, serial, processor", about, figure, "", COMMAND)
-    show_projection()
 
 
 if __name__ == "__main__":

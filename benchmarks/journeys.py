@@ -1,7 +1,7 @@
 """The jobs of five users: the commands of a section of docs/guide/jobs.md, on files of that kind.
 
 python -m benchmarks.journeys job latents 1200000 --memory-limit 512MB
-python -m benchmarks.journeys forecast    # of every job, beside what was measured
+python -m benchmarks.journeys forecast    # of each job, beside what was measured
 """
 
 from __future__ import annotations
@@ -171,18 +171,18 @@ def make_clicks(home: Path, n: int) -> None:
 
 
 class JobFiles(NamedTuple):
-    """What makes the files of a job, and the rows that its user has."""
+    """What makes the files of a job, and the rows of its forecast, which take about a minute."""
 
     make: Callable[[Path, int], None]
     rows: int
 
 
 JOBS = {
-    "latents": JobFiles(make_latents, 10_000_000),
-    "cells": JobFiles(make_cells, 2_000_000),
-    "texts": JobFiles(make_texts, 10_000_000),
-    "vectors": JobFiles(make_vectors, 8_800_000),
-    "clicks": JobFiles(make_clicks, 40_000_000),
+    "latents": JobFiles(make_latents, 600_000),
+    "cells": JobFiles(make_cells, 40_000),
+    "texts": JobFiles(make_texts, 150_000),
+    "vectors": JobFiles(make_vectors, 120_000),
+    "clicks": JobFiles(make_clicks, 250_000),
 }
 
 
@@ -247,16 +247,18 @@ LATENTS = (
 
 
 @app.command("forecast")
-def forecast(
+def show_forecasts(
     job: Annotated[str, typer.Argument(help="one job, or all")] = "all",
-    share: Annotated[float, typer.Option(help="of the rows that the user has")] = 0.1,
-    before: Annotated[float, typer.Option(help="share of those that were measured before")] = 0.1,
+    scale: Annotated[float, typer.Option(help="of the rows, for longer runs")] = 1.0,
+    before: Annotated[
+        float, typer.Option(help="share of the rows that were measured before")
+    ] = 0.1,
     memory_limit: str = "1GB",
 ) -> None:
     """Run each job on a part of its rows, and then on more with the forecast that it gets."""
     for name in JOBS if job == "all" else [job]:
         with tempfile.TemporaryDirectory() as folder:
-            for size, part in (("before", before * share), ("now", share)):
+            for size, part in (("before", before * scale), ("now", scale)):
                 home = Path(folder, size)
                 home.mkdir()
                 JOBS[name].make(home, int(JOBS[name].rows * part))
@@ -266,10 +268,10 @@ def forecast(
                     if words[0] == "python" or words[1] == "stage":
                         watched(words, home)
                     elif words[1] == "run":
-                        _show_forecast(words, home, size)
+                        show_forecast(words, home, size)
 
 
-def _show_forecast(words: list[str], home: Path, size: str) -> None:
+def show_forecast(words: list[str], home: Path, size: str) -> None:
     """Run a command whose result lies beside those of other sizes, and print what it took."""
     at = words.index("--out") + 1
     run = home.parent / "runs" / f"{words[at]}-{size}"
@@ -278,14 +280,27 @@ def _show_forecast(words: list[str], home: Path, size: str) -> None:
     done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
-    said = [line for line in done.stderr.splitlines() if line.startswith("forecast: ")]
     record = json.loads((run / "run.json").read_text())
     took = {s["stage"]: s["seconds"] for s in record["stages"] if s["stage"] != "report"}
-    parts = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in took.items())
-    passes = record["stats"].get("passes")
-    print(
-        f"{run.name}\n  {said or 'no forecast'}\n  measured: {parts}, {passes} passes", flush=True
-    )
+    parts = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in took.items())
+    measured = f"{parts}, {record['stats'].get('passes')} passes"
+    said = "" if size == "before" else f"  {forecast_of(record, run, home)}\n"
+    print(f"{run.name}\n{said}  measured: {measured}", flush=True)
+
+
+def forecast_of(record: dict[str, Any], run: Path, home: Path) -> str | None:
+    """Return the forecast of a run by the smaller one, however short it is."""
+    from bigfs.flows.forecast import forecast, past_runs
+    from bigfs.flows.job import Job
+    from bigfs.flows.plan import Plan
+
+    asked, options = record["parameters"], {"folds": "cv", "baselines": "against"}
+    scoring = {options.get(name, name): value for name, value in record["scoring"].items()}
+    given = {name: asked[name] for name in ("method", "features", "parameters")}
+    past = [one for one in past_runs(str(run)) if one.name.endswith("-before")]
+    with contextlib.chdir(home):
+        job = Job(source=asked["store"], store=asked["store"], scoring=scoring, **given)
+        return forecast(Plan.of(job), past, least=0.0)
 
 
 if __name__ == "__main__":

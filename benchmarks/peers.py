@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import typer
@@ -26,7 +26,7 @@ from bigfs.flows.comparison.files import read_comparison
 from bigfs.flows.comparison.report import LAYOUTS, picture
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.comparison.standings import cost_rows, failure_lines, score_rows
-from bigfs.flows.comparison.time_limit import TimeLimitError
+from bigfs.flows.comparison.time_limit import time_limit
 from bigfs.flows.options import ClusterOptions
 from bigfs.flows.report.summary import markdown_table
 from bigfs.result import ALL
@@ -142,24 +142,8 @@ def call_in_processor_time(step: Any, request: Comparison, *arguments: Any) -> A
     if step is not run_method:
         return step(request, *arguments)
     bench, method = arguments
-    with processor_time_limit(request.timeout):
+    with time_limit(request.timeout, signal.ITIMER_PROF):
         return bench.run(method)
-
-
-@contextlib.contextmanager
-def processor_time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeLimitError` in the block once this process has worked so long."""
-
-    def end(*_: Any) -> NoReturn:
-        raise TimeLimitError
-
-    previous = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, previous)
 
 
 def trimmed(about: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import warnings
@@ -30,6 +31,7 @@ from benchmarks.data import load
 from benchmarks.shared import timed
 from bigfs import engine
 from bigfs.evaluation.significance import jaccard
+from bigfs.flows.comparison.time_limit import time_limit
 from bigfs.flows.evaluation import selection
 from bigfs.flows.report.summary import markdown_table
 from bigfs.result import NotConvergedWarning
@@ -70,7 +72,7 @@ def ours(method: str, X: np.ndarray, y: np.ndarray, m: int, limit: float) -> dic
     target = y if METHODS[method].targets else None
     engine.reset_peak_memory()
     try:
-        with warnings.catch_warnings(), peers.processor_time_limit(limit):
+        with warnings.catch_warnings(), time_limit(limit, signal.ITIMER_PROF):
             warnings.simplefilter("ignore", NotConvergedWarning)
             run = timed(selector.fit, X, target)
     except TimeoutError:

@@ -13,19 +13,21 @@ class TimeLimitError(TimeoutError):
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float, timer: int = signal.ITIMER_REAL) -> Iterator[None]:
     """Raise `TimeLimitError` in the block once it has taken so long, also in a call that waits.
 
-    It is for the main thread, which alone gets signals.
+    It is for the main thread, which alone gets signals. With `signal.ITIMER_PROF` it is the
+    processor time of this process.
     """
 
     def end(*_: Any) -> NoReturn:
         raise TimeLimitError(f"it took longer than {seconds:g} s")
 
-    previous = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    number = signal.SIGPROF if timer == signal.ITIMER_PROF else signal.SIGALRM
+    previous = signal.signal(number, end)
+    signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(timer, 0)
+        signal.signal(number, previous)
