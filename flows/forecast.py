@@ -45,9 +45,8 @@ def forecast(plan: Plan, past: Sequence[Past], *, scored: bool = True) -> str | 
     if own := [one for one in past if one.method == plan.method]:
         one = min(own, key=lambda one: abs(log(one.values / values)))
         more = values / one.values
-        choices = plan.job.scoring.choices()
         splits, has_test = evaluation.splits_of(
-            plan.corpus, train.X, entry, choices.get("folds"), choices.get("test_size")
+            plan.corpus, train.X, entry, plan.job.scoring.choices()
         )
         seconds = {
             step: time * more ** (2 if entry.pairs else 1) for step, time in one.seconds.items()

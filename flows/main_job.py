@@ -50,7 +50,8 @@ def run(
     settings : mapping or None, default=None
         Options of `bigfs stage`, such as ``{"scale": "standard"}``.
     scoring : mapping or None, default=None
-        How the selection is scored: metrics, sizes, against, cv, classifier, test_size.
+        How the selection is scored: metrics, sizes, against, cv, classifier, test_size, controls,
+        draws.
     engine : mapping or None, default=None
         Where the work is done: workers, memory_limit, scheduler, cluster, tls, dashboard. None
         starts a process per core.

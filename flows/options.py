@@ -188,6 +188,7 @@ Sizes = Annotated[
     AfterValidator(lambda sizes: sorted(set(sizes))),
 ]
 Methods = Annotated[list[str], AfterValidator(known_methods)]
+Control = Literal["shuffled-labels", "random-list"]
 
 
 class Scoring(BaseModel):
@@ -220,12 +221,35 @@ class Scoring(BaseModel):
         "them (for corpora without test samples)",
     )
 
+    controls: list[Control] | None = Field(
+        default=None,
+        description="lists that know nothing of the labels, to score beside the choice: "
+        "shuffled-labels, which the method (of a comparison the first one) chooses after the "
+        "labels were shuffled, and random-list",
+    )
+    draws: int | None = Field(
+        default=None, ge=2, description="number of draws of each control (default: 10)"
+    )
+
     @field_validator("test_size")
     @classmethod
     def _require_one_split(cls, value: float | None, info: ValidationInfo) -> float | None:
         if value is not None and info.data.get("cv") is not None:
             raise ValueError("cv and test_size exclude one another: give one of them")
         return value
+
+    @field_validator("draws")
+    @classmethod
+    def _require_controls(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and not info.data.get("controls"):
+            raise ValueError("draws are those of controls: give controls too")
+        return value
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """The choices without the controls, which change no other score."""
+        choices = self.choices()
+        return {name: choices[name] for name in choices if name not in ("controls", "draws")}
 
     def choices(self) -> dict[str, Any]:
         """Return what differs from the default, as `bigfs.flows.steps.score` takes it."""

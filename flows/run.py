@@ -201,9 +201,10 @@ def find_result(plan: Plan, scored: bool) -> Run | None:
     from bigfs.flows.evaluation import selection
 
     job, corpus, choices = plan.job, plan.corpus, plan.job.scoring.choices()
+    entry = selection.get_method(plan.method)
     selection.selector_for(corpus, plan.method, plan.features, job.question["parameters"])
     if scored:
-        evaluation.require_choices(corpus, plan.features, **choices)
+        evaluation.require_choices(corpus, entry, plan.features, choices)
     else:
         require_metrics(corpus.spec["target"] or "class", choices.get("metrics", ()))
     if job.features is None and plan.features < selection.MOST:

@@ -22,7 +22,7 @@ from bigfs.evaluation.curves import Point
 from bigfs.evaluation.quality import class_profile, class_t
 from bigfs.evaluation.splits import labeled_rows
 from bigfs.flows import reuse
-from bigfs.flows.evaluation import choosing, curves, selection
+from bigfs.flows.evaluation import choosing, controls, curves, selection
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.evaluation.verdict import verdict
 from bigfs.flows.messages import repeat_command
@@ -241,18 +241,13 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
     corpus = corpus_of(run) if corpus is None else corpus
     with time_step("evaluate") as record:
         train = selection.training_part(corpus)
-        evaluation.require_choices(
-            corpus, asked if isinstance(asked, str) else len(run.selected), **choices
-        )
         is_auto = asked == selection.AUTO
         plan = evaluation.make_plan(
             corpus,
             train,
             selection.get_method(request["method"]),
-            choices.get("folds"),
-            choices.get("metrics", ()),
-            test_size=choices.get("test_size"),
-            classifier=choices.get("classifier", "svm"),
+            asked if isinstance(asked, str) else len(run.selected),
+            choices,
             selections=choosing.FOLDS + 2 if is_auto else 1,
         )
         if is_auto and plan.splits:
@@ -275,23 +270,26 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
                 points = curves.points(run, corpus, train, plan, names, choices, fitted)
             model = fitted()
     measured = plan.measured.get("metrics", ["accuracy"])
-    rows = [
-        {"method": p.method, "n_features": p.n_features, **{k: p.scores[k] for k in measured}}
-        for p in points
-    ]
+    rows = controls.average_draws(
+        [
+            {"method": p.method, "n_features": p.n_features, **{k: p.scores[k] for k in measured}}
+            for p in points
+        ],
+        measured,
+    )
     header = ["method", "n_features", *measured]
     tested = sum(int(labeled_rows(split.y_test).sum()) for split in plan.splits)
     own = request["method"], len(run.selected)
     with run.transaction():
         if points:
             run.write_arrays("model.npz", model.arrays())
-        run.write_table("curves.csv", header, [list(row.values()) for row in rows])
+        run.write_table("curves.csv", header, [[row[name] for name in header] for row in rows])
         run.update_metadata(
             curves=rows,
             stages=[*run.metadata["stages"], record],
             scoring=dict(choices),
             measured=plan.measured,
-            evaluation=evaluation.describe(plan.measured, tuple(names)),
+            evaluation=evaluation.describe(plan.measured),
             verdict=verdict(points, *own, measured[0], tested, partial(_advise, run, corpus)),
         )
     return points

@@ -20,7 +20,7 @@ from bigfs.flows import messages
 from bigfs.flows.cli.output import state
 from bigfs.flows.job import Request, plain_message
 from bigfs.flows.messages import FLAGS
-from bigfs.flows.options import SourceOptions
+from bigfs.flows.options import Control, SourceOptions
 from bigfs.selectors.registry import METHODS
 
 
@@ -199,6 +199,7 @@ COMPLETIONS = {
     "methods": complete(lambda: list(METHODS)),
     "against": complete(lambda: list(METHODS)),
     "metrics": complete(_metrics),
+    "controls": complete(lambda: get_args(Control)),
 }
 NO_VARIABLE = {"yes", "fresh", "help_all"}  # no variable may delete, or end each command
 # options that only --help-all shows, beside those of staging in other commands

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,16 @@ from bigfs import storage
 from bigfs.evaluation.curves import measure
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.splits import Split
-from bigfs.flows import steps
-from bigfs.flows.comparison.files import AUDIT, facts_of, holding, write_record
+from bigfs.flows.comparison.files import AUDIT, hold_corpus, make_record, write_record
 from bigfs.flows.comparison.lists import read_lists
 from bigfs.flows.comparison.report import Section, page_of
 from bigfs.flows.comparison.request import Audit
+from bigfs.flows.evaluation import controls, selection
 from bigfs.flows.evaluation import plan as evaluation
-from bigfs.flows.evaluation import selection
 from bigfs.flows.job import default_method
-from bigfs.flows.report.provenance import provenance
-from bigfs.flows.run import is_store, store_of, try_again
-from bigfs.storage.runs.checkpoints import to_json_types
+from bigfs.flows.options import ClusterOptions
+from bigfs.flows.report.summary import score_text
+from bigfs.flows.run import store_of, try_again
 from bigfs.types import IntArray
 
 BEST = "SparGE"  # its own choice, in tables
@@ -36,49 +36,58 @@ FIGURES = ("objective", "most_better", "least_worse", "redundancy")  # of a list
 
 def audit(request: Audit) -> dict[str, Any]:
     """Stage the source, audit the lists and write the files. Returns what audit.json holds."""
-    reads_store, request = is_store(request), request.with_out()
+    began, request = time.perf_counter(), request.with_out()
     request = request.model_copy(update={"store": store_of(request)})
-    with holding(request, AUDIT), request.engine.start():
-        began = time.perf_counter()
-        if not reads_store:
-            made = try_again(steps.stage, request)
-            request = request.model_copy(update={"store": made["store"]})
-        about = audit_lists(request)
-        about |= {"out": request.folder, "seconds": time.perf_counter() - began, **provenance()}
-        about = to_json_types(about)
+    with hold_corpus(request, AUDIT, try_again, ClusterOptions.start) as request:
+        corpus = storage.open(str(request.store))
+        about = make_record(
+            request, AUDIT, corpus, began, out=request.folder, **audit_lists(request, corpus)
+        )
         texts = {"report.html": audit_page(about)}
-        write_record(Path(request.folder), AUDIT, about, csv_rows(about), texts)
+        header = ["list", "n_features", *FIGURES, *about["metrics"]]
+        write_record(Path(request.folder), AUDIT, about, (header, about["rows"]), texts)
     return about
 
 
-def audit_lists(request: Audit) -> dict[str, Any]:
+def audit_lists(request: Audit, corpus: Any) -> dict[str, Any]:
     """Certify and score the lists."""
-    corpus = storage.open(str(request.store))
     train = selection.training_part(corpus)
     method = request.method or default_method(corpus)
     lists = read_lists(request.lists, train.X.shape[1], train.X.feature_names)
     selector = selection.selector_for(corpus, method, 1, request.parameters)
     choices = request.scoring.choices()
     largest = max(len(index) for index in lists.values())
-    evaluation.require_choices(corpus, largest, **choices)
-    plan = evaluation.make_plan(corpus, train, selection.get_method(method), **choices)
+    plan = evaluation.make_plan(corpus, train, selection.get_method(method), largest, choices)
+    draws = controls.draws_of(choices)
     samples = selection.usable(selector, method, train.X, train.y)
     found = bigfs.audit(*samples, lists, estimator=selector)
     chosen = {m: best.selected_ for m, best in sorted(found.best.items())}
 
+    def choose(X: Any, y: Any) -> dict[int, IntArray]:
+        path = selector.fit_path(*selection.usable(selector, method, X, y), [*chosen])
+        return {m: best.selected_ for m, best in path.items()}
+
     def rank(number: int, split: Split) -> dict[str, dict[int, IntArray]]:
-        own = chosen
-        if plan.measured["how"] != "test half":
-            samples = selection.usable(selector, method, split.X_train, split.y_train)
-            own = {m: best.selected_ for m, best in selector.fit_path(*samples, [*chosen]).items()}
-        return {BEST: own} | {name: {len(index): index} for name, index in lists.items()}
+        X, y = split.X_train, split.y_train
+        found = {name: {len(index): index} for name, index in lists.items()}
+        found[BEST] = chosen if plan.measured["how"] == "test half" else choose(X, y)
+        for draw in chain.from_iterable(draws.values()):
+            if controls.control_of(draw) == controls.RANDOM:
+                order = controls.draw_list(draw, X, request.parameters)
+                found[draw] = {m: order[:m] for m in chosen}
+            else:
+                found[draw] = choose(X, controls.shuffle_labels(y, draw, request.parameters))
+        return found
 
     metrics = plan.measured.get("metrics", [])
-    scores: dict[tuple[str, int], dict[str, float]] = {}
+    scores: dict[tuple[str, int], dict[str, Any]] = {}
     if plan.splits:
         scorer = evaluation.scorer_of(plan.measured)
-        for p in measure(plan.splits, rank, with_all=False, scorer=scorer).points:
-            scores[p.method, p.n_features] = {name: p.scores[name] for name in metrics}
+        points = measure(plan.splits, rank, with_all=False, scorer=scorer).points
+        measured = [{"method": p.method, "n_features": p.n_features, **p.scores} for p in points]
+        for one in controls.average_draws(measured, metrics):
+            kept = {name: one[name] for name in (*metrics, "spread", "draws") if name in one}
+            scores[one["method"], one["n_features"]] = kept
 
     def row(name: str, m: int, **figures: Any) -> dict[str, Any]:
         return {"list": name, "n_features": m, **figures, **scores.get((name, m), {})}
@@ -102,14 +111,12 @@ def audit_lists(request: Audit) -> dict[str, Any]:
         for m, s in stats.items()
         if "objective_gap" in s
     ]
+    rows += [row(control, m) for control in draws for m in chosen]
     return {
-        "format": AUDIT.format,
-        "asked": request.corpus,
-        "corpus": facts_of(corpus),
         "method": method,
         "parameters": request.parameters,
         "metrics": list(metrics),
-        "evaluation": evaluation.describe(plan.measured, (BEST,)),
+        "evaluation": evaluation.describe(plan.measured | controls.protocol_of(draws)),
         "rows": rows,
     }
 
@@ -122,11 +129,11 @@ def table_rows(about: Mapping[str, Any]) -> Iterator[list[str]]:
     names = [METRIC_NAMES[metric] for metric in about["metrics"]]
     yield ["list", "features", "at most better", "at least worse", "redundancy", *names]
     for row in about["rows"]:
-        scores = [f"{row[metric]:.3f}" for metric in about["metrics"]]
-        worse = f"{row['least_worse']:.2%}" if row["least_worse"] else "–"
+        scores = [score_text(row, metric) for metric in about["metrics"]]
+        better = f"{row['most_better']:.2%}" if "most_better" in row else "–"
+        worse = f"{row['least_worse']:.2%}" if row.get("least_worse") else "–"
         redundancy = f"{row['redundancy']:.3f}" if "redundancy" in row else "–"
-        numbers = [f"{row['n_features']:,}", f"{row['most_better']:.2%}", worse, redundancy]
-        yield [row["list"], *numbers, *scores]
+        yield [row["list"], f"{row['n_features']:,}", better, worse, redundancy, *scores]
 
 
 def explanation(about: Mapping[str, Any]) -> list[str]:
@@ -141,12 +148,6 @@ def explanation(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def csv_rows(about: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
-    """Return the header and the rows of audit.csv."""
-    header = ["list", "n_features", *FIGURES, *about["metrics"]]
-    return header, [[row.get(name, "") for name in header] for row in about["rows"]]
-
-
 def audit_page(about: Mapping[str, Any]) -> str:
     """Return the page of an audit."""
     notes = [f"Scored by the objective of {about['method']}. {about['evaluation']}"]
@@ -157,6 +158,6 @@ def audit_page(about: Mapping[str, Any]) -> str:
         if exchanges := row.get("exchanges"):
             table = [[e["leaves"], e["enters"], f"{e['gain']:.3%}"] for e in exchanges]
             sections.append(Section(f"What would help {row['list']} most", [note], [head, *table]))
-    n_lists = sum(row["list"] != BEST for row in about["rows"])
+    n_lists = sum("exchanges" in row for row in about["rows"])
     heading = f"{n_lists} list{'' if n_lists == 1 else 's'} of features of"
     return page_of(about, AUDIT, heading, sections, own=BEST)

@@ -23,10 +23,10 @@ from bigfs.evaluation.quality import absolute_correlations, mean_of_pairs
 from bigfs.evaluation.splits import Samples, draw_subsamples, target_kind
 from bigfs.flows.comparison.external import ExternalSelector
 from bigfs.flows.comparison.lists import read_lists
-from bigfs.flows.comparison.outcomes import Outcome, read_outcome, write_outcome
+from bigfs.flows.comparison.outcomes import Outcome, mean_outcome, read_outcome, write_outcome
 from bigfs.flows.comparison.request import LIST, Comparison
+from bigfs.flows.evaluation import controls, selection
 from bigfs.flows.evaluation import plan as evaluation
-from bigfs.flows.evaluation import selection
 from bigfs.flows.evaluation.choosing import Chooser, Chosen, Keep, Sets
 from bigfs.flows.evaluation.curves import SHARES
 from bigfs.flows.job import default_method
@@ -51,7 +51,7 @@ class Bench:
         self.train = selection.training_part(self.corpus)
         request = self.request = self._with_defaults(request)
         self.sizes, self.subsamples = tuple(request.sizes or ()), request.subsamples or 0
-        self.constraints = request.constraints or {}
+        self.constraints: dict[str, Any] = dict[str, Any](request.constraints or ())
         variants = request.variants()
         self.parameters = {name: given for name, given in variants.items() if given}
         d = self.corpus.X.shape[1]
@@ -68,13 +68,15 @@ class Bench:
             )
         for m in (self.sizes[0], self.sizes[-1]):
             selection.constraints_of(self.corpus.X, self.constraints).require(m, d)
-        choices = request.scoring.choices()
-        evaluation.require_choices(self.corpus, self.sizes[-1], **choices)
+        self.draws = controls.draws_of(request.scoring.choices())
+        self.first = next(iter(variants))  # which chooses from shuffled labels
         heaviest = max(
             (selection.get_method(_method_of(name)) for name in variants),
             key=lambda method: evaluation.selection_work(self.train.X, method),
         )
-        plan = evaluation.make_plan(self.corpus, self.train, heaviest, **choices)
+        plan = evaluation.make_plan(
+            self.corpus, self.train, heaviest, self.sizes[-1], request.scoring.protocol
+        )
         if not plan.splits:
             raise ValueError(f"nothing can be compared on {request.store}: {plan.measured['why']}")
         self.splits, self.measured = plan.splits, plan.measured
@@ -108,6 +110,8 @@ class Bench:
             choices.append(self.lists[method].tolist())
         if method in self.external:
             choices.append(self.external[method].identity())
+        if method in self.draws:
+            choices += [self.draws[method], self.first]
         return content_key(content, method, *choices)
 
     def file(self, method: str) -> Path:
@@ -146,6 +150,9 @@ class Bench:
         return outcome
 
     def _run(self, name: str, folder: Path) -> Outcome:
+        if name in self.draws:
+            draws = [self._run(draw, folder) for draw in self.draws[name]]
+            return mean_outcome(name, draws, self.metrics)
         used: dict[str, Any] = {}
         if name == ALL:
             everything = np.arange(self.train.X.shape[1])
@@ -153,7 +160,9 @@ class Bench:
         else:
             chosen, used = self._measured_choice(name, folder)
         began = time.perf_counter()
-        is_given = name == ALL or name in self.lists  # whatever the samples
+        control = controls.control_of(name)
+        # whatever the samples
+        is_given = name == ALL or name in self.lists or control == controls.RANDOM
         again = [] if is_given else self._choose_in_splits(name, folder)
         sets = [part.sets for part in again] or [chosen.sets] * len(self.splits)
         found = measure(
@@ -164,7 +173,7 @@ class Bench:
             label=f"folds of {name}",
         )
         redundancy = {} if name == ALL else self._redundancies(chosen.sets)
-        if self.subsamples and not is_given:
+        if self.subsamples and not is_given and control is None:
             again = self._choose_from_subsamples(name, folder)
         figures = {
             **used,
@@ -199,7 +208,7 @@ class Bench:
         checkpoints: list[Checkpoint] = []
 
         def keep(fit: int) -> Checkpoint:
-            checkpoints.append(self._keep(folder, "all", fit))
+            checkpoints.append(self._keep(folder, name, "all", fit))
             return checkpoints[-1]
 
         samples = selection.samples_of(self.train)
@@ -242,7 +251,7 @@ class Bench:
         self, name: str, part: str, X: Matrix, y: Any, samples: Samples, folder: Path
     ) -> Chosen:
         """Choose on a part of the training samples, which has a name."""
-        return self._chooser(name, part, X, y, samples)(partial(self._keep, folder, part))
+        return self._chooser(name, part, X, y, samples)(partial(self._keep, folder, name, part))
 
     def _chooser(
         self, name: str, part: str, X: Matrix, y: Any, samples: Samples
@@ -259,11 +268,22 @@ class Bench:
             return lambda _: Chosen({m: index[:m] for m in self.sizes}, [], 0, 0)
         if name in self.external:
             return lambda _: self.external[name].choose(copy(X), y, self.sizes)
+        control = controls.control_of(name)
+        if control == controls.RANDOM:
+            order = controls.draw_list(
+                name, X, self.parameters.get(self.first, {}) | self.constraints
+            )
+            return lambda _: Chosen({m: order[:m] for m in self.sizes}, [], 0, 0)
+        if control is not None:
+            y = controls.shuffle_labels(y, name, self.parameters.get(self.first, {}))
+            name = self.first
         chooser = self._prepare(name, part, X, y, samples)
+        if control is not None and chooser.y is None:
+            raise ValueError(f"{name} learns from no labels: name a method that does first")
         return lambda keep: chooser.sets(self.sizes, keep)
 
-    def _keep(self, folder: Path, part: str, fit: int) -> Checkpoint:
-        return Checkpoint(folder, digest([part, fit])[:12])
+    def _keep(self, folder: Path, *names: Any) -> Checkpoint:
+        return Checkpoint(folder, digest(names)[:12])
 
     def _prepare(self, name: str, part: str, X: Matrix, y: Any, samples: Samples) -> Chooser:
         """Return the chooser of a method, for the most features.

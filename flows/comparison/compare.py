@@ -16,13 +16,12 @@ from typing import Any
 from bigfs import engine as work
 from bigfs.coding.dictionary import SpamsMissingError
 from bigfs.engine import ClusterLostError
-from bigfs.flows import steps
 from bigfs.flows.comparison.bench import Bench
 from bigfs.flows.comparison.external import ExternalSelector
 from bigfs.flows.comparison.files import (
     COMPARISON,
-    facts_of,
-    holding,
+    hold_corpus,
+    make_record,
     read_comparison,
     require_folder,
     write_record,
@@ -32,14 +31,12 @@ from bigfs.flows.comparison.report import comparison_page
 from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.comparison.standings import csv_rows, make_standings, markdown
 from bigfs.flows.comparison.time_limit import TimeLimitError, time_limit
+from bigfs.flows.evaluation import controls, selection
 from bigfs.flows.evaluation import plan as evaluation
-from bigfs.flows.evaluation import selection
 from bigfs.flows.options import ClusterOptions
-from bigfs.flows.report.provenance import provenance
-from bigfs.flows.run import Call, is_store, store_of, try_again
+from bigfs.flows.run import Call, store_of, try_again
 from bigfs.result import ALL
 from bigfs.storage import atomic
-from bigfs.storage.runs.checkpoints import to_json_types
 
 # errors that a row tells; any other one ends the comparison
 REFUSALS = (ValueError, MemoryError, ClusterLostError, TimeoutError, SpamsMissingError)
@@ -58,33 +55,23 @@ def compare(
     cluster: Callable[[ClusterOptions], AbstractContextManager[Any]] = ClusterOptions.start,
 ) -> str:
     """Stage the source, run the methods and write the files. Returns the directory."""
-    reads_store, request = is_store(request), prepare(request)
+    began, request = time.perf_counter(), prepare(request)
     folder = Path(request.folder)
-    with holding(request, COMPARISON), cluster(request.engine):
-        began = time.perf_counter()
-        if not reads_store:
-            made = call(steps.stage, request)
-            request = request.model_copy(update={"store": made["store"]})
+    with hold_corpus(request, COMPARISON, call, cluster) as request:
         bench = Bench(request)
         request = bench.request
         with atomic.explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         outcomes, failures, reused = run_methods(request, bench, call)
-        how = evaluation.describe(bench.measured, tuple(request.names()))
-        about = to_json_types(
-            {
-                "format": COMPARISON.format,
-                "asked": request.corpus,
-                "corpus": facts_of(bench.corpus),
-                "evaluation": how + bench.describe_constraints(),
-                "measured": bench.measured,
-                "constraints": bench.constraints,
-                **make_standings(bench, outcomes, failures),
-                "seconds": time.perf_counter() - began,
-                "graph_seconds": bench.graph_seconds,
-                "reused": reused,
-                **provenance(),
-            }
+        how = evaluation.describe(bench.measured | controls.protocol_of(bench.draws))
+        about = make_record(
+            *(request, COMPARISON, bench.corpus, began),
+            evaluation=how + bench.describe_constraints(),
+            measured=bench.measured,
+            constraints=bench.constraints,
+            **make_standings(bench, outcomes, failures),
+            graph_seconds=bench.graph_seconds,
+            reused=reused,
         )
         texts = {"compare.md": markdown(about), "report.html": comparison_page(about, COMPARISON)}
         write_record(folder, COMPARISON, about, csv_rows(about), texts)
@@ -127,6 +114,7 @@ def run_methods(
         if (earlier := bench.find(name)) is not None:
             found[name] = earlier
     reused = list(found)
+    left = [name for name in everything if name not in found]
 
     def attempt(name: str) -> Outcome | str:
         """Return the outcome, or the reason of a failure."""
@@ -141,7 +129,7 @@ def run_methods(
         finally:
             work.show_progress(name, 1, 1)
 
-    for name in [name for name in everything if name not in found]:
+    for name in left:
         work.show_progress("methods", len(found), len(everything))
         found[name] = attempt(name)
     work.show_progress("methods", len(everything), len(everything))

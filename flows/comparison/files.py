@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bigfs.flows.job import Request
+from bigfs.flows.options import ClusterOptions
 from bigfs.flows.report.page import corpus_facts
+from bigfs.flows.report.provenance import provenance
 from bigfs.flows.reuse import source_name
+from bigfs.flows.run import Call, is_store
+from bigfs.flows.staging import stage
 from bigfs.storage import atomic, locks
+from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.metadata import sealed_json, unseal, with_nan
 from bigfs.storage.runs.runs import RunError, lock_run, note_reader, write_csv
 
@@ -67,26 +74,53 @@ def holding(request: Request, kind: Kind) -> Iterator[None]:
         yield
 
 
-def facts_of(corpus: Any) -> dict[str, Any]:
-    """Return the facts about a corpus that the files tell."""
+@contextlib.contextmanager
+def hold_corpus(
+    request: Any,
+    kind: Kind,
+    call: Call,
+    cluster: Callable[[ClusterOptions], AbstractContextManager[Any]],
+) -> Iterator[Any]:
+    """Hold the name of a folder on a cluster, and give the request once its corpus is staged."""
+    with holding(request, kind), cluster(request.engine):
+        if not is_store(request):
+            made = call(stage, request)
+            request = request.model_copy(update={"store": made["store"]})
+        yield request
+
+
+def make_record(
+    request: Request, kind: Kind, corpus: Any, began: float, **figures: Any
+) -> dict[str, Any]:
+    """Return what a JSON file holds: these figures, the corpus, and how they came about."""
     facts = corpus_facts(corpus)
-    kept = {name: facts[name] for name in ("source", "store", "n", "d", "nnz", "split")}
-    return kept | {"name": source_name(facts["source"])}
+    told = {name: facts[name] for name in ("source", "store", "n", "d", "nnz", "split")}
+    about = {
+        "format": kind.format,
+        "asked": request.corpus,
+        "corpus": told | {"name": source_name(facts["source"])},
+        **figures,
+        "seconds": time.perf_counter() - began,
+        **provenance(),
+    }
+    return dict(to_json_types(about))
 
 
 def write_record(
     folder: Path,
     kind: Kind,
     about: Mapping[str, Any],
-    table: tuple[Sequence[str], Iterable[Sequence[Any]]],
+    table: tuple[Sequence[str], Iterable[Mapping[str, Any]]],
     texts: Mapping[str, str],
 ) -> None:
-    """Write the record as JSON, its table as CSV, and texts by the names of their files."""
+    """Write the record as JSON, the columns of its rows as CSV, and texts by their files' names."""
+    header, rows = table
+    cells = (["" if row.get(name) is None else row[name] for name in header] for row in rows)
     with atomic.explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     note_reader(str(about["corpus"]["store"]), folder)
     with atomic.write_together(folder) as part:
-        write_csv(part(f"{kind.name}.csv"), *table)
+        write_csv(part(f"{kind.name}.csv"), header, cells)
         for name, text in texts.items():
             part(name).write_text(text, encoding="utf-8")
         part(f"{kind.name}.json").write_text(sealed_json(dict(about)), encoding="utf-8")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigfs.flows.evaluation.choosing import Sets
+from bigfs.flows.evaluation.controls import average_draws
 from bigfs.storage import atomic
 from bigfs.storage.runs.checkpoints import reading_cache, to_json_types
 from bigfs.types import AnyArray, FloatArray
@@ -24,6 +26,28 @@ class Outcome(NamedTuple):
     figures: dict[str, Any]  # time, memory, passes, status
     split_scores: FloatArray  # (splits, sizes) of the first metric
     again: list[Sets]  # chosen from parts of the training samples: folds or subsamples
+
+
+SUMS = ("seconds", "processor_seconds", "scoring_seconds", "passes", "fits")
+
+
+def mean_outcome(name: str, draws: Sequence[Outcome], metrics: Sequence[str]) -> Outcome:
+    """Return the outcome of a control: the mean scores and losses of its draws, the figures of all
+    of them, and the sets of the first one.
+    """
+    rows = [{**point, "method": draw.method} for draw in draws for point in draw.points]
+    figures = draws[0].figures | {
+        figure: sum(draw.figures[figure] for draw in draws) for figure in SUMS
+    }
+    figures["not_converged"] = [s for draw in draws for s in draw.figures["not_converged"]]
+    return draws[0]._replace(
+        method=name,
+        points=average_draws(rows, metrics),
+        losses=np.mean([draw.losses for draw in draws], axis=0),
+        figures=figures,
+        split_scores=np.mean([draw.split_scores for draw in draws], axis=0),
+        again=[],
+    )
 
 
 def write_outcome(file: Path, outcome: Outcome, key: str) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -17,18 +17,12 @@ from bigfs.selectors.registry import canonical_name
 
 LIST = "list {}"  # how a comparison calls a list of a file
 Parameters = dict[str, dict[str, Any]]  # of each variant, by its name
-Constraints = dict[str, list[str] | list[int]]
+Constraints = dict[Literal["keep", "forbid"], list[str] | list[int]]
 LISTS = (
     "a list of features: a file with a name or an index per line, best first, a table, a column of "
     "AnnData's var (cells.h5ad?column=highly_variable), a selector of scikit-learn in .skops, or a "
     "run's folder"
 )
-
-
-def _require_constraints(constraints: Constraints | None) -> Constraints | None:
-    if unknown := sorted(set(constraints or {}) - {"keep", "forbid"}):
-        raise ValueError(f"constraints are keep and forbid; got {unknown[0]!r}")
-    return constraints
 
 
 def _require_sparge(given: str | None) -> str | None:
@@ -90,7 +84,6 @@ Subsamples = Annotated[
 ]
 Bounds = Annotated[
     Constraints | None,
-    AfterValidator(_require_constraints),
     said("features to keep and to forbid in every choice, as lists of names or indices"),
 ]
 MethodTime = Annotated[
@@ -135,13 +128,14 @@ class Comparison(Request):
         So a comparison with one method more finds the results of the others.
         """
         question = {name: getattr(self, name) for name in ("sizes", "subsamples", "constraints")}
-        question |= self.scoring.choices()
+        question |= self.scoring.protocol
         return self.with_default_out(f"{source_name(self.source)}-comparison", question)
 
     def names(self) -> list[str]:
-        """Return the names of all that is compared: methods, lists and others' selectors."""
+        """Return the names of all that is compared: methods, lists, others' selectors, controls."""
         lists = [LIST.format(list_name(one)) for one in self.lists or []]
         names = [*self.variants(), *lists, *map(selector_name, self.selectors or [])]
+        names += self.scoring.controls or []
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"two of the compared are called {twice!r}: rename one")
         return names

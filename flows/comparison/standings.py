@@ -24,7 +24,8 @@ from bigfs.evaluation.significance import (
 from bigfs.flows.comparison.bench import Bench
 from bigfs.flows.comparison.outcomes import Outcome
 from bigfs.flows.comparison.request import LIST
-from bigfs.flows.report.summary import choice_text, markdown_table
+from bigfs.flows.evaluation.controls import draws_text
+from bigfs.flows.report.summary import choice_text, markdown_table, score_text
 from bigfs.result import ALL
 
 ALPHA = 0.05  # below it, the tables say that a method differs from the best
@@ -121,7 +122,9 @@ def score_rows(standings: dict[str, Any], digits: int = 3) -> list[list[str]]:
             continue
         # a star where the score differs from that of the best method beyond chance
         marks = ["*" if p.get("p_holm", 1.0) < ALPHA else "" for p in row["points"]]
-        cells = [f"{p[metric]:.{digits}f}{m}" for p, m in zip(row["points"], marks, strict=True)]
+        cells = [
+            score_text(p, metric, digits) + m for p, m in zip(row["points"], marks, strict=True)
+        ]
         table.append([row["method"], *cells, f"{row['mean']:.{digits}f}"])
     if standings[ALL]:
         value = f"{standings[ALL][metric]:.{digits}f}"
@@ -167,9 +170,16 @@ def failure_lines(standings: dict[str, Any]) -> list[str]:
 
 
 def choice_lines(standings: dict[str, Any]) -> list[str]:
-    """Return a line per method that chose another one."""
+    """Return a line per method that chose another one, and per control."""
     choices = {row["method"]: row["choice"] for row in standings["rows"] if row.get("choice")}
-    return [f"{method}: {choice_text(choice)}" for method, choice in choices.items()]
+    lines = [f"{method}: {choice_text(choice)}" for method, choice in choices.items()]
+    points = {row["method"]: row["points"][-1] for row in standings["rows"] if row["points"]}
+    metric, best = standings["metrics"][0], standings["best"]
+    for control, point in points.items():
+        if "draws" in point and control != best:
+            text = draws_text(control, points[best][metric], point["draws"][metric])
+            lines.append(f"{text} as {best} with {point['n_features']:,} features")
+    return lines
 
 
 def explanation(standings: dict[str, Any]) -> list[str]:
@@ -225,19 +235,15 @@ def _text(value: float | None, form: str) -> str:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def csv_rows(standings: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+def csv_rows(standings: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the header and the rows of compare.csv: a row per method and size.
 
     A method that failed has one row without a size.
     """
     header = [*COLUMNS[0].split(), *standings["metrics"], *COLUMNS[1].split()]
-    rows = []
-    for row in standings["rows"]:
-        for point in row["points"] or [{}]:
-            cells = {**row, **point}
-            values = (cells.get(name) for name in header)
-            rows.append(["" if value is None else value for value in values])
-    return header, rows
+    return header, [
+        {**row, **point} for row in standings["rows"] for point in row["points"] or [{}]
+    ]
 
 
 def markdown(standings: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from bigfs.evaluation.curves import Point, Rankings, choose_full_strategy, measure
 from bigfs.evaluation.scoring import FittedModel
 from bigfs.evaluation.splits import Split
+from bigfs.flows.evaluation import controls, selection
 from bigfs.flows.evaluation import plan as evaluation
-from bigfs.flows.evaluation import selection
 from bigfs.flows.evaluation.choosing import Chooser, Keep, choose_number
 from bigfs.flows.reuse import content_key
 from bigfs.storage.runs.counts import counts_of
@@ -68,13 +69,18 @@ class Choices(NamedTuple):
     def best(self, number: int, split: Split, name: str, features: selection.Features) -> IntArray:
         """Return the best features of a method. The parameters asked for are the own one's."""
         asked = self.run.metadata["parameters"]
-        parameters = asked["parameters"]
-        if name != asked["method"]:
+        method, parameters, y = name, asked["parameters"], split.y_train
+        control = controls.control_of(name)
+        if control == controls.RANDOM:
+            return controls.draw_list(name, split.X_train, parameters)[:features]
+        if control is not None:
+            method, y = asked["method"], controls.shuffle_labels(y, name, parameters)
+        elif name != asked["method"]:
             parameters = selection.constraints_for(name, parameters)
         if isinstance(features, int):  # the level is that of a mode
             parameters = {key: value for key, value in parameters.items() if key != "param"}
-        request = self.corpus, name, features, parameters
-        chooser = Chooser(*request, *split[:2], split.samples)
+        request = self.corpus, method, features, parameters
+        chooser = Chooser(*request, split.X_train, y, split.samples)
         return chooser.best(self.keep(number, name, features))
 
 
@@ -89,9 +95,11 @@ def points(
 ) -> list[Point]:
     """Return the points of the curves, by some choices of the scoring.
 
-    `plan.measured` gets the number of selections that did not converge.
+    `plan.measured` gets the number of selections that did not converge, and the controls.
     """
-    m = len(run.selected)
+    m, draws = len(run.selected), controls.draws_of(choices)
+    plan.measured.update(controls.protocol_of(draws))
+    names = [*names, *chain.from_iterable(draws.values())]
     counts = sorted({m, *(choices.get("sizes") or (max(1, round(share * m)) for share in SHARES))})
     counts = [k for k in counts if k <= m]
     scorer = evaluation.scorer_of(plan.measured)

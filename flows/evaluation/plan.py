@@ -7,7 +7,7 @@ too much, one fold is held out and the features are selected once more without i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from bigfs.evaluation.splits import (
     training_sample,
     varies,
 )
+from bigfs.flows.evaluation.controls import RANDOM, SHUFFLED
 from bigfs.flows.evaluation.selection import Features, require_target, samples_of
 from bigfs.selectors.registry import Method
 
@@ -84,19 +85,19 @@ def make_plan(
     corpus: Any,
     train: Any,
     method: Method,
-    folds: int | None = None,
-    metrics: Sequence[str] = (),
+    features: Features,
+    choices: Mapping[str, Any],
     *,
-    test_size: float | None = None,
     selections: int = 1,
-    classifier: str = "svm",
 ) -> Plan:
-    """Decide which samples a run is scored on."""
+    """Decide which samples a run is scored on, by the choices of its scoring."""
+    require_choices(corpus, method, features, choices)
     X, y, kind = train.X, train.y, target_kind(train.y)
+    folds, classifier = choices.get("folds"), choices.get("classifier", "svm")
     samples = samples_of(train)
     labeled, testable = labeled_rows(y), testable_rows(y, samples.groups)
     measured: dict[str, Any] = {
-        "metrics": list(require_metrics(kind, metrics, classifier)),
+        "metrics": list(require_metrics(kind, choices.get("metrics", ()), classifier)),
         "model": MODELS[classifier][kind],
     }
     if classifier != "svm":
@@ -115,7 +116,7 @@ def make_plan(
     else:
         how = "held-out share"
         measured["untested"] = int(labeled.sum()) - len(testable)
-        if test_size is not None:
+        if (test_size := choices.get("test_size")) is not None:
             splits = [held_out_split(X, y, test_size, samples=samples)]
         else:
             splits = stratified_folds(X, y, folds or FOLDS, samples=samples)
@@ -139,14 +140,13 @@ def make_plan(
     return Plan(splits, measured)
 
 
-def splits_of(
-    corpus: Any, X: Any, method: Method, folds: int | None, test_size: float | None
-) -> tuple[int, bool]:
+def splits_of(corpus: Any, X: Any, method: Method, choices: Mapping[str, Any]) -> tuple[int, bool]:
     """Return in how many splits `make_plan` scores one selection, and whether by test samples."""
     if test_part(corpus) is not None:
         return 1, True
-    n = folds or FOLDS
-    return n if test_size is None and _are_all_used(X, method, folds, n) else 1, False
+    n = choices.get("folds") or FOLDS
+    is_nested = "test_size" not in choices and _are_all_used(X, method, choices.get("folds"), n)
+    return n if is_nested else 1, False
 
 
 def _are_all_used(X: Any, method: Method, folds: int | None, selections: int) -> bool:
@@ -169,18 +169,12 @@ def test_part(corpus: Any) -> Any:
 
 
 def require_choices(
-    corpus: Any,
-    features: Features,
-    *,
-    metrics: Sequence[str] = (),
-    sizes: Sequence[int] | None = None,
-    baselines: Sequence[str] | None = None,
-    folds: int | None = None,
-    test_size: float | None = None,
-    classifier: str = "svm",
+    corpus: Any, method: Method, features: Features, choices: Mapping[str, Any]
 ) -> None:
     """Refuse choices of the scoring that do not suit a corpus, before any work."""
-    require_metrics(corpus.spec["target"] or "class", metrics, classifier)
+    target, classifier = corpus.spec["target"] or "class", choices.get("classifier", "svm")
+    folds, test_size = choices.get("folds"), choices.get("test_size")
+    require_metrics(target, choices.get("metrics", ()), classifier)
     if (folds, test_size) != (None, None) and test_part(corpus) is not None:
         raise ValueError(
             f"{corpus.uri} has test samples, and they score the run: leave out --cv and --test-size"
@@ -188,12 +182,18 @@ def require_choices(
     train = corpus.part("train") if corpus.has_test_half else corpus
     if folds is not None:
         _require_folds(corpus, train.y, samples_of(train), folds)
+    sizes = choices.get("sizes")
     if sizes and not isinstance(features, str) and max(sizes) > features:
         raise ValueError(
             f"--sizes must be at most {features}, the number of features selected; got {max(sizes)}"
         )
-    for name in baselines or ():
+    for name in choices.get("baselines") or ():
         require_target(corpus, name)
+    if SHUFFLED in choices.get("controls", ()) and target not in method.targets:
+        raise ValueError(
+            f"--controls {SHUFFLED} is for methods that learn from labels, and this one does not: "
+            f"give --controls {RANDOM}"
+        )
     if test_part(corpus) is None:
         test_size = test_size or 1 / (folds or FOLDS)
     n = int(labeled_rows(train.y).sum() * (1 - (test_size or 0)))
@@ -234,7 +234,7 @@ def default_baselines(train: Any, method: str) -> tuple[str, ...]:
     return tuple(name for name in names if name != "chi2" or is_non_negative(train.X))
 
 
-def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
+def describe(measured: Mapping[str, Any]) -> str:
     """Describe how the figures were measured, for the terminal, the report and Prefect."""
     if measured["how"] == "not":
         return f"Not evaluated: {measured['why']}."
@@ -274,6 +274,11 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
         )
     if "all_features" in measured:
         parts.append(ALL_FEATURES[measured["all_features"]])
+    if "controls" in measured:
+        names, draws = measured["controls"]
+        parts.append(
+            f"{' and '.join(names)}: the mean of {draws} draws and their standard deviation."
+        )
     if measured.get("auto") is not None:
         score, apart = measured.get("auto_metric"), _apart(measured, " in which")
         parts.append(
@@ -295,7 +300,7 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
     return " ".join(parts)
 
 
-def _apart(measured: dict[str, Any], link: str, *, is_given: bool = False) -> str:
+def _apart(measured: Mapping[str, Any], link: str, *, is_given: bool = False) -> str:
     """Say what the two parts of a split do not share. The source may have given the split."""
     parts, roles = [], measured.get("roles", {})
     if "group" in roles and not (is_given and measured["groups_in_both"]):
@@ -305,7 +310,7 @@ def _apart(measured: dict[str, Any], link: str, *, is_given: bool = False) -> st
     return f"{link} {' and '.join(parts)}" if parts else ""
 
 
-def _samples(measured: dict[str, Any]) -> str:
+def _samples(measured: Mapping[str, Any]) -> str:
     if measured["how"] == "nested folds":
         return f"{measured['folds']} folds"
     verb = "features chosen on" if "trained_on" in measured else "trained on"

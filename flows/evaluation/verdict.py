@@ -8,6 +8,7 @@ import numpy as np
 
 from bigfs.evaluation.curves import Point
 from bigfs.evaluation.metrics import METRIC_NAMES
+from bigfs.flows.evaluation.controls import control_of, draws_text
 from bigfs.result import ALL
 
 STANDARD_ERRORS = 2.0  # by which one is ahead of another
@@ -26,13 +27,19 @@ def verdict(
     One is ahead of the other by two standard errors of the difference, as if each had been scored
     on `tested` samples of its own. Methods that are scored on the same samples differ by less.
     `advise` says what to type where a method is ahead, or all features, of which it gets None.
-    It is "" where nothing is compared.
+    Of a control it is how many draws score as high. It is "" where nothing is compared.
     """
-    scores = {p.method: p.scores[metric] for p in points if p.n_features == m and p.method != ALL}
-    own = scores.pop(method, np.nan)
-    scores = {name: score for name, score in scores.items() if not np.isnan(score)}
+    found = {p.method: p.scores[metric] for p in points if p.n_features == m and p.method != ALL}
+    own = found.pop(method, np.nan)
     if np.isnan(own):
         return ""
+    scores: dict[str, float] = {}
+    draws: dict[str, list[float]] = {}
+    for name, score in found.items():
+        if (control := control_of(name)) is not None:
+            draws.setdefault(control, []).append(score)
+        elif not np.isnan(score):
+            scores[name] = score
     rivals: dict[str | None, tuple[str, float]] = {}
     if scores:
         best = max(scores, key=lambda name: scores[name])
@@ -50,9 +57,9 @@ def verdict(
         else:
             parts.append(f"{size} {'behind' if difference < 0 else 'ahead of'} {name}")
             advice = advice or (advise(rival) if difference < 0 else "")
-    if not parts:
-        return ""
-    return f"{' and '.join(parts)} in {METRIC_NAMES[metric]}{advice and f': {advice}'}"
+    sentences = [f"{' and '.join(parts)} in {METRIC_NAMES[metric]}"] if parts else []
+    sentences += [draws_text(control, own, values) for control, values in draws.items()]
+    return "; ".join(sentences) + (advice and f": {advice}")
 
 
 def _variance(score: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bigfs.evaluation.metrics import METRIC_NAMES
@@ -37,7 +37,7 @@ def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, A
     if not curves:
         return None
     cells = {
-        (p["method"], p["n_features"]): " / ".join(f"{p[key]:.{digits}f}" for key in metrics)
+        (p["method"], p["n_features"]): " / ".join(score_text(p, key, digits) for key in metrics)
         for p in curves
     }
     with_all = next(
@@ -49,6 +49,13 @@ def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, A
     head = [f"{metric_names(about)} with", *(f"{k:,}" for k in counts)]
     text = [head, *([name, *values] for name, values in rows)]
     return {"counts": counts, "rows": rows, "all": with_all, "text": text}
+
+
+def score_text(point: Mapping[str, Any], metric: str, digits: int = 3) -> str:
+    """Return a score, with the spread of its draws where it is that of a control."""
+    spread = point.get("spread", {}).get(metric)
+    text = f"{point[metric]:.{digits}f}"
+    return text if spread is None else f"{text} ± {spread:.{digits}f}"
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -34,6 +34,9 @@ class _Point(BaseModel):
 
     method: str
     n_features: int
+    # of a control, by metric: the standard deviation of the draws, and the draws
+    spread: dict[str, float | None] = {}
+    draws: dict[str, list[float | None]] = {}
 
 
 class _Measured(BaseModel):

@@ -149,9 +149,8 @@ def without_test_half(tmp_path_factory):
 def test_more_folds_than_samples_are_refused(without_test_half):
     corpus = storage.open(without_test_half)
     with pytest.raises(ValueError, match=r"--cv must be at most 12, .* largest class; got 500"):
-        require_choices(corpus, 1, folds=500)
-    require_choices(corpus, 1, folds=12)
-    assert make_plan(corpus, corpus, get_method("anova"), 12).measured["folds"] == 12
+        require_choices(corpus, get_method("anova"), 1, {"folds": 500})
+    assert make_plan(corpus, corpus, get_method("anova"), 1, {"folds": 12}).measured["folds"] == 12
 
 
 @pytest.mark.parametrize(("classifier", "least"), [("svm", 8 * (12 * 13 + 9)), ("logistic", 552)])
@@ -161,10 +160,10 @@ def test_a_classifier_that_fits_in_no_way_is_refused_before_the_work(
     """A machine of 13 training samples and a feature takes 12 and 9 numbers of each."""
     corpus = storage.open(without_test_half)
     with engine.limit_memory(2 * least):
-        require_choices(corpus, 1, classifier=classifier)
+        require_choices(corpus, get_method("anova"), 1, {"classifier": classifier})
     with engine.limit_memory(2 * least - 2), pytest.raises(engine.MemoryLimitError) as refused:
-        require_choices(corpus, 1, classifier=classifier)
+        require_choices(corpus, get_method("anova"), 1, {"classifier": classifier})
     assert "scoring 1 features by a model of 13 training samples needs" in str(refused.value)
     assert "raise --memory-limit" in str(refused.value)
     unlabeled = storage.stage(np.eye(3), f"{corpus.uri}-unlabeled.zarr")
-    require_choices(storage.open(unlabeled), 1)
+    require_choices(storage.open(unlabeled), get_method("anova"), 1, {})
