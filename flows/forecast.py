@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import log
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,8 @@ from bigfs.storage.errors import RunError
 from bigfs.storage.runs.runs import Run
 
 LONG = 60.0  # seconds from which on a run has a forecast
+# by which power of the number of values a run may take longer than in proportion
+GROWTH = 0.2
 LOOKED = 100  # runs that are looked at, the latest ones
 
 
@@ -33,36 +35,50 @@ class Past(NamedTuple):
     has_test: bool
 
 
-def forecast(plan: Plan, past: Sequence[Past], *, scored: bool = True) -> str | None:
+def expect_steps(
+    corpus: Any, method: str, choices: Mapping[str, Any] | None, past: Sequence[Past]
+) -> tuple[Past, dict[str, float]] | None:
+    """Return the earlier run of a method that is nearest in size, and the seconds of each step that
+    follow from it. None as the choices of the scoring is no scoring.
+
+    Time grows with the stored values, and with the pairs of samples where the method compares them.
+    How many rounds a method takes is taken from its earlier run.
+    """
+    train, entry = selection.training_part(corpus), selection.get_method(method)
+    values = max(train.X.nnz, 1)
+    if not (own := [one for one in past if one.method == method]):
+        return None
+    one = min(own, key=lambda one: abs(log(one.values / values)))
+    more = (values / one.values) ** (2 if entry.pairs else 1)
+    seconds = {step: time * more for step, time in one.seconds.items()}
+    splits, has_test = evaluation.splits_of(corpus, train.X, entry, choices or {})
+    if choices is None or has_test != one.has_test:
+        seconds.pop("evaluate", None)
+    elif "evaluate" in seconds:
+        seconds["evaluate"] *= splits / one.splits
+    return one, seconds
+
+
+def forecast(
+    plan: Plan, past: Sequence[Past], *, scored: bool = True, least: float = LONG
+) -> str | None:
     """Return a line on the seconds, the passes and the memory of a run, None of a short one.
 
-    Time grows with the stored values, and with the pairs of samples where the method compares
-    them. How many rounds a method takes is taken from its earlier run. Without one it is the time
-    of a pass and the cap.
+    Without an earlier run of the method it is the time of a pass and the cap.
     """
     train, entry = selection.training_part(plan.corpus), selection.get_method(plan.method)
-    values, selector = max(train.X.nnz, 1), entry.make()
-    if own := [one for one in past if one.method == plan.method]:
-        one = min(own, key=lambda one: abs(log(one.values / values)))
-        more = values / one.values
-        splits, has_test = evaluation.splits_of(
-            plan.corpus, train.X, entry, plan.job.scoring.choices()
-        )
-        seconds = {
-            step: time * more ** (2 if entry.pairs else 1) for step, time in one.seconds.items()
-        }
-        if not scored or has_test != one.has_test:
-            seconds.pop("evaluate", None)
-        elif "evaluate" in seconds:
-            seconds["evaluate"] *= splits / one.splits
-        if (total := sum(seconds.values())) < LONG:
+    values, selector = train.X.nnz, entry.make()
+    choices = plan.job.scoring.choices() if scored else None
+    if (found := expect_steps(plan.corpus, plan.method, choices, past)) is not None:
+        one, seconds = found
+        if (total := sum(seconds.values())) < least:
             return None
         longest = max(seconds, key=lambda step: seconds[step])
         parts = ", ".join(f"{step} {_time(time)}" for step, time in seconds.items())
         lacks = ", evaluate not measured" if scored and "evaluate" not in seconds else ""
         return (
-            f"about {_time(total)} ({parts}{lacks}), {longest} longest, {one.passes} passes; "
-            f"{one.name} took {_time(sum(one.seconds.values()))} and "
+            f"about {_range(total, values / one.values)} ({parts}{lacks}), {longest} longest, "
+            f"{one.passes} passes; {one.name} took {_time(sum(one.seconds.values()))} and "
             f"{engine.format_bytes(one.memory)} on {one.values:,} values, and here are {values:,}"
         )
     passes, memory = selector._cost.passes, selector._cost.memory
@@ -71,13 +87,30 @@ def forecast(plan: Plan, past: Sequence[Past], *, scored: bool = True) -> str | 
     if timed := [one for one in past if one.passes]:
         work = sum(one.passes * one.values for one in timed)
         a_pass = values * sum(one.seconds["select"] for one in timed) / work
-        if a_pass * (cap or 1) < LONG:
+        if a_pass * (cap or 1) < least:
             return None
         most = f", and there are at most {cap} rounds" if cap else ""
         return f"{cost}; a pass takes about {_time(a_pass)}{most}: no run here is by {plan.method}"
     if evaluation.selection_work(train.X, entry) < evaluation.MAX_WORK / 2:
         return None
     return f"{cost}; no run here has measured the time of a pass"
+
+
+def forecast_methods(
+    corpus: Any, methods: Sequence[str], choices: Mapping[str, Any], past: Sequence[Past]
+) -> str | None:
+    """Return a line on the seconds of several methods together, None of short ones."""
+    found = {method: expect_steps(corpus, method, choices, past) for method in methods}
+    known = {method: one for method, one in found.items() if one is not None}
+    total = sum(sum(seconds.values()) for _, seconds in known.values())
+    if total < LONG:
+        return None
+    more = max(selection.training_part(corpus).X.nnz / one.values for one, _ in known.values())
+    lacks = ", ".join(method for method in methods if method not in known)
+    return (
+        f"about {_range(total, more)} for {', '.join(known)}, by their runs here"
+        f"{lacks and f'; no run here is by {lacks}'}"
+    )
 
 
 def past_runs(folder: str) -> Iterator[Past]:
@@ -110,6 +143,12 @@ def past_runs(folder: str) -> Iterator[Past]:
                 measured.get("folds", 1) if measured.get("how") == "nested folds" else 1,
                 measured.get("how") == "test half",
             )
+
+
+def _range(seconds: float, more: float) -> str:
+    """Return seconds that are taken from a run of so many times fewer values, as text."""
+    most = seconds * max(more, 1.0) ** GROWTH
+    return _time(seconds) if most < 1.1 * seconds else f"{_time(seconds)} to {_time(most)}"
 
 
 def _time(seconds: float) -> str:

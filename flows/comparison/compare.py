@@ -33,9 +33,12 @@ from bigfs.flows.comparison.standings import csv_rows, make_standings, markdown
 from bigfs.flows.comparison.time_limit import TimeLimitError, time_limit
 from bigfs.flows.evaluation import controls, selection
 from bigfs.flows.evaluation import plan as evaluation
+from bigfs.flows.forecast import forecast_methods, past_runs
+from bigfs.flows.messages import inform
 from bigfs.flows.options import ClusterOptions
 from bigfs.flows.run import Call, store_of, try_again
 from bigfs.result import ALL
+from bigfs.selectors.registry import METHODS
 from bigfs.storage import atomic
 
 # errors that a row tells; any other one ends the comparison
@@ -115,6 +118,11 @@ def run_methods(
             found[name] = earlier
     reused = list(found)
     left = [name for name in everything if name not in found]
+    methods = [method for name in left if (method := name.partition(" ")[0]) in METHODS]
+    past = list(past_runs(request.folder))
+    line = forecast_methods(bench.corpus, methods, request.scoring.protocol, past)
+    if line is not None:
+        inform(line, about="forecast")
 
     def attempt(name: str) -> Outcome | str:
         """Return the outcome, or the reason of a failure."""

@@ -5,7 +5,7 @@ import platform
 import pytest
 
 from bigfs import storage
-from bigfs.flows.forecast import Past, forecast, past_runs
+from bigfs.flows.forecast import Past, forecast, forecast_methods, past_runs
 from bigfs.flows.job import Job
 from bigfs.flows.plan import Plan
 from tests.helpers.processes import write_corpus
@@ -32,7 +32,9 @@ def test_a_run_is_told_by_the_run_of_its_method_nearest_in_size(plan):
     far = near._replace(name="far", values=values * 9, seconds={"select": 1.0})
     more = values / near.values
     line = forecast(plan(test_size=0.3), [near, far])
-    assert line.startswith(f"about {90 * more / 60:.1f} min (select {40 * more / 60:.1f} min")
+    # and more than in proportion, by the fifth root
+    times = f"{90 * more / 60:.1f} min to {90 * more**1.2 / 60:.1f} min"
+    assert line.startswith(f"about {times} (select {40 * more / 60:.1f} min")
     assert "evaluate longest, 3 passes; near took 1.5 min" in line
     # folds select five times as often
     assert f"evaluate {250 * more / 60:.1f} min" in forecast(plan(), [near, far])
@@ -42,6 +44,24 @@ def test_a_run_is_told_by_the_run_of_its_method_nearest_in_size(plan):
     # the pairs of twice as many samples are four times as many
     pairs = [near._replace(method="rlsr")]
     assert f"(select {40 * more**2 / 60:.1f} min" in forecast(plan("rlsr", test_size=0.3), pairs)
+
+
+def test_a_comparison_is_the_sum_of_its_methods(plan):
+    corpus = plan().corpus
+    values = corpus.part("train").X.nnz if corpus.has_test_half else corpus.X.nnz
+    past = [
+        Past("a", "anova", values, 1, {"select": 40.0, "evaluate": 50.0}, 10**8, 1, False),
+        Past("b", "chi2", values, 1, {"select": 10.0, "evaluate": 50.0}, 10**8, 5, False),
+    ]
+    folds = forecast_methods(corpus, ["anova", "chi2", "mrmr"], {}, past)
+    assert folds == (
+        f"about {(40 + 5 * 50 + 10 + 50) / 60:.1f} min for anova, chi2, by their runs here; no run "
+        f"here is by mrmr"
+    )
+    share = forecast_methods(corpus, ["anova"], {"test_size": 0.3}, past)
+    assert share == "about 1.5 min for anova, by their runs here"
+    assert forecast_methods(corpus, ["mrmr"], {}, past) is None
+    assert forecast_methods(corpus, ["chi2"], {"test_size": 0.3}, past) is None  # 20 s
 
 
 def test_a_method_that_never_ran_here_is_told_by_a_pass_and_the_cap(plan):
