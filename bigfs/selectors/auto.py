@@ -254,6 +254,8 @@ class AutoSelector(Chooser):
         """
         if case == "none":
             return "the only candidate, because no sample has a label to decide by"
+        if n_candidates == 1 and case == "multioutput":
+            return "the only candidate for several real targets"
         if n_candidates == 1:
             return "the only candidate for classes, because folds choose no better one"
         n, r = X.shape[0], _width(codes)

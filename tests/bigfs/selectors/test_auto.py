@@ -347,10 +347,12 @@ def test_wrong_parameters_are_named(classes, parameters, message):
         AutoSelector(n_features_to_select=2, **parameters).fit(*classes)
 
 
-def test_several_real_targets_are_refused(classes):
+def test_several_real_targets_have_one_candidate(classes):
     X, _ = classes
-    with pytest.raises(ValueError, match="got several real targets"):
-        AutoSelector(n_features_to_select=2).fit(X, X[:, :2])
+    selector = AutoSelector(n_features_to_select=2).fit(X, X[:, :2])
+    assert selector.method_ == "sparge-cca"
+    assert set(selector.selected_) == {0, 1}
+    assert selector.reason_ == "the only candidate for several real targets"
 
 
 def test_a_metric_reaches_the_methods_that_decide_by_one():
