@@ -282,6 +282,25 @@ def test_a_sample_of_many_rows_trains_a_model(kind, monkeypatch):
     assert (part != y[rows]).sum() == 0
 
 
+def test_the_sample_that_trains_a_model_is_always_the_same(monkeypatch):
+    monkeypatch.setattr(splits, "MOST_TRAINING", 60)
+    rows = next(splits.draw_subsamples(np.zeros(N, dtype=int), 1, 0.5, 0))
+    np.testing.assert_array_equal(rows_of(splits.training_sample(ROWS, np.arange(N) / N)[0]), rows)
+
+
+def test_a_fold_that_tests_all_groups_of_a_class_is_left_out(monkeypatch):
+    monkeypatch.setattr(splits, "MOST_STRATIFIED", 1)
+    groups = np.repeat([0, 1, 2, 3], [30, 1, 20, 11])  # one fold tests groups 0 and 1
+    y = (groups >= 2).astype(int)
+    with pytest.raises(ValueError, match="no folds can be made"):
+        fold_rows(y, 2, samples=Samples(groups))
+
+
+def test_a_sample_that_lacks_one_of_its_real_targets_is_unlabeled():
+    y = np.array([[0.0, np.nan], [1.0, 2.0]])
+    np.testing.assert_array_equal(splits.labeled_rows(y), [False, True])
+
+
 def test_subsamples_draw_a_share_of_each_group_without_replacement():
     groups = np.repeat([5, 7, 9], [10, 20, 1])
     drawn = list(splits.draw_subsamples(groups, 3, 0.3, seed=4))
