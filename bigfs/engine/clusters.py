@@ -258,7 +258,11 @@ def _running(
 
 def _require_guard() -> None:
     """Refuse a script that each worker, which imports it, would run from its beginning."""
-    script = getattr(sys.modules["__main__"], "__file__", None) or ""
+    main = sys.modules["__main__"]
+    name = getattr(getattr(main, "__spec__", None), "name", "")
+    if name.endswith(".__main__"):  # of `python -m package`, which no worker imports
+        return
+    script = getattr(main, "__file__", None) or ""
     with contextlib.suppress(OSError):
         if script.endswith(".py") and "__name__" not in Path(script).read_text(encoding="utf-8"):
             raise RuntimeError(

@@ -2,10 +2,12 @@
 
 import sys
 import threading
+from importlib.machinery import ModuleSpec
 
 import pytest
 
 from bigfs import engine
+from bigfs.engine import clusters
 from bigfs.engine.budget import SERIAL, current_session
 
 
@@ -38,6 +40,7 @@ def test_a_script_without_a_guard_starts_no_workers(tmp_path, monkeypatch):
     """Each worker imports the script, and would start a cluster of its own."""
     script = tmp_path / "script.py"
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script), raising=False)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     script.write_text("import bigfs\nbigfs.cluster(workers=1)\n")
     with pytest.raises(
         RuntimeError, match=r"script\.py and would run it again: put its work under"
@@ -45,3 +48,13 @@ def test_a_script_without_a_guard_starts_no_workers(tmp_path, monkeypatch):
         engine.cluster(workers=1)
     with engine.cluster(workers=0):
         assert current_session().client is SERIAL
+
+
+def test_a_package_that_is_run_by_its_name_needs_no_guard(tmp_path, monkeypatch):
+    """`python -m bigfs`: no worker imports its `__main__`."""
+    script = tmp_path / "__main__.py"
+    script.write_text("import bigfs\n")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script), raising=False)
+    spec = ModuleSpec("bigfs.__main__", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    clusters._require_guard()
