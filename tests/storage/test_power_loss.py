@@ -41,7 +41,8 @@ def store(ext4, bigfs):
     """A store that is on the disk for good."""
     write_corpus(ext4.path / "a.svm", seed=1)
     write_corpus(ext4.path / "b.svm", seed=2)
-    assert bigfs("stage", "a.svm", "a.zarr")[0] == 0
+    status, said = bigfs("stage", "a.svm", "a.zarr")
+    assert status == 0, said
     subprocess.run(["sync"], check=True)
 
 
@@ -63,7 +64,8 @@ def test_files_that_nobody_flushed_are_lost(ext4, bigfs):
 def test_a_store_is_whole(ext4, bigfs):
     write_corpus(ext4.path / "a.svm", seed=1)
     subprocess.run(["sync"], check=True)
-    assert bigfs("stage", "a.svm", "a.zarr")[0] == 0
+    status, said = bigfs("stage", "a.svm", "a.zarr")
+    assert status == 0, said
     before = contents(ext4.path / "a.zarr")
     ext4.lose_power()
     assert ext4.empty_files() == []
