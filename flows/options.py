@@ -365,13 +365,13 @@ class ClusterOptions(BaseModel):
         """
         return self.memory_limit if self.is_local and self.memory_limit != "auto" else None
 
-    def prepare(self, module: str) -> None:
-        """Import a module for all local workers at once, beside what this process does meanwhile.
+    def prepare(self, *modules: str) -> None:
+        """Import modules for all local workers at once, beside what this process does meanwhile.
 
         Its tasks' libraries take longer to import than a small selection takes to compute.
         """
         if self.is_local and self.workers != 0:
-            prepare_workers(module)
+            prepare_workers(*modules)
 
     @contextlib.contextmanager
     def start(self) -> Iterator[Any]:

@@ -30,7 +30,7 @@ def stage(
     as_json: Json = False,
 ) -> None:
     """Read a source into a corpus store. An existing store of the same source is reused."""
-    engine.prepare("bigfs.storage.staging.stage")
+    engine.prepare("bigfs.storage.staging.stage", "pyarrow")  # which holds what labels say
     from bigfs.flows import staging as step
     from bigfs.storage.sources import find
 

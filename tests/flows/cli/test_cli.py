@@ -125,6 +125,14 @@ def test_memory_limit_is_refused_in_one_line_before_anything_starts(bigfs, tmp_p
     assert names_in() == ["a.svm"]
 
 
+def test_workers_that_stage_are_forked_from_a_process_with_arrow(bigfs, monkeypatch):
+    """Each imported it for itself, for the labels of its first piece."""
+    modules = []
+    monkeypatch.setattr(options, "prepare_workers", lambda *given: modules.extend(given))
+    fails(bigfs("stage", "missing.svm", "c.zarr", "--workers", 2), "missing.svm")
+    assert "pyarrow" in modules
+
+
 def test_bad_sources_are_one_line_and_leave_nothing(bigfs, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.tar.gz").write_bytes(b"\x1f\x8b\x08 not really an archive")
