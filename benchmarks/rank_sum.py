@@ -45,7 +45,7 @@ def blocks(cells: int, genes: int, groups: int) -> Iterator[tuple[sp.csr_array, 
 
 def fit_all(store: Path, memory_limit: str) -> None:
     """Test every gene and group from the store, and print what it took."""
-    with engine.limit_memory(memory_limit):
+    with engine.cluster(workers=0, memory_limit=memory_limit):
         corpus = storage.open(store)
         run = timed(lambda: RankSum().fit(corpus.X, corpus.y))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -84,7 +84,8 @@ def main(
         f"{took['peak']} MB, {took['passes']} passes"
     )
     corpus, p = storage.open(store), np.load(store.with_suffix(".npy"))
-    X, y = corpus.X.columns(np.arange(min(SLICE, genes))).toarray(), corpus.y
+    genes_of = np.arange(min(SLICE, genes))
+    X, y = corpus.X.columns(genes_of).toarray().astype(float), corpus.y  # SciPy ranks in this type
     some = np.arange(min(SLICE_GROUPS, groups))
     run = timed(
         lambda: np.array(
