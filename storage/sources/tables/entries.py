@@ -138,38 +138,32 @@ class MapRecords(EntryRecords):
         return not isinstance(keys, np.ndarray) and _are_numbers(keys).false_count > 0
 
     def entries(self, batch: Batch) -> Entries:
-        import pyarrow as pa
-
         rows = batch.fields[self.features]
-        if isinstance(rows, list) and _holds_vectors(rows):
-            rows = _vectors(rows, self.features, batch.place)
-        if isinstance(rows, list):
-            if wrong := _first_other(rows, {dict}):
-                raise SourceError(
-                    f"{batch.place(wrong[0])}: {self.features} is {wrong[1]}, but must be "
-                    f"{{column: value}}"
-                )
-            lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-            keys = _texts(list(chain.from_iterable(rows)), _places(batch, lengths))
-            numbers: Any = list(chain.from_iterable(row.values() for row in rows))
-        else:
-            _require_no_null(rows, self.features, batch.place)
-            if not pa.types.is_map(rows.type):
-                return self._vector_entries(rows, batch)
-            ends = rows.offsets.to_numpy()
-            lengths, cut = np.diff(ends).astype(np.int64), slice(int(ends[0]), int(ends[-1]))
-            keys, numbers = decode(rows.keys[cut]), rows.items[cut]
-            if pa.types.is_integer(keys.type):
-                keys = keys.to_numpy()
+        if not isinstance(rows, list):
+            return self._arrow_entries(rows, batch)
+        if _holds_vectors(rows):
+            return self._arrow_entries(_vectors(rows, self.features, batch.place), batch)
+        if wrong := _first_other(rows, {dict}):
+            raise SourceError(
+                f"{batch.place(wrong[0])}: {self.features} is {wrong[1]}, but must be "
+                f"{{column: value}}"
+            )
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         place = _places(batch, lengths)
+        keys = _texts(list(chain.from_iterable(rows)), place)
+        numbers = list(chain.from_iterable(row.values() for row in rows))
         return Entries(lengths, keys, _numbers(numbers, keys, place))
 
-    def _vector_entries(self, rows: Any, batch: Batch) -> Entries:
-        """Return the entries of vectors: lists of numbers, pairs of index and value, or structs of
-        indices and values, whose indices are null where the vector is dense.
+    def _arrow_entries(self, rows: Any, batch: Batch) -> Entries:
+        """Return the entries of maps, or of vectors: lists of numbers, pairs of index and value, or
+        structs of indices and values, whose indices are null where the vector is dense.
         """
+        import pyarrow as pa
         from pyarrow import compute, types
 
+        _require_no_null(rows, self.features, batch.place)
+        if types.is_map(rows.type):
+            rows = rows.cast(pa.list_(pa.struct([rows.type.key_field, rows.type.item_field])))
         indices, values, kind = None, rows, rows.type
         if types.is_struct(kind) and {"indices", "values"} <= {part.name for part in kind}:
             fields = dict(zip((part.name for part in kind), rows.flatten(), strict=True))
@@ -186,7 +180,7 @@ class MapRecords(EntryRecords):
         if types.is_struct(flat.type) and flat.type.num_fields == 2:
             _require_no_null(flat, self.features, place)
             keys, flat = flat.flatten()
-            keys = _keys(keys, self.features, place)
+            keys = _keys(decode(keys), self.features, place)
         else:
             keys = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         if indices is not None:

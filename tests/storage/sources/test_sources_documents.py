@@ -238,6 +238,7 @@ def test_bad_features_in_json(tmp_path, line, message):
         (b"text,text\nx,y\n", "two columns called 'text'"),
         (b"text,label\nx\n", "Expected 2 columns"),
         (b'text,label\n"x,1\n', "a quote that is never closed"),
+        (b'text,label\n5" pipe,1\n"two\nlines",2\n"6" pipe,1\n', "line 5: a field begins with"),
         (b"text\n\xff\xfe\xff\n", "(?i)utf"),
         (b"\xff\xfe\n1\n", "no header can be read"),
         (b"text,split\nx,dev\n", "the split must be train or test; got 'dev'"),
