@@ -348,7 +348,7 @@ def _numbers(values: Any, keys: Any, place: Place) -> FloatArray:
         raise SourceError(f"{place(i)}: the value of column {keys[i]} is null, not a finite number")
     if pa.types.is_decimal(kind):
         values = values.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    elif len(values) and not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise SourceError(f"{place(0)} …: the values are {kind}, not numbers")
     return values.to_numpy(zero_copy_only=False).astype(np.float64)  # not read-only
 

@@ -173,7 +173,15 @@ KINDS = [
 # of each way to read them
 FEW = [
     *("numbers: csv", "numbers: parquet", "numbers: stream", "texts: csv", "texts: jsonl"),
-    *("texts: pair", "lists: jsonl", "structs: parquet", "maps: jsonl", "maps: arrow", "h5ad"),
+    *(
+        "texts: pair",
+        "lists: jsonl",
+        "structs: jsonl",
+        "structs: parquet",
+        "maps: jsonl",
+        "maps: arrow",
+        "h5ad",
+    ),
 ]
 
 
