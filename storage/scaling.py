@@ -58,8 +58,9 @@ class Scaling:
             np.log1p(values, out=values)
         else:
             if self.settings["sublinear_tf"]:
-                np.log(values, out=values, where=values > 0)
-                values[X.data > 0] += 1
+                is_count = values > 0
+                np.log(values, out=values, where=is_count)
+                values += is_count
             values *= self.factors[X.indices]
             unit_rows(X.indptr, values)
         return sp.csr_array((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)

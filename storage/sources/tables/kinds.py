@@ -91,7 +91,8 @@ def _numbers_of(
         left = np.flatnonzero(is_number)
         table, others = convert(batch, [names[j] for j in left])
         if others:
-            is_number[left] = kept = np.array([names[j] not in others for j in left])
+            kept = np.array([names[j] not in others for j in left])
+            is_number[left] = kept
             table, left = table[:, kept], left[kept]
             columns |= {} if seen else {name: Values() for name in others}
         for name, values in columns.items():
