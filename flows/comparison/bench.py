@@ -51,7 +51,8 @@ class Bench:
         self.train = selection.training_part(self.corpus)
         request = self.request = self._with_defaults(request)
         self.sizes, self.subsamples = tuple(request.sizes or ()), request.subsamples or 0
-        self.constraints: dict[str, Any] = dict[str, Any](request.constraints or ())
+        given = request.constraints or {}
+        self.constraints: dict[str, Any] = {name: given[name] for name in given}
         variants = request.variants()
         self.parameters = {name: given for name, given in variants.items() if given}
         d = self.corpus.X.shape[1]
