@@ -57,7 +57,7 @@ def test_every_deployment_fits_its_flow(deployment):
     assert deployment["schedules"][0]["timezone"]
 
 
-FLOWS = ("bigfs", "select", "stage", "append", "evaluate", "predict", "prune", "nightly", "compare")
+FLOWS = ("run", "select", "stage", "append", "evaluate", "predict", "prune", "nightly", "compare")
 
 
 @pytest.mark.parametrize("name", FLOWS)
@@ -65,7 +65,7 @@ def test_the_form_has_a_help_text_for_every_parameter(name):
     from bigfs.flows import prefect_flows
 
     flow = getattr(prefect_flows, name)
-    assert flow.name == ("bigfs" if name == "bigfs" else f"bigfs-{name}")
+    assert flow.name == ("bigfs" if name == "run" else f"bigfs-{name}")
     assert all(field["description"] for field in schema_of(flow).values())
 
 
@@ -74,7 +74,7 @@ def schema_of(flow):
 
 
 @pytest.mark.parametrize(
-    ("name", "model"), [("bigfs", Job), ("select", Job), ("stage", Job), ("compare", Comparison)]
+    ("name", "model"), [("run", Job), ("select", Job), ("stage", Job), ("compare", Comparison)]
 )
 def test_the_parameters_of_a_flow_are_fields_of_its_request(name, model):
     from bigfs.flows import prefect_flows
