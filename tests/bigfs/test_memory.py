@@ -24,6 +24,7 @@ from bigfs import (
     HighlyVariable,
     Matrix,
     MultiTaskLasso,
+    RankSum,
     SparGE,
     SparGECV,
     engine,
@@ -266,6 +267,9 @@ STEPS = {
         JFS(n_features_to_select=3, max_iter=2), dense(300, 250)
     ),
     "selectors/scores/llfs.py:differences": differences,
+    "selectors/scores/rank_sum.py:RankSum._fit": lambda: fitted(
+        RankSum(n_features_to_select=3), sparse(400, 3000), codes_of(400, 200)
+    ),
 }
 
 

@@ -26,7 +26,7 @@ from bigfs.selectors.base.labels import Labels, at_least_two
 from bigfs.selectors.scores.bins import labeled_columns
 from bigfs.types import FloatArray, IntArray
 
-CLASS_BYTES = 40  # of each feature and class: its AUC and p-value, and what makes them
+CLASS_BYTES = 66  # of each feature and class: its AUC and p-value, and what makes them
 
 
 class RankSum(Selector):
@@ -88,7 +88,7 @@ class RankSum(Selector):
 
     _largest_tried = MANY
     _scores_alone = True
-    _cost = Cost("1", "5 d c", by_rows="1, then 1 per batch of columns")
+    _cost = Cost("1", "8 d c", by_rows="1, then 1 per batch of columns")
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         self.classes_, codes = at_least_two(y)
