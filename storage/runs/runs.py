@@ -326,6 +326,8 @@ class Run:
         with atomic.explain_write_errors(self.final):
             shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
             if self.unfinished:
+                for part in atomic.paths_in(self.path, f".*{atomic.PART}"):
+                    part.unlink()  # of a process that died: this one holds the lock
                 note_reader(self.store, self.final)
                 atomic.sync_tree(self.path)
                 atomic.point(self.final, Path(_home(self.final).name) / self.path.name)
