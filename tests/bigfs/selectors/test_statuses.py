@@ -202,4 +202,6 @@ def test_a_gap_is_that_of_the_weights_computed_densely(data, name):
     if name in ("rfs", "jfs"):  # no closed bound
         assert 0 <= true <= reported
     else:
-        assert reported == pytest.approx(true, rel=1e-6, abs=1e-12)
+        # a violation is a difference of terms of size 1, which are rounded, over the penalty
+        rounding = 1e-16 / selector.gamma if name == "srlsr" else 1e-12
+        assert reported == pytest.approx(true, rel=1e-6, abs=rounding)
