@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 import unicodedata
 from functools import cache
 
+LAST_PLANE = 0x20000  # behind the last plane that has marks, but for selectors
 MARKS = ("Mn", "Mc")  # the categories of the marks that belong to a word
 JOINERS = (0x200C, 0x200D)  # of the letters of a word
 SELECTORS = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))  # of the form of an emoji
@@ -21,16 +21,16 @@ UNSPACED = re.compile(r"[\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3
 
 
 @cache
-def marks() -> str:
-    """Return the marks and joiners that belong to a word, as ranges of a class of `re`."""
-    marks = (c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c)) in MARKS)
-    found = sorted({*marks, *JOINERS}.difference(SELECTORS))
-    runs = itertools.groupby(enumerate(found), key=lambda pair: pair[1] - pair[0])
-    ends = ([c for _, c in run] for _, run in runs)
-    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in ends)
+def marks() -> list[int]:
+    """Return the marks and joiners that belong to a word, increasing."""
+    found = {c for c in range(LAST_PLANE) if unicodedata.category(chr(c)) in MARKS}
+    return sorted({*found, *JOINERS}.difference(SELECTORS))
 
 
 @cache
 def token_pattern() -> re.Pattern[str]:
     """Return what a token is. A process builds it once."""
-    return re.compile(rf"[\w{marks()}]{{2,}}")
+    runs = itertools.groupby(enumerate(marks()), key=lambda pair: pair[1] - pair[0])
+    ends = ([c for _, c in run] for _, run in runs)
+    ranges = "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in ends)
+    return re.compile(rf"[\w{ranges}]{{2,}}")

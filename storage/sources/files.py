@@ -162,7 +162,9 @@ def encoding_of(path: str | Path) -> str | None:
 
 
 def _marked(start: bytes) -> str | None:
-    return next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
+    if not start.startswith(tuple(MARKS)):
+        return None
+    return next(name for mark, name in MARKS.items() if start.startswith(mark))
 
 
 class _Transcoded(io.RawIOBase):
@@ -253,8 +255,10 @@ def inflate(raw: bytes, limit: int) -> bytes | None:
 
 def looks_like(start: bytes) -> str | None:
     """Return what a file is by its first bytes, with what to do, if bigfs cannot read it."""
-    kinds = (advice for magic, advice in FOREIGN.items() if start.startswith(magic))
-    return next((f"looks like {advice}" for advice in kinds), None)
+    if not start.startswith(tuple(FOREIGN)):
+        return None
+    advice = next(advice for magic, advice in FOREIGN.items() if start.startswith(magic))
+    return f"looks like {advice}"
 
 
 def no_text(start: bytes) -> str | None:

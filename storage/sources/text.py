@@ -122,14 +122,15 @@ class Text(PlainFile, TextSource):
             )
         if os.path.isfile(self.path):
             require_documents(self.path, names)
-        folders = _folders_of(names, self.path, self.split_words)
+        words = self.split_words
+        folders = _folders_of(names, self.path, words)
         order = sorted(range(len(names)), key=names.__getitem__)
         pieces: list[Piece] = []
         room = 0
         for at, after in zip(order, [*order[1:], -1], strict=True):
             if after >= 0 and names[at] == names[after]:
                 continue  # the sort is stable, so the last one of a name counts
-            if folders.has_halves and self._split_of(_parts(names[at])[folders.skip]) is None:
+            if folders.has_halves and _split_of(_parts(names[at])[folders.skip], words) is None:
                 continue
             self.require_record_fits(sizes[at], f"{self.path}: {_as_text(names[at])}")
             cost = max(sizes[at], MIN_COST)
@@ -146,7 +147,8 @@ class Text(PlainFile, TextSource):
         return sum(piece.sizes)
 
     def read(self, piece: Piece) -> Iterator[Documents]:
-        told = [self._class_and_split(_parts(name), piece.folders) for name in piece.names]
+        words = self.split_words
+        told = [_class_and_split(_parts(name), piece.folders, words) for name in piece.names]
         names = list(map(_as_text, piece.names))
         values: dict[str, list[Any]] = {
             "label": [None if label is None else _as_text(label) for label, _ in told],
@@ -162,16 +164,6 @@ class Text(PlainFile, TextSource):
             for role, column in values.items()
         }
         yield Documents(self._texts(piece), columns, place)
-
-    def _class_and_split(self, parts: list[str], folders: Folders) -> tuple[str | None, str | None]:
-        """Return the class and the split of a document, from its folders."""
-        parts, split = parts[folders.skip :], None
-        if folders.has_halves:
-            split, parts = self._split_of(parts[0]), parts[1:]
-        return parts[0] if len(parts) > 1 else None, split
-
-    def _split_of(self, folder: str) -> str | None:
-        return self.split_words[str(split_word(folder, self.split_words))]
 
     def _texts(self, piece: Piece) -> Iterator[str]:
         with source_errors(f"{self.path} is broken"):
@@ -376,6 +368,20 @@ def _as_text(name: str) -> str:
 
 def _parts(name: str) -> list[str]:
     return [part for part in name.split("/") if part not in ("", ".")]
+
+
+def _class_and_split(
+    parts: list[str], folders: Folders, words: Mapping[str, str | None]
+) -> tuple[str | None, str | None]:
+    """Return the class and the split of a document, from its folders."""
+    parts, split = parts[folders.skip :], None
+    if folders.has_halves:
+        split, parts = _split_of(parts[0], words), parts[1:]
+    return parts[0] if len(parts) > 1 else None, split
+
+
+def _split_of(folder: str, words: Mapping[str, str | None]) -> str | None:
+    return words[str(split_word(folder, words))]
 
 
 def _folders_of(names: list[str], place: str, words: Mapping[str, str | None]) -> Folders:

@@ -106,8 +106,9 @@ def tables() -> Tables:
             else:
                 lowered[ord(c)] = ord(lower)
     word = np.zeros(CHARACTERS, dtype=np.bool_)
-    for run in re.finditer(rf"[\w{marks()}]+", text):
+    for run in re.finditer(r"\w+", text):
         word[run.start() : run.end()] = True
+    word[marks()] = True
     folded = np.where(word[lowered], lowered, 0).astype(np.uint32)
     long = np.flatnonzero(folded >= 0x80)
     folded[long] = in_utf8(folded[long])

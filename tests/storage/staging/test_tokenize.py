@@ -4,6 +4,7 @@ import heapq
 import itertools
 import sys
 import tarfile
+import unicodedata
 from collections import Counter
 
 import numpy as np
@@ -20,7 +21,7 @@ from bigfs.storage.staging.scratch import save
 from bigfs.storage.staging.text import tokens as kernels
 from bigfs.storage.staging.text import vocabularies
 from bigfs.storage.staging.text.terms import Documents
-from bigfs.storage.words import token_pattern
+from bigfs.storage.words import JOINERS, MARKS, SELECTORS, marks, token_pattern
 
 # vowel signs, accents that stand alone and joiners belong to the word, as for \X of other engines
 PATTERN = token_pattern().pattern
@@ -413,3 +414,9 @@ def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, op
         assert (tmp_path / "fast.zarr" / name).read_bytes() == (
             tmp_path / "slow.zarr" / name
         ).read_bytes(), name
+
+
+def test_all_marks_of_words_lie_in_the_planes_that_are_looked_at():
+    codes = range(sys.maxunicode + 1)
+    every = {c for c in codes if unicodedata.category(chr(c)) in MARKS}
+    assert set(marks()) == every.union(JOINERS).difference(SELECTORS)
