@@ -1,19 +1,35 @@
 """Formulas as MathML, which browsers draw without a script from elsewhere."""
 
 import re
+from html import unescape
+from xml.etree import ElementTree
 
 from docutils.nodes import SkipNode
 from docutils.utils.math.latex2mathml import tex2mathml
+
+NAMESPACE = "http://www.w3.org/1998/Math/MathML"
+ENTITY = r"&(?!amp|lt|gt)\w+;"  # that HTML knows, and XML does not
+ACCENTS = set("ˉ¯ˆ^~˜˙¨→")
 
 
 def mathml(tex, as_block):
     """Return a formula as MathML whose norms, sets and inner products have delimiters of one size.
 
     docutils lets ‖, { and ⟨ stretch, but not those that carry an exponent. Here only the ( and [ of
-    \\left and \\right stretch.
+    \\left and \\right stretch. It also writes the index of a letter with an accent below it.
     """
     drawn = tex2mathml(tex, as_block=as_block)
-    return re.sub(r"<mo>([‖{}⟨⟩⌊⌋⌈⌉])</mo>", r'<mo stretchy="false">\1</mo>', drawn)
+    drawn = re.sub(r"<mo>([‖{}⟨⟩⌊⌋⌈⌉])</mo>", r'<mo stretchy="false">\1</mo>', drawn)
+    ElementTree.register_namespace("", NAMESPACE)
+    formula = ElementTree.fromstring(re.sub(ENTITY, lambda name: unescape(name[0]), drawn))
+    for part in list(formula.iter(f"{{{NAMESPACE}}}munderover")):
+        letter, index, sign = part
+        if sign.text in ACCENTS:
+            part.tag = f"{{{NAMESPACE}}}msub"
+            accented = ElementTree.Element(f"{{{NAMESPACE}}}mover", accent="true")
+            accented.extend([letter, sign])
+            part[:] = [accented, index]
+    return ElementTree.tostring(formula, encoding="unicode")
 
 
 def _inline(self, node):

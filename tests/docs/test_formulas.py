@@ -24,6 +24,14 @@ def test_brackets_around_a_fraction_still_stretch():
     assert "<mo>(</mo>" in mathml(r"\left(\frac{a}{b}\right)^2", True)
 
 
+@pytest.mark.parametrize("as_block", [False, True])
+def test_the_index_of_a_letter_with_an_accent_stands_beside_it(as_block):
+    drawn = re.sub(r">\s+<", "><", mathml(r"\bar x_c + \sum_i^n i", as_block))
+    assert drawn.startswith("<math")
+    letter = '<mover accent="true"><mi>x</mi><mo stretchy="false">ˉ</mo></mover>'
+    assert f"<msub>{letter}<mi>c</mi></msub>" in drawn
+
+
 def test_pages_stretch_no_norm_and_no_set():
     """The renderer could not tell them from those that must not stretch."""
     for page in DOCS.rglob("*.md"):
