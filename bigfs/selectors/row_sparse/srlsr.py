@@ -128,7 +128,7 @@ class SRLSRProblem(RowSparseProblem):
         self.class_sizes = class_sizes(codes, c)  # of the labeled samples
         self.n_labeled = int(self.class_sizes.sum())
         self.all_labeled = self.n_labeled == X.shape[0]
-        self.theta_moves = accelerate and self.all_labeled  # what has momentum: θ, or W and b
+        self.theta_moves = accelerate and self.all_labeled and p == 1  # θ has momentum
         self.centering = centering(X.shape[0])
         smallest = gamma * 10.0 ** (2 * np.log10(X.shape[1]) / p - RANGE)  # of φ
         self.least = smallest ** (p / (2 - p))  # of θ, as a share of the largest
@@ -141,7 +141,7 @@ class SRLSRProblem(RowSparseProblem):
             theta = theta / (theta.sum() or 1.0)
         W, b = np.zeros((d, self.c)), np.zeros(self.c)
         sums, XtV = self.sums(self.X, W, b)
-        if self.p == 1 and self.theta_moves:
+        if self.theta_moves:
             theta = np.where(strongest(self.pulls(self.correlations(XtV, sums)), FIRST), theta, 0.0)
         self.XtY, self.Y_norm2 = XtV, float(n - np.sum(self.class_sizes**2) / n)
         self.largest_pull = row_norms(XtV).max()
@@ -151,7 +151,10 @@ class SRLSRProblem(RowSparseProblem):
         )
 
     def step(self, state: SRLSRState) -> SRLSRState:
-        """Run one round. Momentum is in θ where all samples are labeled, else in W and b."""
+        """Run one round. θ has momentum where all samples are labeled and p = 1.
+
+        W and b have it where some are not. For p < 1 momentum in θ ends at a worse optimum.
+        """
         moved = self.go_beyond(state) if self.theta_moves else self.round(state)
         return self.check_inactive(moved)
 
@@ -236,7 +239,7 @@ class SRLSRProblem(RowSparseProblem):
 
     def with_end(self, state: SRLSRState, end: Point, age: float) -> SRLSRState:
         """Return the state with the end of the round that led to it, of which momentum starts."""
-        if not self.accelerate or self.theta_moves:
+        if not self.accelerate or self.all_labeled:
             return state
         ended = np.vstack([end.W[state.theta > 0], end.b])
         return state._replace(ended=ended, age=age)
