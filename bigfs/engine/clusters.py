@@ -264,7 +264,9 @@ def _require_guard() -> None:
         return
     script = getattr(main, "__file__", None) or ""
     with contextlib.suppress(OSError):
-        if script.endswith(".py") and "__name__" not in Path(script).read_text(encoding="utf-8"):
+        if script.endswith(".py") and "__name__" not in Path(script).read_text(
+            encoding="utf-8", errors="replace"
+        ):
             raise RuntimeError(
                 f"the workers of a cluster import {script} and would run it again: put its work "
                 f'under `if __name__ == "__main__":`, or work in this process with workers=0'

@@ -1030,7 +1030,9 @@ def _target_of_columns(
     """Return the target of several columns: labels if they hold 0 or 1, else real targets."""
     require_alike(kinds)
     names = [str(name) for name in class_names or range(len(kinds[0].others))]
-    firsts = [next(filter(None, some), None) for some in zip(*(k.others for k in kinds))]  # noqa: B905
+    firsts = [
+        next(filter(None, some), None) for some in zip(*(k.others for k in kinds), strict=True)
+    ]
     is_real = kind in ("real", "multioutput") or (kind is None and all(firsts))
     odd = next(((name, at) for name, at in zip(names, firsts, strict=True) if at), None)
     if odd is not None and not is_real:

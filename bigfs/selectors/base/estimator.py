@@ -115,7 +115,7 @@ class MatrixInput:
         return tags
 
     def _count(self, d: int, available: str = "X has only {} features") -> int:
-        """Return m, the number of features to keep out of d: all, with a warning, below m."""
+        """Return m, the number of features to keep out of d. More than d are d, with a warning."""
         m = self.n_features_to_select
         if m is None:
             return max(d // 2, 1)

@@ -12,7 +12,8 @@ A round, with φ_j = θ_j^(2/p − 1), and φ = 1 at first:
     Y_i = the projection of Wᵀx_i + b on the simplex, for each unlabeled i      [`label_sums`]
     θ_j = ‖w_j‖ᵖ / Σ‖w‖ᵖ
 
-The objective falls in every round after the first. With `accelerate` a round goes beyond its end.
+The objective falls in every round after the first. With `accelerate` a round goes beyond its end,
+and the rounds of RLSR with all labels begin with the features of the largest pulls.
 
 The certificate for p < 1, at (W, b, Y) with the centered residual V = Y − XW − 1bᵀ, is how far the
 rows of active features are from stationary, relative to the penalty:

@@ -98,3 +98,18 @@ def test_names_rule_the_columns_of_the_test_file(tmp_path):
     corpus = storage.open(uri)
     assert list(corpus.feature_names) == GENES
     assert corpus.X.shape == (8, 3)
+
+
+def test_feature_names_in_an_npz_are_those_of_the_store(tmp_path):
+    np.savez(tmp_path / "a.npz", X=X, feature_names=np.array(GENES))
+    assert list(storage.open(storage.stage(tmp_path / "a.npz")).feature_names) == GENES
+    np.savez(tmp_path / "b.npz", X=X, feature_names=np.array(GENES[:2]))
+    with pytest.raises(SourceError, match="has 2 feature_names for 3 columns"):
+        storage.stage(tmp_path / "b.npz")
+
+
+def test_a_missing_file_of_labels_is_named(tmp_path):
+    np.save(tmp_path / "a.npy", X)
+    with pytest.raises(SourceError, match=r"nowhere\.txt") as caught:
+        storage.stage(tmp_path / "a.npy", labels=str(tmp_path / "nowhere.txt"))
+    assert "\n" not in str(caught.value)
