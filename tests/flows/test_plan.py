@@ -35,8 +35,11 @@ from tests.helpers.stores import write_svmlight
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of a few steps on little data
 CLASSES = [name for name, method in METHODS.items() if groups_of(method) != ["real"]]
+CHANGED = ("nothing", "grown", "shrunk", "moved", "upgraded")
+KILLED = (("report", 0), ("select", 1), ("select", 2), ("evaluate", 1), ("evaluate", 2))
+# every day one method for each change and each of the main kills, and each method three times
 DAILY = ("sparge-lda", "rlsr", "multitask-lasso", "mrmr", "anova")
-DAILY_KILLS = (("select", 1), ("evaluate", 2))
+DAILY_KILLS = (("report", 0), ("select", 1), ("evaluate", 2))
 ENGINE = ClusterOptions(workers=0)
 
 
@@ -98,12 +101,17 @@ def kill_after(monkeypatch, place, times):
         monkeypatch.setattr(Checkpoint, "save", save)
 
 
-@pytest.mark.parametrize("method", daily(CLASSES, *DAILY))
 @pytest.mark.parametrize(
-    ("place", "times"),
-    [("report", 0), *daily([(p, n) for p in ("select", "evaluate") for n in (1, 2)], *DAILY_KILLS)],
+    ("change", "place", "times", "method"),
+    daily(
+        [(c, *k, m) for c in CHANGED for k in KILLED for m in CLASSES],
+        *[
+            (change, *kill, DAILY[(i + j) % len(DAILY)])
+            for i, change in enumerate(CHANGED)
+            for j, kill in enumerate(DAILY_KILLS)
+        ],
+    ),
 )
-@pytest.mark.parametrize("change", ["nothing", "grown", "shrunk", "moved", "upgraded"])
 def test_a_killed_run_is_resumed_on_the_same_content_only(
     tmp_path, monkeypatch, method, place, times, change
 ):
