@@ -196,10 +196,18 @@ PASSES, FULL = OSError(errno.EIO, "Input/output error"), OSError(errno.ENOSPC, "
 CANCELLED = TerminationSignal(signal.SIGTERM)  # what Prefect raises in the process of a flow
 
 
+FAULTS = (PASSES, FULL, KeyboardInterrupt(), CANCELLED, signal.SIGTERM, Killed())
+SEAMS = ("evaluate", "report", "publish")
+
+
 @pytest.mark.parametrize(
-    "fault", [PASSES, FULL, KeyboardInterrupt(), CANCELLED, signal.SIGTERM, Killed()], ids=repr
+    ("fault", "seam"),
+    daily(
+        [(fault, seam) for fault in FAULTS for seam in SEAMS],
+        *[(fault, SEAMS[i % len(SEAMS)]) for i, fault in enumerate(FAULTS)],
+    ),
+    ids=repr,
 )
-@pytest.mark.parametrize("seam", ["evaluate", "report", "publish"])
 def test_no_failure_after_a_selection_deletes_it(request, tmp_path, monkeypatch, fault, seam):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "FIRST_WAIT", 0.0)
@@ -330,7 +338,7 @@ def test_what_a_first_run_asks_is_asked_once(tmp_path, monkeypatch):
     assert counts == wanted
 
 
-@pytest.mark.parametrize("seam", ["_write_selection", "score", "write_page"])
+@pytest.mark.parametrize("seam", daily(["_write_selection", "score", "write_page"], "write_page"))
 def test_a_run_keeps_the_segments_that_it_began_with(tmp_path, monkeypatch, seam):
     """An append beside it neither ends it nor changes what it sees."""
     monkeypatch.chdir(tmp_path)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tests.helpers.daily import daily
+
 pytestmark = pytest.mark.slow
 STAGE = """
 import json, sys
@@ -61,7 +63,7 @@ def test_rows_that_hold_all_entries_fit(tmp_path):
     assert bytes_ < 420e6
 
 
-@pytest.mark.parametrize(("d", "n"), [(100_000, 40), (25_000, 400)])
+@pytest.mark.parametrize(("d", "n"), daily([(100_000, 40), (25_000, 400)], (100_000, 40)))
 def test_a_csv_of_many_columns_fits(tmp_path, d, n):
     values = np.random.default_rng(0).integers(0, 3, (n, d))
     with open(tmp_path / "t.csv", "w") as file:
