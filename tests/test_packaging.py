@@ -188,6 +188,43 @@ def test_oldest_libraries_are_the_lower_bounds_and_the_pins_keep_them():
         assert requirement.specifier.contains(pins[requirement.name]), requirement
 
 
+def test_the_conda_recipe_requires_what_the_wheel_does():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = yaml.safe_load((ROOT / "deploy" / "conda" / "recipe.yaml").read_text())
+    names = {"dask": "dask-core"}  # conda's `dask` brings the dashboard
+    wheel = [Requirement(line) for line in project["dependencies"]]
+    assert recipe["requirements"]["run"] == [
+        f"python {project['requires-python']}",
+        *(f"{names.get(each.name, each.name)} {each.specifier}" for each in wheel),
+    ]
+    [command] = [f"{name} = {to}" for name, to in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == [command]
+    assert recipe["about"]["summary"] == project["description"]
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_starts_what_the_repository_has(path):
+    targets = set(re.findall(r"^([\w-]+(?: [\w-]+)*):", (ROOT / "Makefile").read_text(), re.M))
+    targets = {name for names in targets for name in names.split()}
+    for job in yaml.safe_load(path.read_text())["jobs"].values():
+        assert job["timeout-minutes"]
+        lines = "\n".join(step.get("run", "") for step in job["steps"])
+        assert set(re.findall(r"\bmake ([\w-]+)", lines)) <= targets
+        assert all((ROOT / file).exists() for file in re.findall(r"(?<!\S)\.ci/[\w-]+", lines))
+
+
+def test_the_workflows_test_every_supported_version_and_the_oldest_libraries():
+    tests = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]
+    tried = set(tests["unpinned"]["strategy"]["matrix"]["python"])
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    stated = set(re.findall(r":: Python :: (3\.\d+)", "\n".join(classifiers)))
+    assert stated <= tried
+    assert {"check", "pinned", "oldest"} <= set(tests)
+
+
 def test_packages_are_those_of_the_folders():
     settings = setuptools_settings()
     found = {
