@@ -7,12 +7,9 @@ python -m benchmarks.peers pages                # tables and pictures from bench
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,36 +38,11 @@ PAGE = ROOT / "docs" / "measured" / "peers-tables.md"
 LEFT_OUT = ("f-regression", "jgsc", "rjgsc", "smr", "fisher")
 DRAWN = 12  # methods in a picture
 SMALL = (20, 50, 100, 200)
-MEASURED = typer.Option(help="where a file per set and method is kept")
 
 
 def all_methods(methods: str) -> list[str]:
     """The methods that are named, or all that can be compared."""
     return methods.split(",") if methods else [name for name in METHODS if name not in LEFT_OUT]
-
-
-@contextlib.contextmanager
-def measure_missing(folder: Path, name: str, method: str) -> Iterator[dict[str, Any] | None]:
-    """Give what the block fills with figures and what is then kept, or None if it is there."""
-    file = folder / f"{name}-{method}.json"
-    if file.exists():
-        yield None
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    figures: dict[str, Any] = {"set": name, "method": method, "date": date.today().isoformat()}
-    figures["load"] = os.getloadavg()[0]
-    yield figures
-    file.write_text(json.dumps(figures) + "\n")
-    print(name, method, figures.get("error", "done"), flush=True)
-
-
-def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The figures of each set, in the order of the methods."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for file in sorted(folder.glob("*.json")):
-        figures = json.loads(file.read_text())
-        found.setdefault(figures["set"], []).append(figures)
-    return {name: sorted(rows, key=lambda f: f["method"]) for name, rows in found.items()}
 
 
 class DataSet(NamedTuple):

@@ -14,12 +14,15 @@ imports.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import tempfile
 import warnings
+from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +48,30 @@ SCORES = ("fisher", "anova", "chi2", "gini", "t-score", "trace-ratio", "relieff"
 NAMES = (*SCORES, "laplacian", "mrmr-f", "mrmr", "jmi", "cmim", "mcfs", "ndfs", "udfs", "rfs")
 DISCRETE = ("mrmr", "jmi", "cmim")
 FEATURES = 50
+
+
+@contextlib.contextmanager
+def measure_missing(folder: Path, name: str, method: str) -> Iterator[dict[str, Any] | None]:
+    """Give what the block fills with figures and what is then kept, or None if it is there."""
+    file = folder / f"{name}-{method}.json"
+    if file.exists():
+        yield None
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, Any] = {"set": name, "method": method, "date": date.today().isoformat()}
+    figures["load"] = os.getloadavg()[0]
+    yield figures
+    file.write_text(json.dumps(figures) + "\n")
+    print(name, method, figures.get("error", "done"), flush=True)
+
+
+def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The figures of each set, in the order of the methods."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted(folder.glob("*.json")):
+        figures = json.loads(file.read_text())
+        found.setdefault(figures["set"], []).append(figures)
+    return {name: sorted(rows, key=lambda f: f["method"]) for name, rows in found.items()}
 
 
 def matrix(folder: Path, name: str, method: str) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +126,7 @@ def run(
     """Measure what has no figures yet."""
     for name in sets.split(","):
         for method in methods.split(","):
-            with peers.measure_missing(kept, name, method) as figures:
+            with measure_missing(kept, name, method) as figures:
                 if figures is None:
                     continue
                 X, y = matrix(folder, name, method)
@@ -111,9 +138,11 @@ def run(
 
 
 @app.command()
-def table(kept: Annotated[Path, peers.MEASURED] = PUBLISHED) -> None:
+def table(
+    kept: Annotated[Path, typer.Option(help="where a file per set and method is kept")] = PUBLISHED,
+) -> None:
     """Print a table per set, as in the documentation."""
-    for name, found in peers.read_measured(kept).items():
+    for name, found in read_measured(kept).items():
         rows = [["method", "theirs", "ours", "their memory", "ours", f"common of {FEATURES}"]]
         for row in found:
             theirs, own = row["published"], row["bigfs"]

@@ -2,7 +2,7 @@
 workers of 1 GB, or why it does not choose them.
 
 python -m benchmarks.peers_scale run --corpora news20,rcv1.binary,real-sim   # resumes when cut off
-python -m benchmarks.peers_scale table
+python -m benchmarks.peers_scale page       # docs/measured/scale.md from benchmarks/peers/scale.tsv
 
 The neighbor graph is made beforehand and counts in no method's time. A method has its defaults. The
 limit is in processor seconds of all processes together, so that other work does not count.
@@ -10,6 +10,7 @@ limit is in processor seconds of all processes together, so that other work does
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -17,20 +18,26 @@ import subprocess
 import sys
 import time
 import warnings
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
 import psutil
 import typer
 
-from benchmarks.peers import KEPT, MEASURED, all_methods, measure_missing, read_measured
-from benchmarks.shared import STORES, table, timed
+from benchmarks.peers import KEPT, PAGE, all_methods
+from benchmarks.shared import STORES, timed
 from bigfs import engine, storage
 from bigfs.flows.evaluation import selection
+from bigfs.flows.report.summary import markdown_table
 from bigfs.result import NotConvergedWarning
 
 app = typer.Typer(add_completion=False)
-CORPORA = "news20,rcv1.binary,real-sim"
+CORPORA = {"news20": "News20", "rcv1.binary": "RCV1.binary", "real-sim": "Real-Sim"}
+ORDER = "rcv1.binary"  # the corpus whose times order the page
+CELLS = KEPT / "scale.tsv"
+HEAD = ["corpus", "method", "processor_seconds", "driver_mb", "worker_mb", "note", "date"]
+SCALE_PAGE = PAGE.with_name("scale.md")
 FEATURES = 500
 START = 60  # processor seconds more for the imports, the workers and the graph
 LOOK = 2.0  # seconds between two looks at the processor time
@@ -87,38 +94,65 @@ def measure(store: Path, method: str, limit: float) -> dict[str, Any]:
     return dict(json.loads(out.splitlines()[-1]))
 
 
+def read_cells(file: Path) -> dict[tuple[str, str], dict[str, str]]:
+    """Return what was measured by corpus and method."""
+    if not file.exists():
+        return {}
+    with file.open() as lines:
+        rows = csv.DictReader(lines, delimiter="\t")
+        return {(row["corpus"], row["method"]): row for row in rows}
+
+
 @app.command()
 def run(
     stores: Path = STORES,
-    results: Annotated[Path, MEASURED] = KEPT / "scale",
-    corpora: Annotated[str, typer.Option(help="separated by commas")] = CORPORA,
+    cells: Path = CELLS,
+    corpora: Annotated[str, typer.Option(help="separated by commas")] = ",".join(CORPORA),
     methods: Annotated[str, typer.Option(help="separated by commas (default: all)")] = "",
     limit: Annotated[float, typer.Option(help="processor seconds a method may take")] = 300,
 ) -> None:
-    """Measure what has no result yet."""
+    """Measure what has no cell yet."""
+    if not cells.exists():
+        cells.write_text("\t".join(HEAD) + "\n")
     for corpus in corpora.split(","):
         store = stores / f"{corpus}.zarr"
         storage.stage(f"synthetic:{corpus}", store)
         for method in all_methods(methods):
-            with measure_missing(results, corpus, method) as figures:
-                if figures is not None:
-                    figures |= measure(store, method, limit)
-
-
-@app.command(name="table")
-def print_table(results: Annotated[Path, MEASURED] = KEPT / "scale") -> None:
-    """Print a table per corpus."""
-    for corpus, rows in read_measured(results).items():
-        shown = []
-        for f in sorted(rows, key=lambda f: ("error" in f, f["seconds"])):
-            if "error" in f:
-                shown.append((f"`{f['method']}`", *(["–"] * 4), f["error"]))
+            if (corpus, method) in read_cells(cells):
                 continue
-            times = (f"{f[key]:.1f}" for key in ("seconds", "processor_seconds"))
-            sizes = (f"{f[key] / 1e6:,.0f}" for key in ("driver_bytes", "worker_bytes"))
-            shown.append((f"`{f['method']}`", *times, *sizes, f["status"]))
-        head = ("method", "seconds", "processor (s)", "driver (MB)", "worker (MB)", "")
-        table(f"synthetic:{corpus}, {FEATURES} features", head, shown)
+            f = measure(store, method, limit)
+            words = ["", "", "", "refused"] if "error" in f else [
+                f"{f['processor_seconds']:.1f}", f"{f['driver_bytes'] / 1e6:.0f}",
+                f"{f['worker_bytes'] / 1e6:.0f}", "limit" if f["status"] else "",
+            ]  # fmt: skip
+            line = "\t".join([corpus, method, *words, date.today().isoformat()])
+            with cells.open("a") as file:
+                file.write(line + "\n")
+            print(line, f.get("error", ""), flush=True)
+
+
+@app.command()
+def page(cells: Path = CELLS, page: Path = SCALE_PAGE) -> None:
+    """Write the page from the cells, the methods by their time at RCV1.binary's scale."""
+    measured, larger = read_cells(cells), []
+    rows = [["method"]]
+    for name in CORPORA.values():
+        rows[0] += [f"{name}: processor s", "driver MB", "worker MB"]
+    of_rcv1 = {m: cell["processor_seconds"] for (c, m), cell in measured.items() if c == ORDER}
+    for method in sorted(of_rcv1, key=lambda method: float(of_rcv1[method] or "inf")):
+        rows.append([f"`{method}`"])
+        for corpus in CORPORA:
+            cell = measured[corpus, method]
+            sizes = [cell["driver_mb"], cell["worker_mb"]]
+            note = cell["note"].replace("limit", "†")
+            rows[-1] += [f"{cell['processor_seconds']} {note}".strip(), *sizes]
+            larger += [f"`{method}`"] * any(int(size or 0) >= 1000 for size in sizes)
+    text = ", ".join(dict.fromkeys(larger))
+    text = f"\nAll but {text} stay below 1 GB in every process.\n" if text else ""
+    days = sorted({cell["date"] for cell in measured.values()})
+    made = f"\nMeasured {' to '.join(dict.fromkeys([days[0], days[-1]]))}.\n\n"
+    introduction = (KEPT / "scale.md").read_text()
+    page.write_text(introduction + text + made + "\n".join(markdown_table(rows)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What Dask's scheduler and the driver take at 64, 256 and 1,024 workers, whose tiles only wait.
 
-python benchmarks/scale_simulated.py                     # the table and the picture
+python benchmarks/scale_simulated.py                     # the table
 python benchmarks/scale_simulated.py --workers 1024 --tiles-per-worker 98      # 10⁵ tiles
 python benchmarks/scale_simulated.py --graph planned     # RCV1's graph until its first tasks end
 python benchmarks/scale_simulated.py --graph whole       # 200,000 rows on real processes
@@ -41,7 +41,6 @@ from bigfs.graph import knn
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import RowBlock, Step, block_size, compare_pairs
 
-PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scale-simulated.svg"
 SHAPE = 1000, 10  # of what is summed
 PER_PROCESS = 128  # workers: they share an event loop and its lock
 QUIET = {
@@ -279,27 +278,6 @@ def processor(process: psutil.Process) -> float:
     return sum(process.cpu_times()[:2])
 
 
-def picture(found: list[Pass]) -> None:
-    """Draw the overhead over the time of a tile, a line for each number of workers."""
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "bigfs"}):
-        figure, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
-        for n in sorted({one.workers for one in found}):
-            line = [one for one in found if one.workers == n and one.kind == "sum"]
-            ax.plot(
-                [one.tile_seconds for one in line],
-                [100 * max(one.overhead, 1e-3) for one in line],
-                "o-",
-                label=f"{n:,} workers",
-            )
-        ax.axhline(10, color="0.6", linewidth=1)
-        ax.set(xscale="log", yscale="log", xlabel="seconds of a tile", ylabel="overhead, %")
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False)
-        figure.savefig(PICTURE, metadata={"Date": None})
-
-
 def main(
     workers: Annotated[list[int] | None, typer.Option(help="their number, once or more")] = None,
     tiles_per_worker: int = 64,
@@ -343,8 +321,6 @@ def main(
             for one in found
         ],
     )
-    if not workers:
-        picture(found)
 
 
 if __name__ == "__main__":

@@ -308,10 +308,18 @@ def test_the_choice_of_a_method_names_each_by_its_class():
         } == of_names
 
 
+PLAIN = re.compile(r"^ *```.*?^ *```", flags=re.S | re.M)
+
+
 @of_each_page
-def test_measured_differences_stand_on_pages_of_generators_alone(page):
+def test_measured_figures_stand_on_pages_of_generators_alone(page):
     """Elsewhere a figure is one that a block of the page prints, which a test compares."""
     if {"measured", "papers"} & set(page.parts):
         return
-    plain = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.S | re.M)
-    assert not re.search(r"\d ± \d", plain)
+    text = page.read_text()
+    plain = PLAIN.sub("", text)
+    assert not re.search(r"\d ± \d|\b(?:took|reach(?:ed|es)) (?:about )?\d", plain)
+    printed = "".join(block for _, block in fences(text))
+    assert [
+        figure for figure in re.findall(r"\d+\.\d+(?= ?%)", plain) if figure not in printed
+    ] == []
