@@ -114,7 +114,7 @@ def forecast_methods(
 
 
 def past_runs(folder: str) -> Iterator[Past]:
-    """Yield what a run and those beside it took on this machine."""
+    """Yield what a run, and the runs in the same folder, took on this machine."""
     places, made = list[Path](), dict[Path, float]()
     with contextlib.suppress(OSError):  # the first run of a folder
         places = list(Path(folder).parent.iterdir())

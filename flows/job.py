@@ -132,7 +132,7 @@ class Request(BaseModel):
     fresh: Fresh = False
     timeout: Timeout = DAY
 
-    # what is staged, once the source was found
+    # the source to stage, once it was found
     _staging: Any = PrivateAttr(default=None)
 
     @classmethod

@@ -38,7 +38,7 @@ def say(text: str, level: str = "info", about: str = "bigfs") -> None:
 
 
 def printable(text: str) -> str:
-    """Return a text from outside as a terminal may show it: what is not printed is escaped."""
+    """Return a text from outside as a terminal may show it, with unprintable characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

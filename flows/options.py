@@ -126,7 +126,7 @@ class SourceOptions(BaseModel):
     )
     weight: Literal["tfidf", "lognorm"] | None = Field(
         default=None,
-        description="weigh the counts of a matrix: as those of text, or by the sum of their row "
+        description="weigh the counts of a matrix: as text is weighed, or by the sum of their row "
         "and a logarithm (scanpy's normalize_total and log1p)",
     )
     target_sum: float | None = Field(
@@ -223,7 +223,7 @@ class Scoring(BaseModel):
 
     controls: list[Control] | None = Field(
         default=None,
-        description="lists that know nothing of the labels, to score beside the choice: "
+        description="lists that know nothing of the labels, to compare the choice with: "
         "shuffled-labels, which the method (of a comparison the first one) chooses after the "
         "labels were shuffled, and random-list",
     )
@@ -259,7 +259,7 @@ class Scoring(BaseModel):
 
 
 class RunScoring(Scoring):
-    """Options for scoring the selection of a run, on a curve beside other methods."""
+    """Options for scoring the selection of a run, on a curve with other methods."""
 
     sizes: Sizes | None = Field(
         default=None,
@@ -340,7 +340,7 @@ class ClusterOptions(BaseModel):
     memory_limit: Annotated[str, AfterValidator(_size)] = Field(
         default="1GB",
         description="memory limit per local process. A limit that is given counts all that the "
-        "process holds (default: 1GB, beside what this process held before)",
+        "process holds (default: 1GB, on top of what this process held before)",
     )
     dashboard: Annotated[bool, AfterValidator(_shown)] = Field(
         default=False,
@@ -366,7 +366,7 @@ class ClusterOptions(BaseModel):
         return self.memory_limit if self.is_local and self.memory_limit != "auto" else None
 
     def prepare(self, *modules: str) -> None:
-        """Import modules for all local workers at once, beside what this process does meanwhile.
+        """Import modules for all local workers at once, while this process does other work.
 
         Its tasks' libraries take longer to import than a small selection takes to compute.
         """

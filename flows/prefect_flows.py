@@ -1,9 +1,9 @@
 """The flows of Prefect: a run, a comparison, single steps, and a whole night. All of Prefect is
 here and in `bigfs.flows.report.artifacts`.
 
-A task is a plain function. Prefect caches no result: the disk says what is done. The parameters of
-a flow are fields of a request. Their types are evaluated here, not kept as strings, because `serve`
-pickles a flow with its types.
+A task is a plain function. Prefect caches no result: the disk says which steps are done. The
+parameters of a flow are fields of a request. Their types are evaluated here, not kept as strings,
+because `serve` pickles a flow with its types.
 """
 
 import contextlib
@@ -244,7 +244,7 @@ def run(
     See Also
     --------
     compare : Compare methods, numbers of features and parameters.
-    nightly : Append what came, select again, and delete what is old.
+    nightly : Append new samples, select again, and delete old results.
     """
     return _run(_request(Job, locals()))
 
@@ -341,7 +341,7 @@ def predict(
 
 @flow(name="bigfs-prune", flow_run_name=name_run("prune {folder}"))
 def prune(folder: Folder = ".", also: Also = None, keep: Keep = "30d") -> int:
-    """Delete what nothing needs and what is older, as `bigfs prune --yes` does.
+    """Delete what nothing needs and all that is older, as `bigfs prune --yes` does.
 
     Returns the number of bytes.
     """
@@ -365,7 +365,7 @@ def nightly(
     scoring: CurveScoring = SCORING,
     keep: Keep = "30d",
 ) -> str:
-    """Append what came, select again, score it, and delete what is older than `keep`.
+    """Append new samples, select again, score it, and delete results older than `keep`.
 
     The first night stages the samples. Each later one appends them, unless the corpus has them.
     Returns the run's directory.

@@ -108,7 +108,7 @@ def prepare(job: Job) -> Job:
 
 @contextlib.contextmanager
 def keeping_failures(folder: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Write beside the results of a run that the block failed, so that its history shows it."""
+    """Write next to the results of a run that the block failed, so that its history shows it."""
     try:
         yield
     except kinds as error:
@@ -192,9 +192,9 @@ def require_own(job: Job) -> None:
 
 
 def find_result(plan: Plan, scored: bool) -> Run | None:
-    """Refuse what does not suit the corpus, and return what is on disk of the plan's key.
+    """Refuse options that do not suit the corpus, and return the result of the plan's key on disk.
 
-    It says what is replaced.
+    It says which result is replaced.
     """
     from bigfs.evaluation.metrics import require_metrics
     from bigfs.flows.evaluation import plan as evaluation

@@ -46,7 +46,7 @@ CLASS_HEADER = ["class", "rank", "index", "name", "t"]
 
 
 def needs_graph(plan: Plan) -> bool:
-    """Return whether a run uses the graph beside the store.
+    """Return whether a run uses the graph next to the store.
 
     That graph is of all features. With forbidden ones the method makes its own, and `graph` names
     one that the user has.
@@ -56,7 +56,7 @@ def needs_graph(plan: Plan) -> bool:
 
 
 def graph(plan: Plan) -> dict[str, Any]:
-    """Make the kNN graph of the training samples, unless it lies beside the store.
+    """Make the kNN graph of the training samples, unless it lies next to the store.
 
     Returns the record of the step.
     """
@@ -82,7 +82,7 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
 
     Where their number is "auto", folds of the training samples choose it first. The modes
     "percentile", "fpr", "fdr" and "fwe" choose it by p-values. `earlier` holds the records of the
-    earlier steps, and `held` is what is on disk of the same key. Returns the run, which stays
+    earlier steps, and `held` is the result of the same key on disk. Returns the run, which stays
     unfinished until `report`.
     """
     job = plan.job
@@ -234,7 +234,7 @@ def score(run: Run, choices: Mapping[str, Any], corpus: Any = None) -> list[Poin
 
     These are the test samples of the corpus. Without any, features are selected again inside folds,
     or without one held-out share (`bigfs.flows.evaluation.plan`). A killed evaluation resumes after
-    its last finished fold. The choices are those of `bigfs.flows.options.Scoring`.
+    its last finished fold. `bigfs.flows.options.Scoring` has the choices.
     """
     request = run.metadata["parameters"]
     asked: selection.Features = request["features"]

@@ -161,7 +161,7 @@ class AnnDataCorpus(SampleRoles):
 
     @property
     def units(self) -> Scaling | None:
-        """The units of the values, None if they are those of the store."""
+        """The units of the values, None for the units of the store."""
         return None if self.target_sum is None else _units(self.target_sum, len(self.feature_names))
 
     @cached_property
@@ -211,7 +211,7 @@ class AnnDataCorpus(SampleRoles):
 
     @cached_property
     def y(self) -> Any:
-        """The targets of the samples, as those of `Corpus`."""
+        """The targets of the samples, as in `Corpus`."""
         kind, labels = self.target, self._samples.get("label")
         if kind in manifests.MATRICES:
             sets = samples.encode_matrix(labels, self._target)

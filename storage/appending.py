@@ -1,6 +1,6 @@
 """Add samples to a store: the columns stay, and each split gets one more segment.
 
-The grown store is built beside the old one from hard links to its files, or from copies where the
+The grown store is built next to the old one from hard links to its files, or from copies where the
 disk has none. `ChecksumRecorder` deletes
 a link before it writes a file of that name. So the old store stays whole until the exchange.
 """
@@ -276,7 +276,7 @@ def columns_of(corpus: Corpus) -> Columns:
 
 
 def _bucket_names(corpus: Corpus, blocks: Sequence[RowBlock], scratch: Path) -> str | None:
-    """Write the names of hashed columns: those of the store, and for empty ones the new ones."""
+    """Write the names of hashed columns: the names in the store, or the new ones where empty."""
     if not (hashing := corpus.manifest.settings.get("hashing")):
         return None
     path, names, known = str(scratch / "stored"), scratch / "buckets.terms", list[AnyArray]()

@@ -1,6 +1,6 @@
 """Files and folders that appear whole and stay, or do not appear.
 
-A new file is written under a unique name beside its target and flushed to the disk. Then it is
+A new file is written under a unique name next to its target and flushed to the disk. Then it is
 renamed, and the folder of the name is flushed. The old one is deleted only after that. A
 folder is replaced by two renames. A reader that misses the folder calls `recover`, which puts an
 exchange right that was interrupted between them. `write_together` gives files their names together.
@@ -213,7 +213,7 @@ def _delete_abandoned(folder: Path) -> None:
 
 @contextlib.contextmanager
 def workplace(target: Path, key: str = "") -> Iterator[Path]:
-    """Make a marked folder beside a target for the block. Those of dead processes are deleted.
+    """Make a marked folder next to a target for the block. Folders of dead processes are deleted.
 
     With a `key`, the one that a dead process made with it is taken as it is. The caller must hold
     the name of the target.
@@ -289,7 +289,7 @@ def remove_stale(target: Path, spare: str = "") -> None:
 
 
 def _workplaces(target: Path) -> list[Path]:
-    """Return the workplaces beside a target, also those of which only the lock is left."""
+    """Return the workplaces next to a target, also where only the lock is left."""
     pattern = re.compile(rf"\.?(\.{re.escape(target.name)}\.{KEY}{re.escape(WORK)})(\.lock)?")
     found = filter(None, map(pattern.fullmatch, names_in(target.parent)))
     return [target.parent / name for name in sorted({match[1] for match in found})]
@@ -353,7 +353,7 @@ def building(
 
 @contextlib.contextmanager
 def spool_folder(uri: str, scratch: Place | None = None) -> Iterator[Path]:
-    """Make a workplace beside what a store spills, before its name is held or even known."""
+    """Make a workplace next to the spills of a store, before its name is held or even known."""
     _, spilled = _places(uri, scratch)
     is_new = not spilled.parent.exists()
     make_folder(spilled.parent)
@@ -368,7 +368,7 @@ def spool_folder(uri: str, scratch: Place | None = None) -> Iterator[Path]:
 
 
 def _places(uri: str, scratch: Place | None) -> tuple[Path, Path]:
-    """Return where a store is built, and beside what it spills."""
+    """Return where a store is built, and next to which name it spills."""
     if "://" in uri:
         target = Path(scratch or ".bigfs").absolute() / fingerprint_of(uri)
         return target, target

@@ -1,11 +1,11 @@
-"""kNN graphs beside their store, written by the workers in blocks of rows.
+"""kNN graphs next to their store, written by the workers in blocks of rows.
 
 The same settings find the same graph. It lies in
 
     news20.graphs/<key>.zarr/
         zarr.json            the manifest, written last: k, metric, method, why, measured recall
         index/  distance/    n × k: int32 (−1: none), float64 (inf: none)
-        bridges/             b × 2: int32, the edges that join components; absent if there are none
+        bridges/             b × 2: int32, the edges that join components; absent without any
         bridge_distance/     b: float64
         uns/checksums/       the checksum of every document
 """
@@ -36,7 +36,7 @@ from bigfs.types import AnyArray
 
 @dataclass(frozen=True)
 class Graph:
-    """Refer to a kNN graph that is stored beside its corpus.
+    """Refer to a kNN graph that is stored next to its corpus.
 
     `graph` and `open_graph` return it. The neighbors are read by `neighbors`.
 
@@ -120,7 +120,7 @@ def graph(
     candidates: int | None = None,
     wait: float = -1,
 ) -> Graph:
-    """Compute the kNN graph of a corpus, or find the one stored beside it.
+    """Compute the kNN graph of a corpus, or find the one stored next to it.
 
     The workers write the graph block by block. The same settings find the same graph.
 

@@ -1,7 +1,7 @@
 """Locks: one per name, by `flock`. The system releases the lock of a process that was killed.
 
-The lock file lies beside the name, and its holder removes it. A process that waited for a file that
-was removed meanwhile takes the next one. A file that appears by one rename needs no lock.
+The lock file lies next to the name, and its holder removes it. A process that waited for a file
+that was removed meanwhile takes the next one. A file that appears by one rename needs no lock.
 """
 
 from __future__ import annotations

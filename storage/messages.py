@@ -11,7 +11,7 @@ QUOTE = re.compile(r"(writes in|writes:|wrote:|says:|said:|^In article|^Quoted f
 
 
 def without_header(text: str) -> str:
-    """Return what follows the first empty line, nothing if there is none."""
+    """Return the text after the first empty line, or an empty text."""
     return text.partition("\n\n")[2]
 
 

@@ -3,12 +3,12 @@
 
 Old stores: of the stores with names of their own making (`.bigfs/NAME-KEY.zarr`) that were staged
 from one source with the same settings, all but the latest, if no run or comparison names them and
-nothing was appended. Beside them, graphs and counts whose store is gone, folders of killed
+nothing was appended. In addition, graphs and counts whose store is gone, folders of killed
 commands, and copies of earlier versions of files behind URLs. On request also every such store that
 no run names, and the earlier results of runs, if they are old.
 
 Stores lie in the folder and in the `.bigfs` in it. Runs are looked for below the folder, at any
-depth, and where the file beside a store says that one lies (`runs.readers_of`).
+depth, and where the file next to a store says that one lies (`runs.readers_of`).
 
 A folder to delete gets another name first, in a folder with the program's marker. So a store is
 whole or absent, and what a killed command leaves is found by the next one.
@@ -277,7 +277,7 @@ def _outgrown(stores: Iterable[Path]) -> Iterator[tuple[Path, str]]:
 
 
 def _caches(records: _Records) -> Iterator[tuple[Path, str]]:
-    """Yield what is made again where it is asked for: counts, and the work of comparisons."""
+    """Yield the files that are made again when needed: counts, and the work of comparisons."""
     for folder in records.folders:
         if folder.suffix == ".counts" and folder.with_suffix(".zarr").is_dir():
             counts = atomic.paths_in(folder, "*.npz")

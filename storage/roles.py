@@ -88,7 +88,7 @@ class SampleRoles:
         Raises
         ------
         SourceError
-            There is no such graph, it holds distances, or its samples are not those of the corpus.
+            There is no such graph, it holds distances, or it has other samples than the corpus.
         MemoryLimitError
             The graph does not fit in memory.
 

@@ -2,7 +2,7 @@
 divided by their spread.
 
 They keep zeros, so a sparse matrix stays sparse, and columns are not centered. The names and the
-values are those of scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and
+values equal those of scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and
 `MaxAbsScaler`, and of scanpy's `normalize_total` and `log1p`.
 """
 
@@ -28,7 +28,7 @@ COLUMNS = {TFIDF: "idf", LOGNORM: "target_sum"}  # of var in the store
 
 @dataclass(frozen=True)
 class Scaling:
-    """How the values of a matrix become those of its store."""
+    """How the values of a matrix become the values of its store."""
 
     __repr__ = brief
 
@@ -66,7 +66,7 @@ class Scaling:
         return sp.csr_array((values.astype(np.float32), X.indices, X.indptr), shape=X.shape)
 
     def of_columns(self, columns: IntArray) -> Scaling:
-        """Return the units of some columns. A row that is weighed needs those of all."""
+        """Return the units of some columns. A row that is weighed needs the units of all."""
         return self if self.weighs_rows else Scaling(self.settings, self.factors[columns])
 
     def pick(self, X: sp.csr_array, columns: IntArray) -> sp.csr_array:

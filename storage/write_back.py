@@ -39,7 +39,7 @@ MARK = "bigfs"  # an attribute of the root: bigfs replaces only what it wrote
 
 
 def require_anndata(file: str | Path) -> None:
-    """Refuse what is no AnnData file or folder."""
+    """Refuse a path that is no AnnData file or folder."""
     path = Path(file)
     if manifest.is_there(str(path)):
         raise SourceError(
@@ -55,7 +55,7 @@ def require_anndata(file: str | Path) -> None:
 def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> None:
     """Refuse an AnnData file that does not have the d features of a corpus, before any work.
 
-    The names are those of `var`'s index or of a column. Without names, only their number is
+    The names come from `var`'s index or from a column. Without names, only their number is
     checked.
     """
     require_anndata(file)
@@ -192,7 +192,7 @@ def write_columns(
 ) -> None:
     """Write Z, n × m in csr, with the corpus's names, targets and splits, as an .h5ad file.
 
-    The names and scores are those of the m columns, best first.
+    The names and scores belong to the m columns, best first.
     """
     with need_h5py(str(part)).File(part, "w") as root:
         _encode(root, "anndata", "0.1.0")

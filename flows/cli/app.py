@@ -214,7 +214,7 @@ def _in_one_line(message: Warning | str, *_: Any, **__: Any) -> str:
 
 
 def _say(error: Exception) -> int:
-    """Say in one line what is wrong. Returns the exit status."""
+    """Print an error in one line. Returns the exit status."""
     if isinstance(error, ValidationError):
         message = plain_message(error)
     else:

@@ -163,12 +163,12 @@ def prune(
         str | None,
         typer.Option(
             metavar="AGE",
-            help="only what is as old as this, such as 30d or 12h; then also every store in the "
-            "folder that no run names, and earlier results of runs",
+            help="only files that are as old as this, such as 30d or 12h; then also every store in "
+            "the folder that no run names, and earlier results of runs",
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes/--dry-run", help="delete what is listed, or only list it")
+        bool, typer.Option("--yes/--dry-run", help="delete the listed files, or only list them")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The optional packages: those of the extras `report` and `flows`."""
+"""The optional packages, of the extras `report` and `flows`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments and options of the command line. Those of a job are made of its fields."""
+"""Arguments and options of the command line. The options of a job are made of its fields."""
 
 from __future__ import annotations
 
@@ -175,8 +175,8 @@ HelpAll = Annotated[
         "--help-all",
         callback=show_all,
         is_eager=True,
-        help="show all options, also the rare ones, and those of a cluster and of `bigfs stage` "
-        "where the command takes them",
+        help="show all options, also the rare ones, and the options of a cluster and of `bigfs "
+        "stage` where the command takes them",
     ),
 ]
 
@@ -202,7 +202,7 @@ COMPLETIONS = {
     "controls": complete(lambda: get_args(Control)),
 }
 NO_VARIABLE = {"yes", "fresh", "help_all"}  # no variable may delete, or end each command
-# options that only --help-all shows, beside those of staging in other commands
+# options that only --help-all shows, as it does the options of staging in other commands
 RARE = {
     *("scheduler", "cluster", "tls", "dashboard", "performance_report", "prefect", "overlap"),
     *("classifier", "test_size", "highly_variable", "log_json", "debug"),
@@ -248,8 +248,8 @@ def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the models among the parameters of a command by one option per field, and add the
     options that every command has.
 
-    A model has the options of the models in it too. The help leaves out those of staging there, and
-    rare ones. The parameters of a method are `--set`, `--keep` and `--forbid`. A
+    A model has the options of the models in it too. The help leaves out the options of staging
+    there, and rare ones. The parameters of a method are `--set`, `--keep` and `--forbid`. A
     variable such as BIGFS_WORKERS gives the option of its name.
     """
     signature = inspect.signature(command, eval_str=True)
@@ -279,7 +279,7 @@ def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
             raise UsageError(plain_message(error, flag_of)) from error
         command(**values, **built)
 
-    # Typer lists options in their order: those of groups after a command's own, and --json last
+    # Typer lists options in their order: groups after a command's own options, and --json last
     options = sorted([*options, *groups], key=lambda option: option.name == "as_json")
     shared = {"quiet": Quiet, "log_json": LogJson, "debug": Debug, "help_all": HelpAll}
     options += [_keyword(name, False, kind) for name, kind in shared.items()]
@@ -332,7 +332,7 @@ def _fields(model: type[BaseModel], chosen: Fields) -> dict[str, Any]:
 def _options(
     model: type[BaseModel], chosen: Fields, *, is_inner: bool = False
 ) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
-    """Return the options of a model, and those of the models in it."""
+    """Return the options of a model, and of the models in it."""
     options, groups = [], []
     for name, field in _fields(model, chosen).items():
         if _is_model(field.annotation):

@@ -16,7 +16,7 @@ from bigfs.engine.display import progress
 from bigfs.flows.messages import notes, printable
 from bigfs.flows.options import ClusterOptions
 
-WIDE = 1_000_000  # columns of what is no terminal, where nothing is wrapped
+WIDE = 1_000_000  # columns of a stream that is no terminal, where nothing is wrapped
 
 state: dict[str, bool] = {"debug": False, "quiet": False}
 

@@ -342,7 +342,7 @@ def graph(
     engine: ClusterOptions,
     as_json: Json = False,
 ) -> None:
-    """Compute the kNN graph of a corpus and keep it beside the store. An existing one is reused."""
+    """Compute the kNN graph of a corpus and keep it next to the store, or reuse the one there."""
     from bigfs import storage
 
     corpus = storage.open(store)
@@ -378,10 +378,10 @@ def history(
 
 SYMBOLS = (
     "Passes are over a staged store. Memory is in numbers of 8 bytes in the driving process, "
-    "beside a tile per worker.\n"
+    "in addition to a tile per worker.\n"
     "n samples, d features, c classes, b batches, m chosen features, k neighbors, r components, a "
     "atoms, M × N pixels; columns: the stored values of the features that are looked at closely; "
-    "graph: the neighbor graph, made once and kept beside the store; pairs: a comparison of all "
+    "graph: the neighbor graph, made once and kept next to the store; pairs: a comparison of all "
     "pairs of samples; CG: conjugate gradients."
 )
 

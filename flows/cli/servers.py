@@ -104,7 +104,7 @@ def serve(
 
 
 def make_schedule(cron: str, timezone: str) -> Any:
-    """Return Prefect's schedule, or refuse what is none."""
+    """Return Prefect's schedule, or refuse a text that is not one."""
     from prefect.client.schemas.schedules import CronSchedule
     from prefect.schedules import Cron
 

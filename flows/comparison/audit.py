@@ -1,8 +1,8 @@
-"""An audit: what is certain about lists of features, and how well models on them predict.
+"""An audit: bounds for lists of features, and how well models on them predict.
 
-The certificate is that of `bigfs.audit`. The scores are those of a run: a linear model on samples
+The certificate comes from `bigfs.audit`. The scores are as in a run: a linear model on samples
 that trained none, in the same folds for all lists. SparGE's own choices of the lists' lengths stand
-beside them, chosen again in each fold. A list is the same in all.
+in the same table, chosen again in each fold. A list is the same in all.
 """
 
 from __future__ import annotations

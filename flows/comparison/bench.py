@@ -123,7 +123,7 @@ class Bench:
         return self.folder / "results" / f"{name}.npz"
 
     def find(self, method: str) -> Outcome | None:
-        """Return the result of an earlier comparison, or None if there is none that still holds."""
+        """Return the result of an earlier comparison, or None if no result still holds."""
         file = self.file(method)
         if not file.exists() or (found := read_outcome(file)) is None:
             return None

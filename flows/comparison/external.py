@@ -95,7 +95,7 @@ class ExternalSelector(NamedTuple):
 
 
 def _file_of(module: str) -> str | None:
-    """Return the file of a module, or None if there is none. No package is imported for it.
+    """Return the file of a module, or None if there is no such file. No package is imported for it.
 
     It is looked for in the current folder first, as the process of the selector does.
     """

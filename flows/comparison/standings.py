@@ -32,7 +32,7 @@ ALPHA = 0.05  # below it, the tables say that a method differs from the best
 COUNTED = ("accuracy", "balanced_accuracy")  # shares of right answers
 RESUMED = "went on from an earlier call, so its time and passes are those since then"
 SMALLEST = 1e-16  # smaller p-values are not told apart
-COLUMNS = (  # of compare.csv, around those of the metrics
+COLUMNS = (  # of compare.csv, around the columns of the metrics
     "rank method n_features",
     "mean redundancy overlap stability repeat_overlap wins defeats p_value p_holm seconds "
     "processor_seconds peak_memory passes fits scoring_seconds status error",

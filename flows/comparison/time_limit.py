@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 
 class TimeLimitError(TimeoutError):
-    """The block of `time_limit` took too long. A socket's `TimeoutError` is none."""
+    """The block of `time_limit` took too long. A socket's `TimeoutError` is another class."""
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """The choice of a method from some samples: the best features, several sizes, or the number itself.
 
 A run, a comparison and `--features auto` choose by these functions, from all training samples and
-again from those of each split.
+again from the samples of each split.
 """
 
 from __future__ import annotations

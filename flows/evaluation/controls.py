@@ -1,4 +1,4 @@
-"""Controls: what lists of features score that know nothing of the labels, beside a choice.
+"""Controls: lists of features that know nothing of the labels, to compare a choice with.
 
     shuffled-labels   what a method chooses after the labels of its training samples were shuffled
     random-list       as many features, drawn at random

@@ -1,4 +1,4 @@
-"""The points of a run's accuracy curves: what is chosen inside each split, and how it is scored."""
+"""The points of a run's accuracy curves: the choice inside each split, and its scores."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def points(
         plan.measured["all_features"] = with_all or "left out"
     content = corpus.spec["content"]
     keep = partial(run.checkpoint, content, plan.measured, list(names), counts, with_all)
-    # what a model depends on beside its features
+    # what a model depends on in addition to its features
     of_splits = [
         content,
         {key: value for key, value in plan.measured.items() if key in evaluation.OF_SPLITS},

@@ -282,7 +282,7 @@ def samples_of(corpus: Any) -> Samples:
 
 
 def fit_options(selector: Any, X: Matrix, y: Any, samples: Samples) -> dict[str, Any]:
-    """Return what is known of the samples X that are `usable`, as far as `fit` takes it."""
+    """Return the facts of the samples X that are `usable`, as far as `fit` takes them."""
     if X.shape[0] != y.shape[0]:
         samples = samples.take(labeled_rows(y))
     return estimator.fit_options(selector, samples)

@@ -33,9 +33,9 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
     list of dict
         By the time they were made: the run, the folder of the result, when, the method, the number
         of features, the certified gap, the score with this number and how it stands to that of
-        other methods and of all features, None where there is none, and the names of the features
-        added and removed against the result before of the same run. A failure, and a result that
-        is damaged, has an "error", and in place of the rest None.
+        other methods and of all features, None where a value is missing, and the names of the
+        features added and removed against the result before of the same run. A failure, and a
+        result that is damaged, has an "error", and in place of the rest None.
 
     Raises
     ------

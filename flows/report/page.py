@@ -195,7 +195,7 @@ def _svg(draw: Picture, size: tuple[float, float] = (4.9, 3.5), columns: int = 1
 
 
 def svg_of(figure: Figure) -> str:
-    """Return a figure as an SVG whose colors are those of the page around it."""
+    """Return a figure as an SVG with the colors of the page around it."""
     text = io.StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue().split("?>", 1)[1].split(">", 1)[1]  # without the XML and DOCTYPE lines

@@ -73,7 +73,7 @@ READING = {
         "names",
     ),
 }
-ROLES = {"label", "split", "name", *OBS_ROLES}  # options that name columns beside the features
+ROLES = {"label", "split", "name", *OBS_ROLES}  # options that name columns other than the features
 CSV, PARQUET, ABOUT = ".csv", ".parquet", "predictions"
 
 

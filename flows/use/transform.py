@@ -52,7 +52,7 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
 
 
 def _write_npz(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: Any) -> None:
-    """Write the members of `scipy.sparse.save_npz`, and beside them the names and the target."""
+    """Write the members of `scipy.sparse.save_npz`, and the names and the target with them."""
     y = corpus.y
     members: dict[str, Any] = {
         "feature_names": np.array(names, dtype=np.str_),

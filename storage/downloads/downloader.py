@@ -68,7 +68,7 @@ def copy_folder(url: str, version: object) -> Path:
 
 
 def file_name(url: str) -> str:
-    """Return the name of the copy of a file, which is not the name of our own files beside it."""
+    """Return the name of the copy of a file, which is not the name of our own files next to it."""
     name = re.sub(r"\s", "-", urlsplit(url).path.rstrip("/").rpartition("/")[2]) or "download"
     return f"download-{name.lstrip('.')}" if name == REGISTRY or name.startswith(".") else name
 

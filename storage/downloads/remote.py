@@ -46,7 +46,7 @@ def is_remote(source: str) -> bool:
 
 
 def split_options(source: str) -> tuple[str, str]:
-    """Return a URL, and the options that follow it after a #, which is no part of what is asked."""
+    """Return a URL, and the options that follow it after a #, which is not sent."""
     url, _, options = source.rpartition("#")
     return (url, options) if "=" in options and url else (source, "")
 

@@ -2,7 +2,7 @@
 
 NumPy's own error for a full disk has no errno and reads like a damaged file. The system kills a
 process that fills a mapped file on a full disk, so the space for the file is allocated first.
-`np.load` takes a file that begins like a zip archive for one, and leaves it open if it is none.
+`np.load` takes a file that begins like a zip archive for one, and leaves it open if it is not one.
 """
 
 from __future__ import annotations

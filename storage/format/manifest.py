@@ -13,7 +13,7 @@ attribute.
     uns/chunk_checksums/        uint32: the CRC-32C of every chunk that lies in a shard
 
 An array of many chunks has them in shards (`bigfs.storage.format.shards`). The JSON text says where
-the checksums of its chunks begin, so that a reader holds some of them and not those of all tiles.
+the checksums of its chunks begin, so that a reader does not hold the checksums of all tiles.
 
 The layout by columns is kept per segment of rows: one per split, and one more for every append.
 So a split is a choice of segments, and appending writes a segment. Zarr reads a missing chunk as
@@ -50,7 +50,7 @@ ROW_CHUNK, COLUMN_CHUNK, STRING_CHUNK = 1 << 18, 1 << 16, 1 << 15
 # the kinds of targets that a matrix of obsm holds: where it lies, and the type of its values
 MATRICES = {"multilabel": ("obsm/labels", "int8"), "multioutput": ("obsm/targets", "float64")}
 MEND = "restore it or remove it, and stage again"  # what to do about a damaged store
-CHECKSUM_CHUNK = 1 << 14  # checksums of chunks that are read at once: those of 16 GB of values
+CHECKSUM_CHUNK = 1 << 14  # checksums of chunks that are read at once, for 16 GB of values
 
 
 SOURCE_FIELDS = {"uri", "format", "fingerprint", "sample_shape", "planted"}

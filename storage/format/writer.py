@@ -42,8 +42,8 @@ CHUNKS_HELD = 8  # by a stream of numbers
 METADATA = {"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"}
 # LZ4 writes five times as fast as zstd and reads twice as fast, for a store that is a tenth larger.
 # Strings take zstd. Shuffling bits makes floats a tenth smaller; integers are smaller and faster
-# with shuffled bytes. What is mostly zeros compresses three times as fast if it is not shuffled, to
-# a third of the size.
+# with shuffled bytes. An array of mostly zeros compresses three times as fast if it is not
+# shuffled, to a third of the size.
 CODEC: dict[str, tuple[Any, int, Any]] = {"f": ("lz4", 5, "bitshuffle"), "i": ("lz4", 5, "shuffle")}
 
 
@@ -94,7 +94,7 @@ class ArrayWriter(ChunkedStore):
 
     An array with shards has one dimension. The chunks of the first shard that come before `start`
     are copied. Memory holds what is given at a time, encoded. `checksums` has that of every
-    document written; that of a shard is those of its chunks, one after the other.
+    document written. A shard has the checksums of its chunks, one after the other.
     """
 
     def __init__(self, target: Target, path: str, start: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Counts of evaluations beside their store: a set of features is scored once, whichever run asks.
+"""Counts of evaluations, next to their store: a set of features is scored once for all runs.
 
     news20.counts/<key>-<number>.npz      names of sets of features, and the counts of their models
 
@@ -46,7 +46,7 @@ class EvaluationCounts:
 
 
 def counts_of(store: str, key: str) -> EvaluationCounts | None:
-    """Return the counts beside a store, or None if nothing can be kept there."""
+    """Return the counts next to a store, or None if nothing can be kept there."""
     folder = Path(f"{store.removesuffix('.zarr')}.counts")
     if "://" in store or not os.access(folder if folder.exists() else folder.parent, os.W_OK):
         return None

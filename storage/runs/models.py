@@ -113,7 +113,7 @@ class TableUnits:
     def transformer(self) -> Any:
         """Return scikit-learn's fitted transformer from a frame with the columns to the features.
 
-        The frame may have them in any order, and others beside them.
+        The frame may have them in any order, and other columns too.
         """
         import pandas as pd
         from sklearn.compose import ColumnTransformer
@@ -164,7 +164,7 @@ class Model:
     text : TextUnits or None
         How documents become rows. None for a corpus that is not text.
     units : Scaling or None
-        How the rows of a source become those of the store: the factors of the chosen columns, or of
+        How rows of a source become rows of the store: the factors of the chosen columns, or of
         all where a row is weighed by all of its values. None if they are the same.
     naming : NameUnits or None
         How the names of entries and columns become columns of the store. None for text, and if the
@@ -216,9 +216,9 @@ class Model:
         X : Matrix, array-like or sparse matrix, data frame, sequence of dict or sequence of str
             The samples: rows with the columns of the corpus (n × d), or with the chosen ones alone
             (n × m), in their order. A frame of pandas, or dicts, with the chosen columns by their
-            names, in any order and beside others. Documents if the corpus is text.
+            names, in any order and among others. Documents if the corpus is text.
             Rows that are no Matrix have the values of the source, where the corpus was staged with
-            `weight` or `scale`. A Matrix has those of the store.
+            `weight` or `scale`. A Matrix has the units of the store.
 
         Returns
         -------

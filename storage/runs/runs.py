@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint", "Run", "RunError", "lock_run", "require_out", "results_of", "write_csv"]
 
 CHECKPOINTS, FAILURES = "checkpoints", "failures.jsonl"
-READERS = ".runs"  # suffix of the file beside a store that lists the runs which name it
+READERS = ".runs"  # suffix of the file next to a store that lists the runs which name it
 LINKS = 40  # symbolic links that are followed from a name
 
 
@@ -390,7 +390,7 @@ def discard_unfinished(name: str | Path) -> None:
 
 
 def note_reader(store: str, name: str | Path) -> None:
-    """Write beside a store that a run, or another record, names it, so that it is not pruned."""
+    """Write next to a store that a run, or another record, names it, so that it is not pruned."""
     if "://" in store or not os.path.exists(store):
         return
     line, readers = os.path.abspath(name), Path(f"{store.removesuffix('.zarr')}{READERS}")
@@ -412,7 +412,7 @@ def readers_of(store: str) -> list[str]:
 
 
 def record_failure(name: str | Path, reason: str) -> None:
-    """Write beside the results of a run when and why it failed, where it has some."""
+    """Write next to the results of a run when and why it failed, where it has some."""
     home = _home(_final(name))
     made = datetime.now().astimezone().isoformat(timespec="seconds")
     line = sealed_json({"made": made, "reason": reason, "folder": os.getcwd()}, indent=False)

@@ -69,7 +69,7 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     *(kind for kinds in BY_OPTION.values() for kind in kinds.values() if not kind.reads_once),
 ]
 OURS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
-# those of other packages are tried first, as ours take many files
+# formats of other packages are tried first, as ours take many files
 FORMATS: dict[str, type[Source]] = (
     plugins("bigfs.sources", OURS, lambda kind: isinstance(kind, type) and issubclass(kind, Source))
     | OURS
@@ -348,7 +348,7 @@ def _guess(path: Path, format: str | None) -> type[Source]:
             f"place of its first three"
         )
     start = head(path)
-    if path.name.removesuffix(".gz").endswith(MATRIX):  # beside which its names may lie
+    if path.name.removesuffix(".gz").endswith(MATRIX):  # its names may lie next to it
         require_no_other_format(str(path.parent), os.listdir(path.parent))
     if start.startswith(POINTER):
         raise SourceError(f"{path} {looks_like(start)}")

@@ -368,7 +368,7 @@ class AnnData(SampleColumns, MatrixSource):
             file[frame][column], f"{self.path}: {frame}[{column!r}]", self._matrix(file)[2][1]
         )
         given = np.ma.filled(given.astype(object), "")
-        assert index is not None  # a column stands beside one
+        assert index is not None  # a column comes with an index
         names = [str(name) or str(key) for name, key in zip(given, index, strict=True)]
         taken, repeats, first = set(names), Counter[str](), set[str]()
         for j, name in enumerate(names):

@@ -178,7 +178,7 @@ def read_list(given: Any, option: str, count: int | None, of: str) -> list[str]:
     """Return the names that an option gives: a list, or a file with one per line.
 
     In a line with tabs, such as one of genes.tsv, what stands before the first one is the name: no
-    two genes have it. There must be `count` names, those of what `of` says. None takes all.
+    two genes have it. There must be `count` names, of the things that `of` says. None takes all.
     """
     place = f"{option}="
     if isinstance(given, str):
@@ -281,7 +281,7 @@ class Npy(SavedMatrix):
 class Npz(SavedMatrix):
     """A .npz file of scipy.sparse.save_npz (csr, csc or coo), or one with dense arrays.
 
-    The dense arrays are X (n × d or n × M × N). Beside either, y holds the labels (n, or n × q for
+    The dense arrays are X (n × d or n × M × N). With either, y holds the labels (n, or n × q for
     several), and texts in feature_names are the names of the columns.
     """
 

@@ -31,7 +31,7 @@ from bigfs.types import AnyArray
 
 
 class Rows(NamedTuple):
-    """Some rows of a matrix, and what is told of their samples.
+    """Some rows of a matrix, and the facts of their samples.
 
     samples holds columns of Arrow by their roles, as `bigfs.storage.sources.samples.read` returns
     them. place gives the place of a row, for messages.
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """Some documents: their texts in order, and what is told of them, as in `Rows`."""
+    """Some documents: their texts in order, and the facts of them, as in `Rows`."""
 
     texts: Iterable[str]
     samples: Mapping[str, Any]
@@ -67,14 +67,14 @@ class Source(ABC):
     # what other words for splits mean, such as "validation=test,extra=", which leaves extra out
     split_map: str | Mapping[str, str | None] | None = None
     labels_are_typed: bool = True  # whether texts are told from numbers
-    allows_single: bool = False  # whether single labels may stand beside lists of them
+    allows_single: bool = False  # whether single labels may be mixed with lists of them
     n_features: int | None = None  # d, if it is known before reading
     class_names: Sequence[str] | None = None  # of the integer labels 0 … c − 1, if they have some
     feature_names: Sequence[str] | None = None
     sample_shape: tuple[int, int] | None = None  # (M, N) if a row is an image
     planted: AnyArray | None = None  # the informative features of a generated corpus
     memory_per_byte: int = 20  # bytes of memory per byte of input while it is read
-    memory_limit: int | None = None  # bytes that a process may use beside its libraries
+    memory_limit: int | None = None  # bytes that a process may use without its libraries
     label_columns: Sequence[str] | None = None  # that could hold the labels, if none was named
     categorical: Sequence[str] | None = None  # columns of categories, of a table of features
     given: Mapping[str, Any] = MappingProxyType({})  # the options that `find` was given
@@ -98,7 +98,7 @@ class Source(ABC):
         return self.replace(path=os.path.abspath(self.path))
 
     def spool(self, scratch: Path) -> Self:
-        """Read a stream to its end. Return the source of what is on scratch then."""
+        """Read a stream to its end. Return the source of its copy on scratch."""
         return self
 
     def prepare(self, scratch: Path) -> Self:
@@ -111,7 +111,7 @@ class Source(ABC):
         return []
 
     def decided(self) -> dict[str, Any]:
-        """Return what was guessed of a prepared source, which holds for what is added later."""
+        """Return what was guessed of a prepared source. It holds for rows that are added later."""
         values = {name: getattr(self, name) for name in self.guessed}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -162,7 +162,7 @@ class Source(ABC):
 
 @dataclass(eq=False, kw_only=True)
 class SampleColumns:
-    """The options that name the columns of what is told of each sample."""
+    """The options that name the columns of the facts of each sample."""
 
     # a text, a number or a list. Several columns hold 0 or 1 each, or real targets. By default the
     # columns are those called "label" and "split", where there are such

@@ -84,7 +84,7 @@ def compression_of(start: bytes) -> str | None:
 
 
 def _decompressed(file: IO[bytes], kind: str | None) -> IO[bytes]:
-    """Return a file, or what is compressed in it, which closes the file."""
+    """Return a file, or its decompressed content, which closes the file."""
     if kind == "zstd":
         import pyarrow as pa
 
@@ -140,7 +140,7 @@ CORPORA = (".svm", ".svmlight", ".libsvm", ".mtx", ".npy", ".npz", ".mat", ".h5a
 
 
 def open_decompressed(path: str | Path, encoding: str | None = None) -> IO[bytes]:
-    """Open a file to read its bytes, those of UTF-8 if its encoding is given.
+    """Open a file to read its bytes, as UTF-8 if its encoding is given.
 
     Gzip, bzip2, xz and Zstandard are decompressed.
     """
@@ -212,7 +212,7 @@ def decode(raw: bytes) -> str:
 
 
 def is_compressed(path: str | Path) -> bool:
-    """Return whether the first bytes are those of gzip, bzip2, xz or Zstandard."""
+    """Return whether a file begins as gzip, bzip2, xz or Zstandard does."""
     with open(path, "rb") as file:
         return compression_of(file.read(6)) is not None
 
@@ -333,7 +333,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 def require_plain(path: str) -> None:
-    """Refuse what is no plain file, or a link that leads nowhere."""
+    """Refuse a path that is no plain file, or a link that leads nowhere."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -362,7 +362,7 @@ def list_files(path: str, suffixes: Sequence[str]) -> list[str]:
             for name in names
             if suffix_of(name) in suffixes
             and os.path.basename(name) not in NO_TABLES
-            # what a data set of Hugging Face keeps beside its own files
+            # what a data set of Hugging Face keeps with its own files
             and not (os.path.dirname(name) in saved and os.path.basename(name)[:6] == "cache-")
         ]
     if not is_pattern(path):
@@ -381,7 +381,7 @@ def suffix_of(name: str) -> str:
     return os.path.splitext(stem)[1] if suffix in COMPRESSED_SUFFIXES else suffix
 
 
-# what lies beside data and is none
+# files that lie among data and are not data
 NO_TABLES = ("dataset_info.json", "state.json", "dataset_infos.json", "dataset_dict.json")
 BESIDE = ("readme", "license", "licence", "notice", "citation", "changelog")
 

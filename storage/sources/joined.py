@@ -1,7 +1,7 @@
 """Several sources as one, such as a file of training samples and one of test samples.
 
 The first part rules: what is guessed of it holds for the others, and they have its columns. So the
-rows are those of one file with a column that tells the split.
+rows are the same as of one file with a column that tells the split.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Joined(Source):
     _: KW_ONLY
     n_features: int | None = None
     sample_shape: tuple[int, int] | None = None
-    # where the columns of some parts lie in those of the first
+    # where the columns of some parts lie in the first part
     positions: dict[int, IntArray] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class Joined(Source):
     def _samples(
         self, columns: Mapping[str, Any], split: str | None, n: int, place: samples.Place
     ) -> dict[str, Any]:
-        """Return what is told of n samples of a part, with labels, which it may lack, and a split.
+        """Return the facts of n samples of a part, with labels, which it may lack, and a split.
 
         A part that tells other splits is refused.
         """

@@ -33,7 +33,7 @@ NAMES = ("feature_names", "class_names")  # variables with names, where a file h
 def choose_variables(
     names: Iterable[str], x: str | None, y: str | None
 ) -> tuple[str, str | None, list[str]]:
-    """Return the variable of the matrix, that of the labels or None, and those of names."""
+    """Return the variables of the matrix, of the labels (or None) and of the names."""
     there = sorted(names)
     x = x or next((name for name in ("X", "fea") if name in there), None)
     y = y or next((name for name in ("Y", "y", "gnd") if name in there), None)

@@ -54,7 +54,7 @@ class Mat(SavedMatrix):
         return matrix, None if y is None else self._by_name(y, matrix.folder)
 
     def _by_name(self, y: AnyArray, folder: str) -> Any:
-        """Return whole labels as the names of their classes, None where there is none."""
+        """Return whole labels as the names of their classes, None where a label is missing."""
         names = names_in(Path(folder), "class_names")
         if names is None or y.dtype.kind not in "iuf":
             return y

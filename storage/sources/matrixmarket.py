@@ -67,7 +67,7 @@ class MatrixMarket(SavedMatrix):
         return write_csr(folder, self.path, entries, shape, np.float64), None
 
     def require_samples_as_rows(self) -> None:
-        """Refuse a matrix whose columns are the samples, or may be, by the lists beside it."""
+        """Refuse a matrix whose columns are the samples, or may be, by the lists next to it."""
         folder, shape = Path(self.path).parent, self._header()[3]
         for path in sorted(folder.iterdir()):
             name = path.name.removesuffix(".gz").lower().removeprefix(_stem(self.path))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ENTRIES = 1 << 18  # of the rows that are converted at a time
 ROW_MEMORY = 64  # bytes that an entry takes while its row is staged
 FRAME_ROWS = 1 << 14  # of a frame that are converted at a time
-READ_BYTES = 16 << 20  # of what is read at a time from a matrix that does not lie in memory
+READ_BYTES = 16 << 20  # read at a time from a matrix that does not lie in memory
 ANNDATA = ("X", "obs", "var", "obs_names", "var_names")
 ADVICE = (
     "give a path, a matrix of two dimensions, a table that speaks Arrow (polars, DuckDB, pandas, "
@@ -236,7 +236,7 @@ class Blocks(ListRecords, Stream):
 
 
 class AnnDataObject(Blocks):
-    """An AnnData object in memory, backed by a file, or lazy. The options are those of files."""
+    """An AnnData object in memory, backed by a file, or lazy. It takes the options of files."""
 
     format = "anndata-object"
     of_samples = ()  # they are names of columns

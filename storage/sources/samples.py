@@ -153,7 +153,7 @@ def from_numpy(values: AnyArray, missing: AnyArray | None = None) -> Any:
 
 
 def to_numpy(column: Any, missing: float = 0) -> AnyArray:
-    """Return a column of numbers or Booleans of Arrow, with a value for what is missing."""
+    """Return a column of numbers or Booleans of Arrow, with a value in place of missing ones."""
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type):
@@ -182,7 +182,7 @@ def as_column(values: Any, what: str, stays_matrix: bool = False) -> Any:
     """Return one value per sample as a column of Arrow.
 
     An indicator matrix (n × c) becomes lists of column numbers, unless it `stays_matrix`: lists of
-    floats, as those of real targets are. `what` is written out in an error only.
+    floats, as real targets are. `what` is written out in an error only.
     """
     import pyarrow as pa
 
@@ -691,7 +691,7 @@ def roles_in_obs(
 
 
 def label_option(label: str | Sequence[str] | None) -> str | tuple[str, ...] | None:
-    """Return the name of the column of labels, or those of several, or None if none is given."""
+    """Return the name of the column of labels, or the names of several columns, or None."""
     names = label_names(label)
     return None if label is None else names if len(names) > 1 else "".join(names)
 
@@ -789,7 +789,7 @@ def _times(values: Any, place: Place) -> Any:
 
 
 def _dates(values: Any) -> Any:
-    """Return texts in ISO 8601 as dates in UTC, null where one is none."""
+    """Return texts in ISO 8601 as dates in UTC, null where a text is no date."""
     import pyarrow as pa
 
     values = decode(values)
@@ -928,7 +928,7 @@ class Target(NamedTuple):
     # "class", "real", "multilabel", "multioutput" (several real targets), or None without labels
     kind: str | None
     codes: Mapping[str, int] = {}  # the place in `class_names` of the text of a label
-    class_names: Sequence[str] = ()  # or those of several real targets
+    class_names: Sequence[str] = ()  # or the names of several real targets
     texts: bool = True  # whether labels that are texts are not numbers
 
 

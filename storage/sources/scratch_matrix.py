@@ -23,7 +23,7 @@ from bigfs.storage.sources.base import Rows
 from bigfs.types import AnyArray
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
-SAMPLES = "samples.arrow"  # the file of what is told of the rows
+SAMPLES = "samples.arrow"  # the file with the facts of the rows
 COMPRESSED = ("data", "indices", "indptr")  # the arrays of csr and csc
 Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 
@@ -31,7 +31,7 @@ Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 class ScratchMatrix(NamedTuple):
     """A matrix of shape (n, d) in a folder: X.npy, or data.npy, indices.npy and indptr.npy.
 
-    X may hold n images. The facts of the rows lie beside it.
+    X may hold n images. The facts of the rows lie next to it.
     """
 
     folder: str

@@ -14,7 +14,7 @@ import threading
 from functools import cache
 
 PATIENCE = 60.0  # seconds without a sign of a child, which writes a line for each thing it reads
-# tries what is sent as its length and its bytes, line by line of its output, the last one an answer
+# tries each file that is sent as its length and its bytes; the last line of its output answers
 LOOP = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

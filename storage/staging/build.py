@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
 
 def working_memory(what: str, source: Source, limit: int | str | None) -> int:
-    """Return the bytes that a process may use beside the libraries."""
+    """Return the bytes that a process may use without its libraries."""
     limit = limit or (DEFAULT_LIMIT if engine.client() is None else engine.memory_limit())
     base = base_of(source)
     engine.require_memory(base + (64 << 20), what, limit)

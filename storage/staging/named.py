@@ -236,7 +236,7 @@ class Columns:
         return Numbered(source, self.size, partial(_read_positions, path=path))
 
     def _write(self, path: str) -> list[bytes] | None:
-        """Write the lines in order. Return those of fixed columns, and write their numbers."""
+        """Write the lines in order, and their numbers. Return the lines of fixed columns."""
         assert self.lines is not None
         with open(f"{path}.terms", "wb") as out:
             if self.by_name:

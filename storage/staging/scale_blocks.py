@@ -130,7 +130,7 @@ def _deviations_of_table(
         return None  # without a look at the entries
     for some in (blocks[:1], blocks) if len(blocks) > 1 else (blocks,):
         seen, sums, squares = _combine(some, d, "counts", "sums", "squares")
-        # those of numbers other than 0 and 1, which vary where most samples have none
+        # columns of numbers other than 0 and 1, which vary where most samples have none
         sparse = ~dense & (seen > 0) & ~((sums == seen) & (squares == seen))
         if dense.sum() <= sparse.sum():
             return None  # no table, whatever the deviations, and one block may tell

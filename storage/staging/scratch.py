@@ -27,12 +27,12 @@ from bigfs.types import AnyArray, IntArray
 
 BY_ROW = "data.npy", "indices.npy"  # the files of the entries of a block by row
 DONE = "done"  # the file that describes the blocks of a piece that was read
-SAMPLES = "samples.arrow"  # the file of what is told of the samples of a block
+SAMPLES = "samples.arrow"  # the file with the facts of the samples of a block
 TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
 
 class Told(NamedTuple):
-    """The facts of the samples of a block. Their columns lie beside it."""
+    """The facts of the samples of a block. Their columns lie next to it."""
 
     has_labels: bool = False  # whether there is a column of labels
     labels: LabelKind | None = None  # None where no sample has a label

@@ -71,9 +71,9 @@ def stage(
         Path of a file, folder or archive, a URL, or a name of the catalogue. Or an object that
         holds the data:
 
-        * a table that speaks Arrow, such as those of polars, DuckDB, pandas, pyarrow and Lance, a
+        * a table that speaks Arrow, such as one of polars, DuckDB, pandas, pyarrow and Lance, a
           lazy frame of polars, a data frame of Dask, or an iterator over tables. Its options are
-          those of a file of Parquet;
+          the options of a Parquet file;
         * a matrix (n × d) of NumPy, SciPy, Dask, Zarr or HDF5. Its options are `y` (n labels, or
           n × c as an indicator), `names`, `sample_names`, `unlabeled`, and one value per
           sample in `group`, `batch`, `sample_weight` and `time`;
@@ -103,7 +103,7 @@ def stage(
         words, the file of a list with one word per line, or a list.
     remove : str, list of str or None, default=None
         Parts of messages that are left out: some of "headers", "footers" and "quotes", separated by
-        commas if in one text. They are those of scikit-learn's `fetch_20newsgroups`.
+        commas if in one text, as in scikit-learn's `fetch_20newsgroups`.
     sublinear_tf : bool, default=True
         Whether term counts of text are replaced by 1 + log of them.
     hashing : int or None, default=None
@@ -114,7 +114,7 @@ def stage(
         Rows per tile of rows. Column tiles and chunks shrink alike. None takes 2²¹ non-zeros per
         tile.
     weight : {"tfidf", "lognorm"} or None, default=None
-        Weigh the counts of a matrix. "tfidf" weighs them as those of text, with unit rows.
+        Weigh the counts of a matrix. "tfidf" weighs them as text is weighed, with unit rows.
         "lognorm" divides each row by its sum, multiplies it by `target_sum`, and takes
         log(1 + x). None keeps its values.
     target_sum : float or None, default=None
@@ -131,7 +131,7 @@ def stage(
     wait : float, default=-1
         Seconds to wait while another process stages the same store. -1 waits as long as it takes.
     scratch : str, path-like or None, default=None
-        Folder for temporary files on a disk that every worker sees. None works beside the store.
+        Folder for temporary files on a disk that every worker sees. None works next to the store.
     **options : object
         Options of the format. In every format `test` is the source of the test samples.
 
@@ -159,10 +159,10 @@ def stage(
 
     Notes
     -----
-    `min_df`, `max_df`, `ngram_range`, `stop_words` and `sublinear_tf` are those of scikit-learn's
-    `TfidfVectorizer`. Where the source has a split, the vocabulary and the idf are fitted on the
-    training documents. `weight` and `scale` are fitted on the training rows too. They are those of
-    scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and `MaxAbsScaler`, and
+    `min_df`, `max_df`, `ngram_range`, `stop_words` and `sublinear_tf` mean the same as in
+    scikit-learn's `TfidfVectorizer`. Where the source has a split, the vocabulary and the idf are
+    fitted on the training documents. `weight` and `scale` are fitted on the training rows too, as
+    scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and `MaxAbsScaler` are.
     "lognorm" is `normalize_total` and `log1p` of scanpy.
 
     An object is read once and written to scratch, 8 bytes per non-zero of a matrix, which are freed

@@ -1,5 +1,5 @@
-"""The tables beside the matrix, streamed in chunks: obs with one row per sample, and var with one
-row per feature.
+"""The tables that come with the matrix, streamed in chunks: obs with one row per sample, and var
+with one row per feature.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MANY_CLASSES = 20  # of which it is said if most have one sample
 SAMPLES_PER_CLASS = 10  # in the mean, at the least, of a table as it comes with numbers as labels
 SEPARATORS = (";", "|", ",", " ")  # of several labels in one text
 FEWEST_SETS = 4  # classes, of which it is said that they look like several labels
-CATEGORY_BYTES = 200  # of a category beside its text, in the tables that hold it
+CATEGORY_BYTES = 200  # of a category in addition to its text, in the tables that hold it
 
 
 # --- obs ------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def note_joined_labels(target: Target, source: Source) -> None:
 def compare_splits(blocks: Sequence[RowBlock], target: Target, source: Source) -> None:
     """Say what the test samples lack of the labels.
 
-    Those of a source of their own are refused where none is a known class: two sources may write
+    Labels of a source of their own are refused where none is a known class: two sources may write
     the classes in two ways.
     """
     halves = {half: [s for s in blocks if s.rows and s.split == half] for half in samples.SPLITS}

@@ -1,7 +1,7 @@
 """From blocks on scratch to Zarr chunks, by rows and by columns: the out-of-core transpose.
 
-The entries of an array are cut into ranges of whole chunks. A task writes a range, or those of a
-shard one after the other. Two tasks never write the same document, and a task holds only a range,
+The entries of an array are cut into ranges of whole chunks. A task writes a range, or the ranges of
+a shard one after the other. Two tasks never write the same document, and a task holds only a range,
 whatever the size of the input.
 """
 
@@ -56,7 +56,7 @@ def tasks_of(
 ) -> list[list[EntryRange]]:
     """Cut the entries [before, length) into ranges of up to `chunks` chunks, one or more per task.
 
-    With shards of `size` chunks the ranges of a task are those of one shard.
+    With shards of `size` chunks a task has the ranges of one shard.
     """
     if size > 1:
         chunks = min(size, 1 << (chunks.bit_length() - 1))  # no range lies in two shards

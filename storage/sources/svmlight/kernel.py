@@ -92,7 +92,7 @@ def is_query(raw: AnyArray, i: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def number(raw: AnyArray, i: int) -> tuple[int, float, bool, bool]:
-    """Parse the number at byte `i`: its end (`i` itself if there is none) and its value.
+    """Parse the number at byte `i`: its end (`i` itself if there is no number) and its value.
 
     Also return whether float32 of the value, and the value itself, are certainly right.
     """

@@ -87,7 +87,7 @@ CORPORA: dict[str, TextSpec | ImageSpec] = {
 class Synthetic(MatrixSource):
     """A generated corpus, ``synthetic:NAME?rows=…&seed=…``.
 
-    `rows` is a number, or a percentage of those of the real corpus. They are the first rows of an
+    `rows` is a number, or a percentage of the rows of the real corpus. They are the first rows of an
     endless corpus, so a larger corpus continues a smaller one. Another seed gives other planted
     terms and documents.
     """

@@ -228,7 +228,7 @@ class ParquetFile(ColumnFile):
 
 
 def _count_values(metadata: Any, file: str) -> list[int]:
-    """Return the number of values of each row group, those of lists too.
+    """Return the number of values of each row group, counting those in lists.
 
     A child is asked for it, as a damaged footer ends the process that looks at its columns.
     """
@@ -309,7 +309,7 @@ class ArrowFile(ColumnFile):
             yield reader
 
     def _bytes(self, file: str) -> Any:
-        """Open what Arrow reads: a mapped file, ranges of bytes, or what is decompressed."""
+        """Open what Arrow reads: a mapped file, ranges of bytes, or a decompressed stream."""
         import pyarrow as pa
 
         if remote.is_remote(file):

@@ -21,7 +21,7 @@ TRUTH = {"true": "1", "false": "0"}  # Booleans of a text, in any case
 
 
 def decode_batch(batch: Any) -> Any:
-    """Return a batch whose columns `decode` returns, as those of all records are."""
+    """Return a batch whose columns `decode` returns, as for all records."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -65,7 +65,7 @@ def as_numbers(values: Any) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 
-    if not is_text(values):  # whole numbers are rounded, as those of a text are
+    if not is_text(values):  # whole numbers are rounded, as in a text
         return compute.cast(values, pa.float64(), safe=not pa.types.is_integer(values.type))
     values = compute.utf8_trim_whitespace(values)
     values = without(values, NO_NUMBER)

@@ -16,7 +16,7 @@ from bigfs.storage.sources.tables.tables import Csv, CsvFile
 
 
 def _format(name: str, format: str, holds: Any, container: Any) -> Any:
-    """Return the class of a format, which has nothing to say beside what it holds and where."""
+    """Return the class of a format that differs only in what it holds and where."""
     about: dict[str, Any] = {"format": format, "__module__": __name__, "__doc__": holds.__doc__}
     return dataclass(eq=False, kw_only=True)(type(name, (holds, container), about))
 

@@ -99,7 +99,7 @@ class JsonFile(Records):
                 try:
                     record = json.loads(line)
                 except (ValueError, RecursionError):
-                    return  # reading the line names what is wrong
+                    return  # reading the line names the fault
                 if not isinstance(record, dict) or name in record:
                     return
                 fields = fields or list(record)

@@ -42,7 +42,7 @@ class Kinds(NamedTuple):
     numbers: list[str]
     categories: list[str]
     unused: dict[str, str]  # the columns that are left out, with the reason
-    texts: list[str]  # those of them that hold texts to read
+    texts: list[str]  # the columns among them that hold texts to read
     # of the columns of numbers, used or not, over the samples that are not for the test
     means: dict[str, float]
 
@@ -78,7 +78,7 @@ def _numbers_of(
     train: Train,
     columns: dict[str, Values],
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the means of the columns of numbers, and those of them that are left out, with why.
+    """Return the means of the columns of numbers, and the columns that are left out, with why.
 
     `columns` get the values of those that have no numbers from the first batch on.
     """

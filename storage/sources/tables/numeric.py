@@ -3,7 +3,7 @@
 A column of numbers is a feature. A column of categories becomes one indicator per category, called
 ``column=category``. Where there are some, all columns come in the order of their names, as those of
 maps do. Means that take the place of missing numbers are found in a reading of the table before it
-is staged, and hold for what is added later.
+is staged, and hold for rows that are added later.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NumericTable(MatrixRecords, Table):
     # names or patterns with * and ?, of which * takes all without a role, and !id leaves id out.
     # "auto" takes those with numbers or few values, which decides on categories and missing= too
     columns: str | Sequence[str] = kinds.AUTO
-    categories: str | Sequence[str] = ()  # those of the columns that hold categories
+    categories: str | Sequence[str] = ()  # the columns that hold categories
     # "mean" or "zero" in place of a missing number; the mean is that of the samples that are not
     # for the test. A missing category then has no indicator. None refuses them
     missing: str | None = None
@@ -337,7 +337,7 @@ class NumericTable(MatrixRecords, Table):
         return table.T, faults
 
     def _converted(self, values: Any) -> FloatArray | str:
-        """Return values as numbers, or why some of them are none."""
+        """Return values as numbers, or why some of them are not."""
         import pyarrow as pa
 
         try:

@@ -189,17 +189,17 @@ class Records(SampleColumns, PlainFile):
 
     @abstractmethod
     def wanted_fields(self, fields: list[str]) -> list[str]:
-        """Return the fields to read of those that are there, beside those of `where`."""
+        """Return the fields to read, without the fields that `where` alone needs."""
 
     def with_condition(self, fields: list[str]) -> list[str]:
-        """Return fields and those of `where`."""
+        """Return fields, and the fields that `where` needs."""
         return list(dict.fromkeys([*fields, *(self.condition.fields if self.condition else ())]))
 
     def absolute(self) -> Self:
         return copy.copy(self) if self.url else super().absolute()
 
     def files(self) -> list[str]:
-        """Return the file, or those of a folder or a pattern in order, with their URLs if any."""
+        """Return the file, or the files of a folder or a pattern in order, with any URLs."""
         if self.url:
             if self.listed is None:
                 self.listed = remote.list_files(self.url, self.suffixes)
@@ -214,7 +214,7 @@ class Records(SampleColumns, PlainFile):
         return self._without_halves(files)
 
     def _without_halves(self, files: list[str]) -> list[str]:
-        """Return files without those of splits that are left out, if they are of several splits."""
+        """Return the files without the splits that are left out, if there are several splits."""
         root = None if "split" in self.named else self.root
         halves = [None if root is None else half_of(file, root, self.split_words) for file in files]
         words = {half for half in halves if half}
@@ -232,7 +232,7 @@ class Records(SampleColumns, PlainFile):
         return [file for file in files if split[file]]
 
     def check(self) -> None:
-        """Refuse files of no split or an unknown one beside others."""
+        """Refuse files of no split, or of an unknown one, among files of known splits."""
         if self.root is not None:
             self.files()
 
@@ -280,7 +280,7 @@ class Records(SampleColumns, PlainFile):
         return source
 
     def settings(self) -> dict[str, Any]:
-        """Return the options, which the fingerprint depends on beside the files."""
+        """Return the options, which the fingerprint depends on as it does on the files."""
         options = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
         del options["path"], options["optional"]
         if not self.split_map:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables shoul
 BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20  # of a batch
 # that a value counts as, at least: a file may encode it in less, and its entry takes no less memory
 VALUE_BYTES = 4
-# bytes of a record of CSV: what is always taken, and what is refused whatever the memory
+# bytes of a record of CSV that always fits, and of one that is refused whatever the memory
 SMALL_RECORD, MAX_RECORD = 1 << 20, 1 << 28
 # bytes that pyarrow takes for a column of CSV which it reads, and for one that it leaves out
 # (measured at 10,000 to 100,000 columns: 6,700 to 7,500, and 1,100)
@@ -92,7 +92,7 @@ class Table(Records):
         """Yield the name of each file, and the columns to read in batches of any size."""
 
     def head(self) -> Batch | None:
-        """Return the first records with all columns to read, None if there are none to look at."""
+        """Return the first records with all columns to read, None if there is no file."""
         return None
 
     def check(self) -> None:
@@ -116,7 +116,7 @@ class Table(Records):
         return self.with_condition(self.wanted_fields(columns))
 
     def same_files(self) -> Iterator[str]:
-        """Yield the files, whose columns to read must be those of the first."""
+        """Yield the files, which must have the columns of the first."""
         first = None
         for file in self.files():
             names = self.columns_of(file)

@@ -43,7 +43,7 @@ class Condition:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise SourceError(f"where= cannot be read, {shorten(text)}: {EXAMPLE}") from error
         names: dict[str, None] = {}
-        # a first evaluation of no records refuses what is not known, and asks for the fields
+        # a first evaluation of no records refuses unknown names, and asks for the fields
         _truth(self.tree, lambda name: (names.setdefault(name), pa.nulls(0))[1])
         self.fields = tuple(names)
 

@@ -1,6 +1,6 @@
 """Hashed columns: the hash of scikit-learn's vectorizers, and the first name of each column.
 
-The first name is that of the first row with the column, training rows before those of the test, and
+The first name comes from the first row with the column, training rows before test rows, and
 within a row the first in the order of their bytes. So it does not depend on the pieces.
 """
 

@@ -100,7 +100,7 @@ def whole_lines(file: IO[bytes], size: int) -> bytes:
 def merge(
     a: AnyArray, b: AnyArray, a_df: AnyArray, b_df: AnyArray, least: float, most: float
 ) -> Any:
-    """Merge the lines of two vocabularies until those of one are used up.
+    """Merge the lines of two vocabularies until one is used up.
 
     A vocabulary without lines has ended. Returns the terms that occur in `least` to `most`
     documents, their document frequencies, and the bytes and terms that were taken of each.
