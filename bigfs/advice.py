@@ -13,7 +13,7 @@ def install_command(extra: str) -> str:
     """Return the command that installs an extra, for how bigfs was installed: from a checkout, from
     a file or a URL, or from an index.
     """
-    # a checkout may hold an egg-info beside what pip wrote
+    # a checkout may hold an egg-info in addition to what pip wrote
     texts = (one.read_text("direct_url.json") for one in distributions(name="bigfs"))
     origin = json.loads(next(filter(None, texts), "{}"))
     url = origin.get("url", "")

@@ -1,6 +1,6 @@
 """Cards: what a notebook shows for a corpus, a matrix, a result or a fitted selector.
 
-A card is a piece of HTML without scripts and without links. Its colors are those of the page around
+A card is a piece of HTML without scripts and without links. It has the colors of the page around
 it, so that it suits a light and a dark one.
 """
 

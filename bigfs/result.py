@@ -272,7 +272,7 @@ def observe(
 
 
 def scope(name: str) -> contextlib.AbstractContextManager[None]:
-    """Put a name, such as that of a fold, before those of the loops in a block, for checkpoints."""
+    """Put a name, such as a fold's, before the names of the loops in a block, for checkpoints."""
     return holding(_scope, (*_scope.get(), name))
 
 
@@ -283,7 +283,7 @@ _early_ends: ContextVar[list[str] | None] = ContextVar("early_ends", default=Non
 def early_ends() -> Iterator[list[str]]:
     """Collect what the runs of a block say that end before their tolerance, in place of warning.
 
-    Filters of warnings are those of all threads. This is of the thread of the block alone.
+    Filters of warnings hold for all threads. This one holds for the thread of the block alone.
     """
     messages = list[str]()
     with holding(_early_ends, messages):

@@ -21,7 +21,7 @@ FAR = 1e-4  # a column is far from zero if Σ(x − x̄)² is below this share o
 
 
 def unless_rounding(value: Any, terms: Any) -> FloatArray:
-    """Return the values, with 0 for what is only rounding of a difference of such terms."""
+    """Return the values, with 0 where a value is only rounding of a difference of such terms."""
     return np.where(value > ROUNDING * terms, value, 0)
 
 

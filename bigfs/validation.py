@@ -62,7 +62,7 @@ class UnequalScalesWarning(UserWarning):
 def require_readable(X: Any) -> None:
     """Refuse what would be loaded whole, or can't be read at all, with what to give instead."""
     if isinstance(X, np.ndarray) or sp.issparse(X) or hasattr(type(X), "iloc"):
-        return  # anndata has views of its own of what is in memory
+        return  # anndata has views of its own of data in memory
     kind = type(X)
     library, name = kind.__module__.partition(".")[0], kind.__name__
     if isinstance(X, list) and X:

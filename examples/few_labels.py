@@ -58,7 +58,7 @@ for seed in range(10):
     draws["SparGE-SDA"].append(
         curve(bigfs.SparGE(embedding="sda", n_features_to_select=30).fit(X, y), y)
     )
-    known = y >= 0  # for a supervised method, -1 beside arrays is a class
+    known = y >= 0  # for a supervised method, -1 is a class of arrays
     draws["Fisher score"].append(
         curve(bigfs.Fisher(n_features_to_select=30).fit(X[known], y[known]), y)
     )

@@ -59,7 +59,7 @@ for k, name in enumerate(concepts):
 # %%
 # Several concepts per text
 # -------------------------
-# A column of lists of names, or a 0/1 matrix beside the rows, is a set of labels per text. The
+# A column of lists of names, or a 0/1 matrix next to the rows, is a set of labels per text. The
 # embedding "cca" chooses for all labels at once. On the command line this is
 # ``bigfs run 'acts.parquet?indices=latents&values=acts&label=concepts' --method sparge-cca``.
 

@@ -32,7 +32,7 @@ print(model.result_.status, "after", model.n_iter_, "rounds")
 # Look at the pixels
 # ------------------
 # ``score_map_`` has the shape of an image. The crosses mark the 20 chosen pixels. The Fisher score
-# is drawn beside it: it scores
+# is drawn next to it: it scores
 # each pixel alone, so neighboring pixels that say the same all score high.
 
 import matplotlib.pyplot as plt

@@ -48,7 +48,7 @@ def arrive(start, stop):
 # -------
 # A run keeps its directory for as long as its source has the same name. A night that finds nothing
 # new ends at once, and a run that was killed goes on from its last step. The result of the night
-# before is kept beside it: ``bigfs history`` lists them.
+# before is kept next to it: ``bigfs history`` lists them.
 
 import bigfs
 
@@ -56,7 +56,7 @@ nights = {}
 
 
 def night(number):
-    """Stage what is there, choose, measure, and write the report."""
+    """Stage the rows that are there, choose, measure, and write the report."""
     run = bigfs.run(
         "posts",
         features=60,

@@ -8,7 +8,7 @@ SPAMS codes a batch of rows. The codes are added to the statistics A = Σ a aᵀ
 B = Σ x aᵀ (d × m), and each atom in turn takes its best value given the others (Mairal's Alg. 2), a
 few times over. The statistics are all that is kept of earlier batches: no n × d array exists, and a
 killed run continues from (D, A, B). Codes of older atoms fade, so that from the second pass on the
-statistics are close to those of all data at the current atoms.
+statistics are close to the statistics of all data at the current atoms.
 
 `spams.trainDL` does this in one call on data in memory, and the tests hold this module to its
 error. Called batch by batch through `model=`, trainDL itself does not reach that error. Here SPAMS

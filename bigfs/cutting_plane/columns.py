@@ -29,7 +29,7 @@ from bigfs.rounding import unless_rounding
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 LARGE_SIZE = 4096  # columns from which G may be held in single precision
-# Beside G a master takes half a square in double precision, and some arrays of the size of W.
+# A master takes G, half a square in double precision, and some arrays of the size of W.
 FACTOR_BYTES, MASTER_WIDTHS = 4, 8
 TARGET_ARRAYS = 5  # n × r: the targets, their residual, and what these are made of
 
@@ -99,7 +99,7 @@ class Columns(ABC):
 
     @abstractmethod
     def _products(self, union: IntArray, new: IntArray) -> Products:
-        """Return the products of the columns `new` with those of `union`, which includes them."""
+        """Return the products of the columns `new` with the columns `union`, which include them."""
 
     @abstractmethod
     def residual(self, W: FloatArray, features: IntArray) -> Residual:

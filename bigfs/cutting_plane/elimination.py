@@ -28,7 +28,7 @@ Follow = Callable[[IntArray, Solve, FloatArray], tuple[FloatArray, float]]
 
 STRIP = 128  # rows of the inverse that are made at a time
 TIE = 1e-10  # relative difference of two scores that is rounding
-FOLLOW_SHARE = 0.8  # of the features at which T was last made to follow what is left
+FOLLOW_SHARE = 0.8  # of the features at which T was last made to follow the remaining ones
 
 
 class Elimination(NamedTuple):

@@ -210,7 +210,7 @@ class SquaredHinge(Loss):
     def eliminate(
         self, features: IntArray, W: FloatArray, gamma: float, m: int, kept: IntArray
     ) -> Elimination:
-        """Return the order of elimination. The targets follow what is left, exactly at m."""
+        """Return the order of elimination. The targets follow the features left, exactly at m."""
         Z, (G, _) = self.columns(features), self.data.gram(features)
 
         def follow(

@@ -9,7 +9,7 @@ Each cut
 (a) scores every feature by s_j = ‖(XcᵀV)_j‖², in one pass over X,
 (b) takes the m largest as the next set (eq. 10; Alg. 1 step 2b corrected: the most violated
     constraint is the arg min of f),
-(c) gathers their columns, and those of the next best sets and of likely features where a pass is
+(c) gathers their columns, and the columns of the next best sets and likely features where a pass is
     dear (`sets_per_pass`, `likely_features`),
 (d) solves the restricted master, whose residual T − XcW is the next V (eq. 9 and 11),
 (e) repeats (a), (b) and (d) on the gathered columns alone, where XcᵀV = B − GW needs no pass.
@@ -96,7 +96,7 @@ def certify(
 def with_next_sets(
     problems: Sequence[Relaxation], states: Sequence[CuttingPlaneState]
 ) -> list[CuttingPlaneState]:
-    """Certify states that no pass has seen, the first ones. Those of a resumed run have a set."""
+    """Certify the first states, which no pass has seen. The states of a resumed run have a set."""
     is_first = any(not len(state.next_set) for state in states)
     return certify(problems, states) if is_first else list(states)
 

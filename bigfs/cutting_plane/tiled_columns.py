@@ -77,7 +77,7 @@ class _TargetRows:
 class TiledColumns(Columns):
     """Products of the gathered columns, from passes over the tiles of rows."""
 
-    # A step takes two passes, and cuts on the gathered columns are cheap beside them (measured).
+    # A step takes two passes, and cuts on the gathered columns cost much less (measured).
     sets_per_pass = 3
     inner_gap_share = 0.1
     max_inner_cuts = 8
@@ -128,7 +128,7 @@ class TiledColumns(Columns):
         return max(1, SUMS_BYTES // 2 // (8 * self.X.shape[1] * self.r))
 
     def residual_products(self, weights: Sequence[tuple[IntArray, FloatArray]]) -> FloatArray:
-        """Return XcᵀV for the residuals V of several (features, W), one beside the other.
+        """Return XcᵀV for the residuals V of several (features, W), side by side.
 
         It is d × (number of weights · r), from one pass, or from several with the same bits where
         a worker cannot hold the sums of all.
@@ -172,7 +172,7 @@ class StreamedColumns(TiledColumns):
     task returns d numbers. So X needs both layouts.
     """
 
-    # The targets are narrow, so that cuts on more columns cost little beside a pass (measured).
+    # The targets are narrow, so that cuts on more columns cost less than a pass (measured).
     sets_per_pass = 4
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:

@@ -33,7 +33,7 @@ DEFAULT_WIDTH = 10
 TOL = 1e-8  # largest ‖N v − λ v‖ of an eigenvector; the scale of N is 1
 MAX_ITER = 1000  # restarts of the Lanczos iterations
 MAX_DENSE_VERTICES = 300  # up to here the n × n matrix is the cheapest way
-VECTORS_BESIDE = 16  # of n numbers, beside the basis of the Lanczos iterations
+VECTORS_BESIDE = 16  # of n numbers, in addition to the basis of the Lanczos iterations
 OVERSAMPLING = 10  # of the randomized SVD [Halko, Martinsson, Tropp 2011, section 4.2]
 MIN_GAP = 0.01  # of the largest squared singular value: a smaller gap counts as this one
 LEAST_EIGENVALUE = 1e-8  # of an embedding, which has no vector of a smaller or negative one
@@ -149,7 +149,7 @@ def graph_embedding(
     """Return the r leading non-trivial eigenvectors of D^-½ A D^-½, A a symmetric affinity (n × n).
 
     They are the first non-trivial eigenvectors of the normalized Laplacian, with the eigenvalues
-    `1 − values`. `parts` are those of `graph_parts`. The result is that of `leading_eigenvectors`.
+    `1 − values`. `graph_parts` gives `parts`. The result is as from `leading_eigenvectors`.
     """
     parts = graph_parts(A, 1) if parts is None else parts
     root = inverse_root(parts.degree)[:, None]
@@ -171,7 +171,7 @@ def hypergraph_embedding(
     """Return the r leading non-trivial eigenvectors of I − L_H.
 
     The degrees include the weights, D_v = diag(H w), so that the trivial vectors are known for any
-    w. With w = 1 the operator is that of JHLSR and of `Hypergraph.similarity`. `parts` are those of
+    w. With w = 1 it is the operator of JHLSR and of `Hypergraph.similarity`. `parts` come from
     `hypergraph_parts`. The result is that of `leading_eigenvectors`.
     """
     parts = hypergraph_parts(hypergraph, 1) if parts is None else parts
@@ -200,8 +200,8 @@ def leading_eigenvectors(
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of a symmetric N with ‖N‖ ≤ 1.
 
-    If `positive`, those of a negative or negligible eigenvalue are left out, as they are no part of
-    a positive semi-definite S. There may be fewer than r then.
+    If `positive`, vectors of a negative or negligible eigenvalue are left out, as they are no part
+    of a positive semi-definite S. There may be fewer than r then.
 
     The contrasts of the parts come first, in closed form. Lanczos iterations for the others start
     from fixed vectors. They work on N − 2 T₀T₀ᵀ, which moves the eigenvalues of T₀ to −1, so that a
@@ -345,7 +345,7 @@ def randomized_svd(
 
     It stops where ‖SV − V diag(s²)‖ / (s_r² − s_{r+1}²) is at most `tol`. This bounds the sine of
     the angle between the span of V and the true one (Davis and Kahan 1970). That of U by way of V
-    is at most 1 + s_{r+1} / s_r times as much (Wedin 1972), and this is what is compared. A gap
+    is at most 1 + s_{r+1} / s_r times as much (Wedin 1972), and this bound is compared. A gap
     below 0.01 s_1² counts as 0.01 s_1²: the vectors beyond such a gap are as good as those kept.
 
     The result is an `Embedding` of U and s. Vectors of negligible singular value are left out, so
@@ -361,7 +361,7 @@ def randomized_svd(
     width = min(r + OVERSAMPLING, m)
     # of a step: Q, SQ and the four arrays of its QR decomposition, two V, and the sums of a pass
     step_floats = m * (6 * width + 2 * r) + 2 * d * width
-    last_floats = (3 * n + 2 * d) * r  # U with what is taken from it, and V
+    last_floats = (3 * n + 2 * d) * r  # U with the part that is taken from it, and V
     engine.require_memory(
         8 * max(step_floats, last_floats),
         f"{r} singular vectors of a {n} × {d} matrix",

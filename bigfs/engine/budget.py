@@ -44,7 +44,7 @@ class Shares:
     small_matrix: float = 0.05  # a matrix that is read many times and held as a whole
     # of `planned_memory`, because the choice of a way depends on them
     active_columns: float = 0.25  # gathered columns of an active set
-    column_block: float = 0.1  # sums per class of a block of columns, with what is made of them
+    column_block: float = 0.1  # sums per class of a block of columns, with the arrays made of them
     svm_kernel: float = 0.25  # n × n matrices of an SVM by its kernel
     column_strip: float = 0.11  # arrays of a strip of the columns of a dense n × r
     ridge_strip: float = 0.05  # what the primal ridge makes a strip at a time
@@ -53,7 +53,7 @@ class Shares:
     waiting_results: float = 0.3  # results that other tasks wait for, of what its libraries leave
     most: float = 0.9  # what a large task may take in all; at 0.95 Dask ends a worker
     pause: float = 0.8  # use from which Dask pauses a worker
-    relief: float = 0.75  # what stays between tasks, beside which a large task starts
+    relief: float = 0.75  # of the limit that may stay in use when a large task starts
 
 
 SHARES = Shares()
@@ -68,7 +68,7 @@ class Session:
 
     client: Any = None  # of a cluster, or `SERIAL`. None: not asked yet
     limit: int | None = None  # bytes that were given
-    # bytes that this process holds beside a step: all, where the limit is its own, `IDLE` where it
+    # bytes that this process holds without a step: all, where the limit is its own, `IDLE` where it
     # is that of a worker or a default, and 0 where it is that of the steps alone
     baseline: int | None = None
     planned: int = PLANNED  # bytes of the process by which a way is chosen
@@ -118,7 +118,7 @@ def hold_session(**changes: Any) -> Callable[[], None]:
 def current_session() -> Session:
     """Return the session of the innermost block that this thread is in, else the one that is held.
 
-    A thread of a pool that began inside a block, as those of joblib do, is in that block too,
+    A thread of a pool that began inside a block, as threads of joblib do, is in that block too,
     unless another thread is in a block of its own. Any other thread is in no block.
     """
     if (own := _session.get()) is not None:
@@ -146,7 +146,7 @@ def leave_unsaid(what: str) -> contextlib.AbstractContextManager[None]:
 
 
 def limit_memory(limit: int) -> contextlib.AbstractContextManager[None]:
-    """Set the memory limit of each step inside a block, beside what this process holds."""
+    """Set the memory limit of each step inside a block, on top of what this process holds."""
     return holding_session(limit=limit, baseline=0)
 
 

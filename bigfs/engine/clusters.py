@@ -111,7 +111,7 @@ def cluster(
     dashboard: bool = False,
     timeout: str = "20s",
 ) -> Cluster:
-    """Run the tiles of a block on a Dask cluster, or those of all work until `close`.
+    """Run the tiles of a block on a Dask cluster, or of all work until `close`.
 
     A cluster started here is bound to 127.0.0.1 and speaks mutual TLS. Its key is made for this
     block and kept in memory, so other users of the machine cannot join the cluster or run code in
@@ -134,7 +134,7 @@ def cluster(
         the machine's memory. None gives each worker 1 GB, and this process the memory of its
         control group or of the machine. Ignored with `scheduler`, whose workers have limits. With
         `workers=0` it counts all that this process holds. The process that drives workers may take
-        as much as one of them, beside what it held before.
+        as much as one of them, on top of what it held before.
     planned_memory : str or int, default=None
         Memory of a process by which one of several ways to the same answer is chosen, such as the
         solver of a ridge system. The last bits of the answer depend on it, so it is the same on

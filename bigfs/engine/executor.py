@@ -152,7 +152,7 @@ def fold(parts: Iterator[Any], n: int, combine: Combine, arity: int) -> Any:
 
 
 class Serial:
-    """Calls each task where it is submitted, in this process. Its methods are those of `OnCluster`,
+    """Calls each task where it is submitted, in this process. It has the methods of `OnCluster`,
     and the handle of a task is its value."""
 
     def submit(
@@ -397,7 +397,7 @@ class Pass:
         self.has_inputs = bool(self.common or lazy_inputs(tiles, each))
         self.waits = self.has_inputs or any(is_handle(values[0]) for values in each if len(values))
         self.slots = [worker for worker, n in executor.threads().items() for _ in range(n)]
-        # consecutive tiles of a task: those of a subtree of a sum, and 1 unless each thread has
+        # consecutive tiles of a task: the tiles of a subtree of a sum, and 1 unless each thread has
         # many. A task takes a millisecond of the scheduler, whatever it does
         self.size = 1
         if not self.waits:
@@ -480,7 +480,7 @@ class Pass:
         return self.start_runs(Task(self.task.fn, fold), cut(range(len(self.tiles)), self.size))
 
     def start_runs(self, task: Task, runs: Sequence[range], *more: Any) -> list[Any]:
-        """Start a task for each run of tiles, with more shared operands after those of the pass."""
+        """Start a task for each run of tiles, with more shared operands after the pass's own."""
         twin = copy(self)
         twin.task, twin.each = task, ()
         task.sent = self.task.sent
@@ -583,7 +583,7 @@ def session() -> Iterator[None]:
 
 
 def held_memory() -> int:
-    """Return the bytes that this process holds beside a step. In one that drives a cluster, what
+    """Return the bytes that this process holds without a step. In one that drives a cluster, what
     the user has loaded is not the step's."""
     if (baseline := current_session().baseline) is not None:
         return baseline
@@ -591,7 +591,7 @@ def held_memory() -> int:
 
 
 def n_workers() -> int:
-    """Return the number of workers, 1 when serial and while there is none."""
+    """Return the number of workers, 1 when serial and before the first worker is there."""
     runs = current_executor()
     return max(1, len(runs.threads())) if isinstance(runs, OnCluster) else 1
 
@@ -675,7 +675,7 @@ def started_tiles(
     local: bool = False,
     label: str | None = None,
 ) -> Iterator[Callable[[], list[Any]]]:
-    """Start the tasks of `map_tiles`, which run on the cluster beside what the block does. The
+    """Start the tasks of `map_tiles`, which run on the cluster while the block does other work. The
     tasks of the block go before them. They are canceled if the block fails. In this process they
     run when they are asked for."""
     runs = current_executor(local)

@@ -60,7 +60,7 @@ def spare_memory() -> int:
 def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:
     """Raise `MemoryLimitError`, with the numbers, if a step does not fit.
 
-    Its peak of `projected` bytes must fit in `limit`, or in the memory of this process beside the
+    Its peak of `projected` bytes must fit in `limit`, or in the memory of this process without the
     baseline and the cached tiles, which are dropped where they are in the way.
     """
     allowed, held = memory_limit() if limit is None else parse_bytes(limit), 0

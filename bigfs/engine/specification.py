@@ -63,7 +63,7 @@ def read_specification(
 
 
 def _cluster_class(name: str, path: str | os.PathLike[str]) -> type[Any]:
-    """Import a class by name, and refuse what is no cluster of Dask."""
+    """Import a class by name, and refuse one that is no cluster of Dask."""
     from distributed.deploy import Cluster
 
     module, _, attribute = name.rpartition(".")

@@ -161,7 +161,7 @@ def _drop_blocks(size: float) -> None:
 
 
 def make_room(size: int) -> None:
-    """Clear the cache of this worker if a task that takes `size` bytes does not fit beside it."""
+    """Clear the cache of this worker if a task that takes `size` bytes does not fit with it."""
     limit = worker_limit()
     if limit is not None and resident() + size > SHARES.relief * limit:
         clear_cache()

@@ -127,7 +127,7 @@ def standard_errors(scores: AnyArray) -> FloatArray:
 def record(scores: FloatArray, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scores (n_candidates × n_folds) as `cv_results_`, with more about the candidates.
 
-    The means and the standard deviations are those of `sklearn.model_selection.GridSearchCV`, over
+    Means and standard deviations are as in `sklearn.model_selection.GridSearchCV`, over
     the folds that could be scored.
     """
     if not scores.shape[1]:

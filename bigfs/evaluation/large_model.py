@@ -232,7 +232,7 @@ def _descend(
     if len(classes):
         estimator, shift, unit = SGDClassifier(loss="hinge", **options), 0.0, 1.0
         known = {"classes": classes}
-    else:  # the step lengths are those of targets of unit variance
+    else:  # the step lengths suit targets of unit variance
         estimator, shift, unit, known = SGDRegressor(**options), y.mean(), y.std() or 1.0, {}
         y = (y - shift) / unit
     model = Incremental(estimator, shuffle_blocks=True, random_state=0)

@@ -209,8 +209,8 @@ def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -
 def fitting_columns(
     X: Matrix, y: Any, index: IntArray, *, logistic: bool = False
 ) -> Iterator[Callable[[], LinearModel]]:
-    """Fit a linear model to columns of a matrix in one task, beside what the block does. Yields a
-    function that waits for it."""
+    """Fit a linear model to columns of a matrix in one task, while the block does other work.
+    Yields a function that waits for it."""
     held = hold_columns(X, np.unique(index))
     operands = held, y, logistic
     with engine.started_tiles(_gather_and_fit, [index], *operands, local=X.local) as models:

@@ -62,7 +62,7 @@ def redundancy_rate(X: Any, index: IntArray | None = None) -> float:
 
 
 def mean_of_pairs(C: FloatArray) -> float:
-    """Return the mean of a symmetric C over the pairs of two of its rows, 0 where there is none."""
+    """Return the mean of a symmetric C over the pairs of two of its rows, 0 without a pair."""
     m = len(C)
     return float((C.sum() - np.trace(C)) / (m * (m - 1))) if m > 1 else 0.0
 

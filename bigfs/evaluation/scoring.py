@@ -1,6 +1,6 @@
 """How well a linear model on some features predicts the test rows of a split.
 
-The models are those of `linear_model`. One task fits a model and scores it. Columns that do not fit
+The models are made by `linear_model`. One task fits a model and scores it. Columns that do not fit
 in one task are trained on by `large_model`.
 """
 
@@ -35,7 +35,7 @@ Waiting = Callable[[], SetScore]
 
 
 class FittedModel(NamedTuple):
-    """The model of some features that is fitted beside the evaluation."""
+    """The model of some features that is fitted during the evaluation."""
 
     features: IntArray  # in increasing order
     get: Callable[[], LinearModel]  # waits for it
@@ -84,7 +84,7 @@ def score_sets(
 def _scoring(
     split: Split, sets: Sequence[IntArray], scorer: Scorer, label: str
 ) -> Iterator[Callable[[], list[SetScore]]]:
-    """Score models, one task per set, beside the block. Yields a function that waits for them."""
+    """Score models, one task per set, during the block. Yields a function that waits for them."""
     if not sets:
         yield list
         return
@@ -108,7 +108,7 @@ def _holding(split: Split, sets: Sequence[IntArray]) -> tuple[Split, list[IntArr
 
 @contextlib.contextmanager
 def scoring_all(split: Split, way: bool | str, scorer: Scorer) -> Iterator[Waiting]:
-    """Score a linear model on all features beside what the block does, where it fits in memory."""
+    """Score a linear model on all features during the block, where it fits in memory."""
     if isinstance(way, str):
         yield partial(score_streamed, split, way, scorer=scorer)
         return

@@ -42,7 +42,7 @@ class Samples(NamedTuple):
     weights: FloatArray | None = None
 
     def take(self, rows: AnyArray) -> Samples:
-        """Return what is known of some of the samples."""
+        """Return the facts of some of the samples."""
         taken: list[Any] = [None if values is None else values[rows] for values in self]
         return Samples(*taken)
 
@@ -57,9 +57,9 @@ class Split(NamedTuple):
     y_train: Any
     X_test: Matrix
     y_test: Any
-    samples: Samples = NOTHING_KNOWN  # what is known of the training rows
+    samples: Samples = NOTHING_KNOWN  # the facts of the training rows
     n_classes: int = 0  # of the whole target, of which a split may miss some
-    train: Any = slice(None)  # the training rows, among those of the whole
+    train: Any = slice(None)  # the training rows, among all rows
     test: Any = slice(None)
 
 
@@ -85,7 +85,7 @@ def group_codes(groups: Any, n: int) -> IntArray | None:
 
 
 def samples_of(n: int, groups: Any = None, times: Any = None) -> Samples:
-    """Return what a user says of n samples, or refuse what is not there for each of them."""
+    """Return what a user says of n samples, or refuse facts that some of them lack."""
     if times is not None and np.shape(times) != (n,):
         raise ValueError(f"times must hold a time for each of {n} samples; got {np.shape(times)}")
     return Samples(group_codes(groups, n), None if times is None else np.asarray(times))
@@ -300,7 +300,7 @@ def split_at(
 
 
 def _train_rows(n: int, test: Index, samples: Samples) -> Index:
-    """Return the training rows beside these test rows. Others of the groups of these are in neither
+    """Return the training rows for these test rows. Others of the groups of these are in neither
     part, and with times the training rows are those before."""
     train = np.ones(n, dtype=bool)
     train[test] = False
@@ -314,7 +314,7 @@ def _train_rows(n: int, test: Index, samples: Samples) -> Index:
 def _require_two_classes(
     y: Any, folds: list[tuple[Index, Index]], what: str
 ) -> list[tuple[Index, Index]]:
-    """Return the folds whose training targets vary, or refuse if there are none."""
+    """Return the folds whose training targets vary, or refuse if no fold has."""
     is_labeled = labeled_rows(y)
     kept = [(train, test) for train, test in folds if varies(y, train[is_labeled[train]])]
     if not kept:

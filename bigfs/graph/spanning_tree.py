@@ -71,7 +71,7 @@ def find_bridges(
     X : Matrix of shape (n, d)
         The samples, with the layout by rows.
     lists : iterable of (int, ndarray)
-        The number of the first sample of a block, and the neighbors of its samples. −1 is none.
+        The number of the first sample of a block, and its samples' neighbors. −1 is no neighbor.
     metric : {"cosine", "euclidean"}
         Distance. "cosine" joins only samples of positive cosine.
     approximate : bool
@@ -153,7 +153,7 @@ def _evenly_spaced(asking: IntArray, parent: IntArray, most: float) -> IntArray:
 def _nearest_outside(
     X: Matrix, blocks: list[RowBlock], rows: IntArray, parent: IntArray, cosine: bool
 ) -> tuple[AnyArray, IntArray]:
-    """Return the key and the number of the nearest sample in another component. −1 is none."""
+    """Return the key and the number of the nearest sample in another component, or −1."""
     lists = []
     by_block = [parent[block.start : block.stop] for block in blocks]
     size = blocks[0].stop - blocks[0].start

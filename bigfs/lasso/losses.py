@@ -24,7 +24,7 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import hold_if_small
 from bigfs.types import BoolArray, FloatArray, IntArray
 
-COLUMN_BYTES = 96  # of each feature: its statistics, and what is made of them
+COLUMN_BYTES = 96  # of each feature: its statistics, and the arrays made of them
 MAX_SWEEPS = 300  # of coordinate descent per step of the path
 SWEEPS = 5  # of coordinate descent on the squared hinge between two duality gaps
 MAX_ROUNDS = 200  # of such sweeps per step of the path

@@ -89,7 +89,7 @@ def basis_size(count: int) -> int:
 
 
 def _make_orthonormal(V: FloatArray, j: int, rng: np.random.Generator) -> tuple[FloatArray, float]:
-    """Replace row j of V by what is orthogonal to the rows before, at unit length."""
+    """Replace row j of V by its part orthogonal to the rows before, at unit length."""
     v, products, rest = V[j], np.zeros(j), 1.0
     for _ in range(MAX_ROUNDS):
         before = float(np.linalg.norm(v))

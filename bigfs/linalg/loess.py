@@ -4,7 +4,7 @@
     a, b, c = argmin Σ_i w_i (y_i − a − b (x_i − v) − c (x_i − v)²)²
     fit     = the cubic with the values a and the slopes b at the vertices on either side
 
-The vertices are those of Cleveland and Grosse, "Computational methods for local regression",
+The vertices follow Cleveland and Grosse, "Computational methods for local regression",
 Statistics and Computing, 1991: the range of x, a little wider, is halved at the median until a cell
 has at most ⌊0.2 · span · n⌋ samples. So the fit is that of R's `loess` and of scikit-misc.
 """
@@ -16,7 +16,7 @@ from scipy.interpolate import CubicHermiteSpline
 
 from bigfs.types import FloatArray
 
-CELL = 0.2  # samples of a cell, as a share of those of a local fit
+CELL = 0.2  # samples of a cell, as a share of the samples of a local fit
 MARGIN = 0.005  # that the cells reach beyond the samples, as a share of their range
 
 

@@ -23,7 +23,7 @@ def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
     by_columns = X
     if X.local and not X.column_tiles:
         by_columns = Matrix.from_array(X.columns(slice(None)))
-    at_once = 1 if engine.client() is None else 2  # parts of n × n beside the sum
+    at_once = 1 if engine.client() is None else 2  # parts of n × n in addition to the sum
     K: FloatArray = sum_over_tiles(by_columns, 1, _kernel, at_once, phi)
     X.passes += 1
     return K

@@ -305,7 +305,7 @@ def fit_svm(
     sample_weight: FloatArray | None = None,
     positive: IntArray | None = None,
 ) -> Result[SVMState]:
-    """Train a classifier per class against the rest, one for two, or those of `positive`."""
+    """Train a classifier per class against the rest, one for two, or one for each of `positive`."""
     n, d = X.shape
     positive = positive_classes(n_classes) if positive is None else positive
     r = len(positive)

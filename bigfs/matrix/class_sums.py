@@ -18,12 +18,12 @@ from bigfs.validation import require_magnitude
 
 NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 SUMS_AT_A_TIME = 6  # arrays of columns × classes: the sums, their parts, and the terms of a score
-DENSE_INDICATOR = 32 << 20  # bytes of weights by class that are made dense beside a dense block
+DENSE_INDICATOR = 32 << 20  # bytes of weights by class that are made dense for a dense block
 COUNTED_ROWS = 1 << 20  # at a time: NumPy takes nine bytes of each
 
 
 def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) -> sp.csr_array:
-    """Return the weight of each sample at its class (n × c), without those of code −1.
+    """Return the weight of each sample at its class (n × c), without samples of code −1.
 
     It is sparse, because n × c numbers do not fit where there are many samples and classes.
     """
@@ -35,7 +35,7 @@ def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) 
 
 def class_sizes(codes: IntArray, c: int, weights: FloatArray | None = None) -> AnyArray:
     """Return the number of samples of each class (c,), or the sum of their weights, without those
-    of code −1. It takes little memory beside the codes."""
+    of code −1. It takes little memory in addition to the codes."""
     sizes = np.zeros(c, dtype=np.int64 if weights is None else np.float64)
     for first in range(0, len(codes), COUNTED_ROWS):
         part = codes[first : first + COUNTED_ROWS]

@@ -44,7 +44,7 @@ def gather_columns(X: Any, index: IntArray) -> sp.csc_array:
 
 
 def gather_dense(X: Any, index: IntArray) -> FloatArray:
-    """Return increasing columns as a dense array, n × u in memory, beside a tile's part of them."""
+    """Return increasing columns as a dense array, n × u. A tile's part of them is in memory too."""
     Z = np.empty((X.shape[0], len(index)), order="F")  # a CSC array becomes such a dense one
     if not X.column_tiles:
         for i, part in engine.stream_tiles(_dense_columns, X.row_tiles, index, local=X.local):
@@ -63,8 +63,8 @@ def _dense_columns(tile: Any, index: IntArray) -> AnyArray:
 
 
 def _collect(results: Iterable[tuple[int, Any]], n: int, what: str) -> list[Any]:
-    """Return the n parts of what is gathered, or refuse it as soon as they and their union do not
-    fit in this process."""
+    """Return the n parts of the gathered columns, or refuse them as soon as they and their union do
+    not fit in this process."""
     parts, size = [None] * n, 0
     for i, part in results:
         parts[i] = part

@@ -31,7 +31,7 @@ def n_sums(size: int) -> int:
 def most_at_once(n: int, size: int) -> int:
     """Return how many of n parts of `size` bytes a sum may have, or refuse a single one.
 
-    A worker holds `HELD_SUMS` such sums beside its libraries and a tile. These leave them a tenth
+    A worker holds `HELD_SUMS` such sums, its libraries and a tile. These leave them a tenth
     of the limit at least: a small one is no reason to refuse small sums.
     """
     if engine.client() is None:

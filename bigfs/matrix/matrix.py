@@ -79,7 +79,7 @@ class Matrix:
     meta : ndarray or csr_array of shape (0, d)
         Type and dtype of the blocks of rows.
     batches : ndarray of shape (n,) or None
-        As given. `take_rows` takes those of its rows.
+        As given. `take_rows` takes the values of its rows.
 
     See Also
     --------

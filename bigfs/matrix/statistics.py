@@ -70,7 +70,7 @@ class FarColumns(NamedTuple):
         return cls(index, means, *shifted_sums(X.take_columns(index), means))
 
     def shift(self, deviations: FloatArray) -> Shift:
-        """Return what is subtracted from them, where a constant column becomes zero."""
+        """Return the shift that is subtracted from them, where a constant column becomes zero."""
         return Shift(self.columns, np.where(deviations[self.columns] > 0, self.means, np.nan))
 
     def stats(self, stats: Stats, deviations: FloatArray, n: int) -> Stats:

@@ -169,7 +169,7 @@ def read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
 
 def column_stats(block: Block, start: int, stop: int) -> AnyArray:
     """Return Σ x, Σ x² and the number of non-zeros per column, float64 of shape (3, width)."""
-    with np.errstate(over="ignore", under="ignore"):  # `Matrix.stats` refuses what is too large
+    with np.errstate(over="ignore", under="ignore"):  # `Matrix.stats` refuses too large values
         if not sp.issparse(block):
             block = np.asarray(block, dtype=np.float64)
             return np.stack(

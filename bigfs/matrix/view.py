@@ -21,10 +21,10 @@ class View(Protocol):
     """The part of a tile that is taken."""
 
     def of_block(self, block: Block) -> Block:
-        """Return what is taken of a block."""
+        """Return the part taken of a block."""
 
     def of_columns(self, tile: Any, index: IntArray) -> sp.csc_array:
-        """Return some columns of what is taken of a tile of columns. Only these are read."""
+        """Return some columns of the part taken of a tile of columns. Only these are read."""
 
 
 @dataclass(frozen=True)

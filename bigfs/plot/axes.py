@@ -18,7 +18,7 @@ NARROW = 6  # inches below which thousands are written as 1k
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
-    """Return the axes, or those of a new figure of pyplot."""
+    """Return the axes, or the axes of a new figure of pyplot."""
     if ax is not None:
         return ax
     try:

@@ -41,7 +41,7 @@ def accuracy_curve(
     metric : str, default="accuracy"
         Name of the score, for the axis.
     names_at_ends : bool, default=False
-        Whether to write the name of each line beside its end instead of a legend. The figure needs
+        Whether to write the name of each line next to its end instead of a legend. The figure needs
         room at the right.
     ax : matplotlib.axes.Axes or None, default=None
         Where to draw. None makes a figure.
@@ -54,7 +54,7 @@ def accuracy_curve(
     Raises
     ------
     ValueError
-        There is no curve, or `highlight` is none of them.
+        There is no curve, or no curve has the name `highlight`.
 
     See Also
     --------
@@ -186,7 +186,7 @@ def size_choice(selector: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, str]]) -> None:
-    """Write the name of each curve beside its end, with a thin line where it had to move."""
+    """Write the name of each curve next to its end, with a thin line where it had to move."""
     low, high = ax.get_ylim()
     at = np.array([(value - low) / (high - low) for value, *_ in ends])
     gap = min(LABEL_GAP, 1 / max(len(at) - 1, 1))

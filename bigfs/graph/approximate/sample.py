@@ -126,7 +126,7 @@ def measure_neighbors(
     measured_rows = sample.rows[sample.measured]
     thresholds = _thresholds(sample, all_columns, 0.0, [rank], cosine)[0][:, 0]
     n_tasks = min(len(blocks), 2 * engine.n_workers())
-    if engine.lazy_inputs(X.row_tiles):  # a task would wait for those of all its blocks
+    if engine.lazy_inputs(X.row_tiles):  # a task would wait for the inputs of all its blocks
         n_tasks = len(blocks)
     codes, lists = engine.reduce_tiles(
         _search,

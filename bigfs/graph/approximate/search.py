@@ -60,7 +60,7 @@ class ScreenPlan:
     recall: float  # estimated from the second half of the measured rows
     recall_sample: int  # number of these rows
     recall_asked: float
-    products_kept: float  # multiply-adds in eight bits, as a share of those of the exact graph
+    products_kept: float  # multiply-adds in eight bits, as a share of the exact graph's
     seconds: float  # predicted, on one core
 
 

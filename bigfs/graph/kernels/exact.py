@@ -23,7 +23,7 @@ from bigfs.types import AnyArray
 STRIP_ROWS = 4096  # rows of a strip; their sums stay in a first-level cache
 # A term in more than this share of a strip's rows is cheaper as a dense line (measured).
 DENSE_SHARE = 0.12
-COLUMN_BYTES = 20  # per column of the tables of `invert`, beside the entries
+COLUMN_BYTES = 20  # per column of the tables of `invert`, without the entries
 NO_NEIGHBOR = np.iinfo(np.int32).max  # row number of a missing neighbor, which loses every tie
 TINY = np.finfo(np.float64).tiny
 # Squared norms, and products of two of them, have too few digits below this value.
@@ -113,7 +113,7 @@ def scan(
     cosine: bool,
     groups: tuple[AnyArray, AnyArray] = NO_GROUPS,
 ) -> None:
-    """Offer all pairs of A and B to the lists of both, but not those of one group."""
+    """Offer all pairs of A and B to the lists of both, but no pair of one group."""
     rows = len(B.squares)
     for low in range(0, rows, STRIP_ROWS):
         high = min(low + STRIP_ROWS, rows)
@@ -375,7 +375,7 @@ def _merge(part: NeighborLists, merged: NeighborLists) -> None:
 def rerank(
     A: KernelBlock, candidates: AnyArray, B: KernelBlock, lists: NeighborLists, cosine: bool
 ) -> None:
-    """Offer to each row of A those of its candidates that lie in B. `candidates` has the shape
+    """Offer to each row of A its candidates that lie in B. `candidates` has the shape
     (rows, c), with increasing row numbers of the whole matrix."""
     row = np.zeros(A.n_columns, A.data.dtype)  # the current row of A, dense
     bounds = np.array([B.first, B.first + len(B.squares)])

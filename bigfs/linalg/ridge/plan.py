@@ -2,14 +2,14 @@
 
 The choice depends on the layouts, the shapes and the non-zeros alone, so that the answer is the
 same with any number of workers, with any tiles, and in any process of 1.4 GB or more: the planned
-memory beside an idle process.
+memory on top of an idle process.
 
 solver     flops                                                   memory
 woodbury   n²·(non-zeros per column) to build, n³/3 to factor      n × n
 primal     d²·(non-zeros per row) to build, d³/3 to factor         d × d
 cg         4·nnz·r per iteration                                   9 blocks of d × r
 
-Where the tiles are in workers, a d × d part is in a worker beside what it sends of it.
+Where the tiles are in workers, a d × d part is in a worker together with the bytes that it sends.
 CG also holds two arrays of n × r where X has only the layout by columns, or of n × a strip of the r
 columns where M has a diagonal.
 """
@@ -65,7 +65,7 @@ def project_costs(
     `local` says whether this process has the tiles.
     """
     nnz = float(counts.sum())
-    # multiply-adds of XXᵀ; those of XᵀX are nnz²/n or more
+    # multiply-adds of XXᵀ; XᵀX takes nnz²/n or more
     overlap = float(np.sum(counts.astype(float) ** 2))
     low = (e * nnz / n) ** 2 / n if root else 0.0  # (FᵀX)ᵀ(FᵀX), for F of n columns
     product = 4 * (nnz + e) * r / SPARSE_FLOPS

@@ -36,7 +36,7 @@ class WorkingSet(ActiveColumns):
 
     def has_room(self, size: int, n_active: int) -> bool:
         """Return whether so many columns are gathered: those that fit in their share, and those
-        that fit beside the kernel of Woodbury, which X by rows alone cannot make."""
+        that fit together with the kernel of Woodbury, which X by rows alone cannot make."""
         X, n, options = self.full, self.full.shape[0], self._ridge_options
         helps = not (X.local or X.column_tiles) and n <= n_active
         if helps and options.get("solver", "auto") in ("auto", "woodbury"):

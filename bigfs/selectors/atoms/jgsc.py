@@ -7,7 +7,7 @@
 [Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016; GSC: Zheng and others, IEEE Transactions on Image
 Processing 2011]. B (d × m) are atoms learned from X (`coding.dictionary`), S (m × n) the codes of
 the samples, and L the Laplacian of their kNN graph. `coding.codes` has the first two problems and
-their step, `coding.sparse_codes` the third. The atoms of largest ‖s_i‖ are kept, and those of
+their step, `coding.sparse_codes` the third. The atoms of largest ‖s_i‖ are kept, and the atoms of
 largest max_i |s_ki| in GSC, the rule of MCFS.
 """
 
@@ -361,7 +361,7 @@ class RJGSC(JGSC):
 class GSC(JGSC):
     """Choose the atoms of a dictionary that code samples sparsely and smoothly over a graph.
 
-    Graph sparse coding [1]_ is unsupervised. As with `JGSC`, what is selected are atoms of the
+    Graph sparse coding [1]_ is unsupervised. As with `JGSC`, it selects atoms of the
     dictionary, and `column_importance_` ranks columns through them. Each sample chooses its own
     atoms here.
 

@@ -29,7 +29,7 @@ class Target(NamedTuple):
         return self.y.codes if isinstance(self.y, Labels) else self.y
 
     def take(self, rows: AnyArray) -> Target:
-        """Return what is known of some of the samples."""
+        """Return the facts of some of the samples."""
         if self.y is None:
             return Target(None, self.samples.take(rows))
         part = self.y.take(rows) if isinstance(self.y, Labels) else self.y[rows]
@@ -69,7 +69,7 @@ class FoldedSelector(Selector):
         X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
             Samples, as in the `fit` of the other selectors.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-            Labels or targets, as in the `fit` of what is chosen from.
+            Labels or targets, as in the `fit` of the candidates.
         groups : array-like of shape (n_samples,), default=None
             Group of each sample, such as a donor, a user or a site. No group is in both parts of a
             fold.
@@ -85,7 +85,7 @@ class FoldedSelector(Selector):
         Raises
         ------
         ValueError
-            As in the `fit` of what is chosen from. Also, a parameter does not suit X or y, or
+            As in the `fit` of the candidates. Also, a parameter does not suit X or y, or
             `groups` or `times` has another length than X, or fewer values than there are folds.
         MemoryLimitError
             The projected memory of the run is above the limit.

@@ -44,7 +44,7 @@ from bigfs.validation import UnequalScalesWarning
 MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
 MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
-# of each feature in a fit: its statistics, deviation, score and place, and what is made of them
+# of each feature in a fit: its statistics, deviation, score and place, and the arrays made of them
 FEATURE_BYTES = 96  # (measured)
 BYTES_PER_ENTRY = 12  # a float64 value and an int32 index
 ARRAY_CHECKS: dict[str, Any] = {  # of scikit-learn; `Matrix` looks for NaN and infinity
@@ -59,7 +59,7 @@ class Cost(NamedTuple):
     """The cost of a fit on a store, in the words of `bigfs methods`."""
 
     passes: str  # times that the whole matrix is read
-    memory: str  # numbers of 8 bytes in the driving process, beside the tiles of the workers
+    memory: str  # numbers of 8 bytes in the driving process, without the tiles of the workers
     by_rows: str = ""  # the passes over a matrix by rows without statistics, if more than one
 
     @property
@@ -169,7 +169,7 @@ class MatrixInput:
 
     def _iterate(self, problem: Any, start: Any, **options: Any) -> Any:
         """Run the steps of a problem, set the result and the number of steps, and return the last
-        state. `options` are those of `iterate`."""
+        state. `iterate` has the `options`."""
         options = {"measure": problem.measure, "tol": self.tol, "max_iter": self.max_iter} | options
         self.result_ = iterate(problem.step, start, name=type(self).__name__, **options)
         self.n_iter_ = len(self.result_.history)
@@ -292,7 +292,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         y : array-like of shape (n_samples,), default=None
             Class labels, as numbers or strings. Semi-supervised methods take −1 (or "-1") as
             unlabeled, unless y holds −1 and 1 and nothing else. It is a class for other methods.
-            Beside a `Matrix`, whose y holds class numbers, it is unlabeled for all, and supervised
+            With a `Matrix`, whose y holds class numbers, it is unlabeled for all, and supervised
             methods leave it out. `result_.stats["unlabeled"]` counts these samples. Unsupervised
             methods ignore y.
 
@@ -410,7 +410,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
 
     @abstractmethod
     def _fit(self, X: Matrix, y: Any) -> None:
-        """Compute the scores. A forbidden feature takes no part in those of the others."""
+        """Compute the scores. A forbidden feature takes no part in the scores of others."""
 
     def transform(self, X: Any) -> Any:
         """Reduce X to the chosen features, in their original order.
@@ -520,7 +520,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
 
 
 def fit_options(selector: Any, samples: Samples) -> dict[str, Any]:
-    """Return what is known of the samples, as far as the `fit` of a selector takes it."""
+    """Return the facts of the samples, as far as the `fit` of a selector takes them."""
     known = {"groups": samples.groups, "times": samples.times, "sample_weight": samples.weights}
     return {
         name: values

@@ -2,7 +2,8 @@
 
 A line `%(name)s` in the docstring of a class, or in a fragment, stands for `FRAGMENTS[name]`. A
 header that ends with `default=` gets the default of the class. A parameter without constraints of
-its own takes those of its name in `CONSTRAINTS`, or of its annotation. A default is always allowed.
+its own takes the ones of its name in `CONSTRAINTS`, or of its annotation. A default is always
+allowed.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ def sample_graph(
     """Return the affinity of the samples, from the given affinity or neighbors, or a new kNN graph.
 
     Without `weights` the edges have cosine weights for the metric "cosine", and heat weights for
-    "euclidean". The components of a kNN graph are joined by bridges, those of an affinity are as
-    they are. An affinity is refused where an edge is negative or not finite.
+    "euclidean". The components of a kNN graph are joined by bridges, not those of an affinity. An
+    affinity is refused where an edge is negative or not finite.
     """
     n = X.shape[0]
     if graph is None or isinstance(graph, Neighbors):

@@ -1,6 +1,6 @@
 """The correlations of two features: |ρ_ji| = |x̃_jᵀ x̃_i| / (‖x̃_j‖ ‖x̃_i‖),  x̃ = x − x̄.
 
-Only the non-zero entries of x_j are visited. Those of x_i are written out, one number per sample.
+Only the non-zero entries of x_j are visited. x_i is written out, one number per sample.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class MRMR(GreedySelector):
 
     Notes
     -----
-    The bins are those of `MutualInformation`. A feature's terms with those chosen before are
+    `MutualInformation` defines the bins. A feature's terms with those chosen before are
     computed only once they can decide, and its column is gathered then. The quotient needs the
     terms of every feature once, in one pass. It counts a mean redundancy below 1e-12 as 1e-12.
     "f" with the quotient is the criterion of the package `mrmr-selection`, whose floor is 1e-3.
@@ -298,7 +298,7 @@ class CMIM(_JointInformation):
         min( I(x_j; y), min_i I(x_j; y | x_i) )
 
     The value of a feature can only fall, so only features near the best are compared. The bins are
-    those of `MutualInformation`. Fleuret's features are binary, as those of sparse data are here.
+    those of `MutualInformation`. Fleuret's features are binary, as sparse features are here.
 
     References
     ----------

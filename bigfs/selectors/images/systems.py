@@ -129,7 +129,7 @@ class GramSystems(ImageSystems):
     def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
         """Return the Grams of F_r (c × kM × kM).
 
-        With `transpose`, V holds the U_r (M × k), and the Grams are those of [X_iᵀu_1; …]
+        With `transpose`, V holds the U_r (M × k), and the Grams are of [X_iᵀu_1; …]
         (c × kN × kN).
         """
 

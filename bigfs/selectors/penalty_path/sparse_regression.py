@@ -71,7 +71,7 @@ class SparseRegression(Selector):
     ) -> float:
         """Run the path to its end, set the results, and return its last λ.
 
-        `scale` takes the weights of the loss to those of the method.
+        `scale` turns the weights of the loss into the weights of the method.
         """
         d = loss.X.shape[1]
         loss.varies[self._constraints.absent] = False  # they get no weight
@@ -524,7 +524,7 @@ class MRSF(SpectralRegression):
 
     Notes
     -----
-    The targets are those of `MCFS`. The weights minimize::
+    The targets are the same as in `MCFS`. The weights minimize::
 
         1/2n ‖T − XW − 1bᵀ‖² + α Σ_j ‖w_j‖₂
 

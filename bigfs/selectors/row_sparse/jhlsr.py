@@ -136,7 +136,7 @@ class JHLSR(RowSparseSelector):
     Notes
     -----
     The problem is eq. 14 of [1]_, corrected. A picks the labeled samples, and ΦΦᵀ is a kernel of
-    the labels, or of the samples where there are none::
+    the labels, or of the samples where there are no labels::
 
         min_{S, w}  ‖AXS − Φ‖² + μ tr(SᵀXᵀ L_H(w) XS) + λ‖S‖₂,₁ + γ‖w‖²,    w ≥ 0, 1ᵀw = 1
 
@@ -291,7 +291,7 @@ class JHLSR(RowSparseSelector):
         return Hypergraph(hypergraph.H, hypergraph.w / total)
 
     def _require_memory(self, X: Matrix, r: int, entries: int, n_hyperedges: int) -> None:
-        """Refuse a hypergraph that does not fit beside the ridge solve.
+        """Refuse a hypergraph that does not fit together with the ridge solve.
 
         `entries` counts the samples of all hyperedges.
         """

@@ -65,8 +65,8 @@ class HypergraphOperator(SampleOperator):
     def apply(self, V: AnyArray, overwrite: bool = False) -> AnyArray:
         """Return M V, dense n × r, in the memory of V with `overwrite`.
 
-        First come the rows of the hyperedges, then the samples subtract those of theirs. So a step
-        reads what lies anywhere, and writes one row after the other.
+        First come the rows of the hyperedges, then each sample subtracts the rows of its
+        hyperedges. So a step reads rows anywhere, and writes one row after the other.
         """
         assert self.m is not None
         V = np.ascontiguousarray(V) if overwrite else np.array(V, order="C")

@@ -234,7 +234,7 @@ class JHLSRProblem(RowSparseProblem):
         penalty = self.lam * smooth_norms.sum()
         w, smoothness, promise = self.weight_step(P, state.w, float(loss + penalty))
         objective = float(loss + self.mu * smoothness + penalty)
-        if self.learn_w:  # else γ‖w‖² is a constant, beside which the other terms may vanish
+        if self.learn_w:  # else γ‖w‖² is a constant, which the other terms may vanish against
             objective += self.gamma * float(w @ w)
         M = self.sample_operator(w)
         if not P.whole:
@@ -293,7 +293,7 @@ class JHLSRProblem(RowSparseProblem):
         return float(self.labeled @ np.einsum("vr,vr->v", difference, difference))
 
     def residual(self, columns: slice, M: SampleOperator, P_s: FloatArray) -> FloatArray:
-        """Return columns of V = T − M P (n × width), in the memory of those of P."""
+        """Return columns of V = T − M P (n × width), in the memory of P's columns."""
         MP = M.apply(P_s, overwrite=True)
         return np.subtract(self.target(columns), MP, out=MP)
 

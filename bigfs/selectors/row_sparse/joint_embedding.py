@@ -111,7 +111,7 @@ class JointProblem(RowSparseProblem):
 
     @abstractmethod
     def extra(self, Y: FloatArray) -> float:
-        """Return the terms of the objective in Y alone, beside tr(YᵀLY)."""
+        """Return the terms of the objective in Y alone, without tr(YᵀLY)."""
 
     @abstractmethod
     def embedding_violation(self, Y: FloatArray, P: FloatArray) -> float:

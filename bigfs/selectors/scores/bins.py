@@ -54,7 +54,7 @@ class MutualInformation(Selector):
 
     Notes
     -----
-    The scores are those of `sklearn.feature_selection.mutual_info_classif` on the binned values as
+    The scores equal `sklearn.feature_selection.mutual_info_classif` on the binned values as
     discrete features. It needs one pass over X, and one for the column statistics where X does not
     bring them. A matrix by rows alone is gathered in batches of columns, with a pass for each.
     Several labels per sample are an indicator of shape (n_samples, n_labels).
@@ -274,7 +274,7 @@ def _bin_of(x: float, low: float, width: float, n_bins: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _fill_bins(indptr: IntArray, values: FloatArray, n_bins: int, bins: IntArray) -> None:
-    """Fill in the bin of each value among those of its column."""
+    """Fill in the bin of each value among the bins of its column."""
     for j in range(len(indptr) - 1):
         first, last = indptr[j], indptr[j + 1]
         if first < last:

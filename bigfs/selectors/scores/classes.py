@@ -184,7 +184,7 @@ class LabelSetsSelector(SignificanceSelector, ClassSumsSelector):
 class ANOVA(LabelSetsSelector):
     """Score each feature by the F statistic of a one-way analysis of variance.
 
-    The scores are those of `sklearn.feature_selection.f_classif`. A feature that is constant within
+    The scores equal `sklearn.feature_selection.f_classif`. A feature that is constant within
     each class and differs between classes scores infinity. Unlabeled samples are left
     out. With several labels per sample, the score is the mean of the F statistics of the labels
     [1]_.
@@ -251,7 +251,7 @@ class ANOVA(LabelSetsSelector):
 class Chi2(LabelSetsSelector):
     """Score each non-negative feature by its χ² statistic with the class.
 
-    The scores are those of `sklearn.feature_selection.chi2`. Negative values are refused. Unlabeled
+    The scores equal `sklearn.feature_selection.chi2`. Negative values are refused. Unlabeled
     samples are left out. With several labels per sample, the score is the mean of the statistics of
     the labels [1]_.
 

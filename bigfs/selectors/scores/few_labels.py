@@ -207,7 +207,7 @@ def _edges_with_an_unlabeled_end(A: sp.csr_array, y: Labels) -> sp.csr_array:
 
 
 def _pair_sums(class_sums: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return Σ (x_i − x_k)² over the pairs of different classes, and over those of one class."""
+    """Return Σ (x_i − x_k)² over the pairs of different classes, and over pairs of one class."""
     sums, squares = np.split(class_sums, 2, axis=1)
     within = unless_rounding(sizes * squares - sums**2, sizes * squares)
     everything = sizes.sum() * squares.sum(axis=1)

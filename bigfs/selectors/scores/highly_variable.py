@@ -9,7 +9,7 @@
 
 s² has n − 1 degrees of freedom. With batches, each batch is scored by itself, and genes are ranked
 by the number of batches that choose them and by their mean (`seurat`, `cell_ranger`) or median rank
-(`seurat_v3`). The values are those of `scanpy.pp.highly_variable_genes`.
+(`seurat_v3`). The values equal `scanpy.pp.highly_variable_genes`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class HighlyVariable(Selector):
 
     Notes
     -----
-    The values are those of `scanpy.pp.highly_variable_genes` with ``n_top_genes`` as
+    The values equal `scanpy.pp.highly_variable_genes` with ``n_top_genes`` as
     `n_features_to_select`. Exactly so many genes are chosen, and of equal ones the first, where
     scanpy may keep all or choose by rounding. With batches and "seurat_v3", scanpy from 1.12 on
     takes the means by an algorithm that rounds otherwise, and the local fit jumps where a last
@@ -175,9 +175,9 @@ class HighlyVariable(Selector):
         y : object, default=None
             Not used.
         batch : array-like of shape (n_samples,), default=None
-            Batch of each cell, as a number or a text. None takes those of a `Matrix` of a store
-            that was staged with ``batch=``, and else all cells as one batch. A batch of one cell
-            has no variance and takes no part.
+            Batch of each cell, as a number or a text. None takes the batches of a `Matrix` of a
+            store that was staged with ``batch=``, and else all cells as one batch. A batch of one
+            cell has no variance and takes no part.
 
         Returns
         -------
@@ -473,7 +473,7 @@ def _equal_bins(values: FloatArray, n_bins: int) -> FloatArray:
 
 
 def _mean_of_known(part: FloatArray) -> FloatArray:
-    """Return the mean over the batches of what is not NaN (d × b → d), NaN if nothing is."""
+    """Return the mean over the batches that are not NaN (d × b → d), NaN if all are."""
     known = ~np.isnan(part)
     return np.asarray(np.where(known, part, 0).sum(axis=1) / known.sum(axis=1))
 

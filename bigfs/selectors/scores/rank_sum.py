@@ -59,7 +59,7 @@ class RankSum(Selector):
 
     Notes
     -----
-    The p-values are those of ``scipy.stats.mannwhitneyu(..., method="asymptotic")``: the normal
+    The p-values equal ``scipy.stats.mannwhitneyu(..., method="asymptotic")``: the normal
     approximation with the corrections for ties and for continuity. They are not corrected for the
     number of tests. It needs one pass over X. A matrix by rows alone is gathered in batches of
     columns, with a pass for each. Zeros of sparse columns are never made dense.

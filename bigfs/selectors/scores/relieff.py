@@ -61,9 +61,9 @@ class ReliefF(Selector):
         diff(i, l) = |x_ij − x_lj| / (max_j − min_j)
         W_j = 1/n Σ_i [ Σ_c P(c)/(1 − P(y_i)) mean_{m∈M_ic} diff(i, m) − mean_{h∈H_i} diff(i, h) ]
 
-    Every sample counts, where the paper draws some. The neighbors are those of the cosine or the
+    Every sample counts, where the paper draws some. The neighbors are by the cosine or the
     Euclidean distance in X, where the paper has the sum of `diff`. A sample with fewer than k
-    neighbors in a class takes the mean of those it has. A graph beside a store has no neighbors by
+    neighbors in a class takes the mean of those it has. A graph next to a store has no neighbors by
     class, so it is not used. After the neighbors, which compare all pairs of samples, one pass over
     X is made.
 

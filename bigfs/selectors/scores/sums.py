@@ -83,8 +83,8 @@ class WeightedSelector(Selector):
             Samples, also as a data frame of pandas or Dask. The matrix of a store is
             `bigfs.storage.open(uri).X`. X is never changed.
         y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Target, as the method takes it. Beside a `Matrix`, class labels are class numbers, and
-            −1 is unlabeled. Beside arrays it is a class.
+            Target, as the method takes it. With a `Matrix`, class labels are class numbers, and
+            −1 is unlabeled. With arrays it is a class.
         sample_weight : array-like of shape (n_samples,), default=None
             Frequency weights: a sample of weight w counts as w equal samples, and one of weight 0
             as none. None weighs each by 1.
@@ -120,11 +120,11 @@ class WeightedSelector(Selector):
         self._score_samples(X, y, weights)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Add samples to those of earlier calls, and choose by all of them.
+        """Add samples to the samples of earlier calls, and choose by all of them.
 
-        The scores are sums over the samples, so they are those of one `fit` on all samples. `fit`
-        itself forgets earlier samples and leaves none for later calls. While the samples so far
-        have no score, because they have a single class or a constant target, nothing is chosen yet.
+        The scores are sums over the samples, so they equal the scores of one `fit` on all samples.
+        `fit` itself forgets earlier samples and leaves none for later calls. Nothing is chosen
+        while the samples so far have no score: they have a single class or a constant target.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ def class_totals(
 def between_and_within(
     sums: FloatArray, squares: FloatArray, sizes: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return SSB and SSW, with 0 for what is only rounding."""
+    """Return SSB and SSW, with 0 where a value is only rounding."""
     explained = (sums**2 / sizes).sum(axis=1)
     between = explained - sums.sum(axis=1) ** 2 / sizes.sum()
     return unless_rounding(between, squares), unless_rounding(squares - explained, squares)

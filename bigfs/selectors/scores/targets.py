@@ -3,7 +3,7 @@
     variance_j   = Σ_i (x_ij − x̄_j)² / n
     F_j          = r_j² / (1 − r_j²) · (n − 2),      r_j = x_jᵀ(y − ȳ) / (‖x_j − x̄_j‖ ‖y − ȳ‖)
 
-The sums are those of x − s, with s near the mean where that is far from zero.
+The sums are of x − s, with s near the mean where that is far from zero.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Variance(WeightedSelector):
 class FRegression(SignificanceSelector, WeightedSelector):
     """Score each feature by the F statistic of its linear regression on a real target.
 
-    The scores are those of `sklearn.feature_selection.f_regression`, and rank features as the
+    The scores equal `sklearn.feature_selection.f_regression`, and rank features as the
     absolute value of Pearson's correlation with the target does. The score is infinite for a
     feature that explains the target completely, and zero for a constant one.
 

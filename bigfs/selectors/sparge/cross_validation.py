@@ -53,7 +53,7 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 FOLD_SETS = 10  # sets of m features that the penalties of a fold are taken to gather
 LARGE_FOLDS = 256 << 20  # bytes of the products of all folds from which one is solved at a time
 OWN = ("gammas", "cv", "scoring")  # parameters that SparGE does not have
-# What is tried for classes where nothing is asked for. Of the first it is known that no other is
+# The candidates for classes where the caller names none. Of the first it is known that no other is
 # better on most data, so another is chosen only where the folds say so by a standard error.
 SHORT_LIST: tuple[dict[str, Any], ...] = (
     {"loss": "squared", "ranking": "elimination"},
@@ -322,7 +322,7 @@ class SparGECV(EmbeddingTarget, Chooser):
     def _folds(self, n: int, target: Target) -> list[Fold]:
         """Return the training and test samples of each fold, among those that take part.
 
-        They are stratified where there are classes. `cv`, groups and times are those of all n
+        They are stratified where there are classes. `cv`, groups and times are for all n
         samples, of which the labeled ones take part.
         """
         is_class = isinstance(target.y, Labels)

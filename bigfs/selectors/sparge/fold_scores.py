@@ -19,7 +19,7 @@ from bigfs.result import scope
 from bigfs.selectors.sparge.sparge import SparGE, unit_of_gamma
 from bigfs.types import FloatArray, IntArray
 
-FOLD_COPIES = 4  # n × r arrays of a fold: the targets, their residual and those of a step
+FOLD_COPIES = 4  # n × r arrays of a fold: the targets, their residual and the arrays of a step
 Fold = tuple[IntArray, IntArray]  # the numbers of the training and the test samples
 
 
@@ -115,7 +115,7 @@ def held_out_loss(
     chosen = np.sort(chosen)
     positions, (G, B) = training.positions(chosen), training.gram(chosen)
     W = [solve(G + penalty * np.eye(len(G)), B, assume_a="pos") for penalty in penalties]
-    stacked = np.hstack(W)  # one ridge beside the other
+    stacked = np.hstack(W)  # the ridges side by side
     fitted = (training.Z[:, positions] @ stacked - training.mu[positions] @ stacked)[is_test]
     target = (whole.T - np.outer(whole.omega, intercept_of(whole.T, training.omega)))[is_test]
     residuals = [

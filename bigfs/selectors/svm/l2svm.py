@@ -51,7 +51,7 @@ class L2SVM(Selector):
 
     Notes
     -----
-    The classifiers are those of `sklearn.svm.LinearSVC`, whose intercept is penalized like a
+    The classifiers equal `sklearn.svm.LinearSVC`, whose intercept is penalized like a
     weight. The gradient bounds the distance to the optimum exactly: the duality gap is half of its
     squared norm. A step [1]_ reads X once, and twice per iteration of its conjugate gradients. All
     classes share the passes. Where there are fewer samples than features, and few of them, the
