@@ -28,7 +28,7 @@ def run(
     """Stage a source, select features, score them, and write the report, as `bigfs run` does.
 
     Results on disk from an earlier run of the same content, settings and program are
-    reused. A killed run goes on from its last step.
+    reused. A killed run continues from its last step.
 
     Parameters
     ----------

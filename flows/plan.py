@@ -13,7 +13,7 @@ from bigfs.flows.job import Job
 class Plan:
     """Hold what a run is made of, as it was when the run began. The steps ask nothing again.
 
-    `corpus` is the store with the segments that it had then, and `key` stands for its content, the
+    `corpus` is the store with the segments that it had then, and `key` identifies its content, the
     question and the program. It names the run and its checkpoints.
     """
 

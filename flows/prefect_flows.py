@@ -107,7 +107,7 @@ def as_task(step: Callable[..., Any], request: Any, *arguments: Any) -> Any:
         name = f"select {request.features} by {request.method}"
     if step is comparison.run_method:
         name = arguments[-1]
-    # that of a comparison is the time of a method
+    # a comparison's is the time of a method
     limit = None if isinstance(request, Comparison) else request.timeout
     is_new = step is steps.report and arguments[0].unfinished
     result = _call(step, request, *arguments, name=name, limit=limit)

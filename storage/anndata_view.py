@@ -279,7 +279,7 @@ class AnnDataCorpus(SampleRoles):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Description of the store as plain data, as that of `Corpus`."""
+        """Description of the store as plain data, as of `Corpus`."""
         from_source = {"fingerprint": self.identity, "sample_shape": None, "planted": None}
         source: dict[str, Any] = {"uri": self.uri, "format": "anndata"} | from_source
         if self.label_columns is not None:

@@ -3,7 +3,7 @@
 Up to `FILES` files of up to `WHOLE` bytes together are hashed whole. Larger sources are hashed in
 blocks at fixed places of up to `FILES` files spread over the list, with absolute paths, sizes and
 modification times. A process hashes files again only if a size, date or inode changed. Where
-nothing may be read, their names, sizes and dates stand for them.
+nothing may be read, their names, sizes and dates count.
 """
 
 from __future__ import annotations

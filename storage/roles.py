@@ -37,7 +37,7 @@ class SampleRoles:
         raise NotImplementedError
 
     def _anndata(self, file: str | None) -> AnnData:
-        """Return an AnnData file, or that of the corpus."""
+        """Return an AnnData file, or the one of the corpus."""
         raise NotImplementedError
 
     @cached_property

@@ -1,7 +1,7 @@
 """The words of a text: at least two word characters of Python, and the marks among them.
 
 The marks that are written over or behind a letter belong to its word, as Unicode has it: vowel
-signs of Indic scripts, accents that stand alone, and joiners. Python's `re` ends a word there.
+signs of Indic scripts, accents without a letter, and joiners. Python's `re` ends a word there.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from bigfs.matrix import Matrix
 from bigfs.result import Record
 from bigfs.types import FloatArray
 
-SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
+SMOOTHING = 1e-4  # √ε over the norm of a typical row of codes, √ε' over a typical column's of X
 SYLVESTER_TOL = 1e-9  # relative residual of each solve
 
 
@@ -78,7 +78,7 @@ class L21Loss:
 
 
 def row_dots(A: FloatArray, B: FloatArray) -> FloatArray:
-    """Return the scalar product of each row of A with that of B."""
+    """Return the scalar product of each row of A with the same row of B."""
     return np.asarray(np.einsum("jm,jm->j", A, B))
 
 

@@ -13,7 +13,7 @@ statistics are close to the statistics of all data at the current atoms.
 `spams.trainDL` does this in one call on data in memory, and the tests hold this module to its
 error. Called batch by batch through `model=`, trainDL itself does not reach that error. Here SPAMS
 codes m-dimensional signals and not d-dimensional ones, and so needs no dense rows: with DᵀD = RᵀR,
-the lasso of x on D is that of R⁻ᵀDᵀx on R.
+the lasso of x on D equals the lasso of R⁻ᵀDᵀx on R.
 
 A batch consists of a few runs of rows spread evenly over the corpus, so that a corpus sorted by
 class does not come class by class. The batches do not depend on the tiles of the store. The atoms

@@ -134,7 +134,7 @@ def exchange(
     if not len(kept) < m < len(order):
         return elimination
     exchanges = Exchanges(G, B, gamma, order[:m], kept)
-    # that of the elimination has the rounding of all removals
+    # the elimination's has the rounding of all removals
     first = exchanges.objective(T_norm2)
     for _ in range(1 + int(ROUNDS_PER_FEATURE * m)):
         if not exchanges.improve(T_norm2):

@@ -172,7 +172,7 @@ def hypergraph_embedding(
 
     The degrees include the weights, D_v = diag(H w), so that the trivial vectors are known for any
     w. With w = 1 it is the operator of JHLSR and of `Hypergraph.similarity`. `parts` come from
-    `hypergraph_parts`. The result is that of `leading_eigenvectors`.
+    `hypergraph_parts`. The result is as from `leading_eigenvectors`.
     """
     parts = hypergraph_parts(hypergraph, 1) if parts is None else parts
     H, root = hypergraph.H, inverse_root(parts.degree)[:, None]

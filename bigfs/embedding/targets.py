@@ -45,7 +45,7 @@ def lda_factor(codes: IntArray, c: int, weights: FloatArray | None = None) -> Fl
     of the complement of √n_c.
 
     With weights v of the classes, H = (I − 11ᵀ/n) Y diag(v)^½. Then T = HU, with U a basis of the
-    complement of v^-½, has TTᵀ = HHᵀ. No weights stand for v = 1/n_c.
+    complement of v^-½, has TTᵀ = HHᵀ. No weights mean v = 1/n_c.
     """
     sizes = class_sizes(codes, c).astype(np.float64)
     if sizes.min() == 0:

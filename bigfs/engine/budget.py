@@ -1,4 +1,4 @@
-"""The memory that this process has: the limit that was given, or that of its control group.
+"""The memory that this process has: the given limit, or the one of its control group.
 
 It is the same for the whole life of a process, so that no plan depends on the free memory of the
 minute. Freed memory goes back to the system.

@@ -245,7 +245,7 @@ def _running(
         if is_specified:
             _wait_for_worker(client, timeout)
         prepare_client(client)
-        if scheduler is not None and not is_specified:  # the cluster goes on without us
+        if scheduler is not None and not is_specified:  # the cluster stays without us
             stack.callback(release_client, client)
         try:
             yield {"client": client, "baseline": IDLE, **changes}

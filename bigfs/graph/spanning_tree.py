@@ -1,6 +1,6 @@
 """Bridges between the components of a kNN graph: a minimum spanning tree of nearest samples.
 
-The tree grows in Borůvka's rounds. In each round every component but that of the largest one asks
+The tree grows in Borůvka's rounds. In each round every component but the largest one asks
 for the pair of nearest samples of which one is its own, and these pairs join components. So there
 are at most log₂(c) rounds. The order of the pairs (distance, then lower and higher sample number)
 is total, so the tree depends neither on the blocks nor on the rounds.

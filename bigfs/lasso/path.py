@@ -79,7 +79,7 @@ class LassoPath:
         return state._replace(missing=self.missing(state))
 
     def step(self, state: PathState) -> PathState:
-        """Solve at the next penalty, or go on with this one, and read X once."""
+        """Solve at the next penalty, or continue with this one, and read X once."""
         rho = state.rho
         if state.gap <= self.tol:
             rho = max(rho * self.ratio(state.largest), self.least(state.largest))

@@ -37,7 +37,7 @@ def block_cg(
     `tol` relative to B, whose norms are `size`, or of `reduction` relative to its first residual.
     The search directions are made orthonormal and dependent ones are dropped, so columns that
     coincide or have converged do no harm. The updated R drifts: `set_residual(Z, R)` writes the
-    true one before the loop ends, which goes on while that is too large and still halves.
+    true one before the loop ends, which continues while that is too large and still halves.
     """
     size = np.where(size > 0, size, 1.0)
     residuals = np.linalg.norm(R, axis=0) / size

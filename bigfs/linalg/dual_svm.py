@@ -1,6 +1,6 @@
 """Linear SVMs with the squared hinge loss of many classes, trained together on rows in memory.
 
-The objective P is that of `bigfs.linalg.svm` without weights of the samples. With X̂ = [X, 1] and
+P is the objective of `bigfs.linalg.svm` without weights of the samples. With X̂ = [X, 1] and
 û = [w; b], its dual is
 
     D(a) = Σ_i a_i − ½‖û‖² − Σ_i a_i² / 4C,      a ≥ 0,   û = Σ_i a_i y_i x̂_i

@@ -6,7 +6,7 @@
 
 The vertices follow Cleveland and Grosse, "Computational methods for local regression",
 Statistics and Computing, 1991: the range of x, a little wider, is halved at the median until a cell
-has at most ⌊0.2 · span · n⌋ samples. So the fit is that of R's `loess` and of scikit-misc.
+has at most ⌊0.2 · span · n⌋ samples. So the fit equals R's `loess` and scikit-misc's.
 """
 
 from __future__ import annotations

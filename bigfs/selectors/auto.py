@@ -1,6 +1,6 @@
 """The method that suits the target, chosen by folds of the training samples where several do.
 
-The rule is that of `evaluation.choosing`. The first candidate is the cheapest, and no other is
+The rule is in `evaluation.choosing`. The first candidate is the cheapest, and no other is
 known to be better on most data. They are few: of many candidates the folds choose worse.
 """
 
@@ -85,7 +85,7 @@ class AutoSelector(Chooser):
 
     A short list of methods belongs to each kind of target. Where it has several, a linear model on
     what each of them chooses without a fold's samples predicts these. The method is the first whose
-    mean score is within one standard error of the best. The error is that of the difference of the
+    mean score is within one standard error of the best. It is the error of the difference of the
     two on the same folds.
 
     ==================================  =====================================================
@@ -356,7 +356,7 @@ def _case_of(y: Any) -> tuple[str, Any]:
 
 
 def _width(codes: AnyArray) -> int:
-    """Return the number of columns that stand for a target."""
+    """Return the number of columns of a target."""
     if codes.ndim == 2:
         return int(codes.shape[1])
     return 1 if target_kind(codes) == "real" else int(codes.max())

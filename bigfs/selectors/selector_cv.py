@@ -69,7 +69,7 @@ class SelectorCV(FoldedSelector):
     metric : str or None, default=None
         Score to choose by and to return from `score`: "accuracy", "balanced_accuracy", "micro_f1",
         "macro_f1", "auc" or "neg_log_loss" for classes, "micro_f1" or "macro_f1" for label sets,
-        "r2" for real targets. None takes the first of these. "neg_log_loss" is that of a logistic
+        "r2" for real targets. None takes the first of these. "neg_log_loss" comes from a logistic
         regression, which then takes the place of the SVM.
 
     Attributes
@@ -101,7 +101,7 @@ class SelectorCV(FoldedSelector):
     score on samples that `fit` did not see is honest. So is `cross_val_score`, which chooses the
     number again inside each fold.
 
-    A fold fits the selector once, at the largest size: its best m features stand for a choice of m.
+    A fold fits the selector once, at the largest size: its best m features count as a choice of m.
     The folds cost as much as `cv` fits.
 
     References

@@ -30,7 +30,7 @@ from bigfs.storage.errors import LIMITS, BusyError
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",
     epilog="bigfs COMMAND --help shows the options of a command, with examples, and --help-all the "
-    "rare ones too. A variable such as BIGFS_WORKERS=4 stands for the option of its name, here "
+    "rare ones too. A variable such as BIGFS_WORKERS=4 sets the option of its name, here "
     "--workers 4.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -168,7 +168,7 @@ def common(
 
 
 def _register(command: Callable[..., None], group: str, examples: str) -> None:
-    """Make a function a command. The first sentence of its docstring stands in the list."""
+    """Make a function a command. The first sentence of its docstring is in the list."""
     paragraphs = [" ".join(text.split()) for text in str(inspect.getdoc(command)).split("\n\n")]
     lines = inspect.cleandoc(examples).splitlines()
     app.command(

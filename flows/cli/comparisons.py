@@ -26,7 +26,7 @@ def compare(
     require_extra("report", "bigfs compare")
     from bigfs.flows.comparison import compare as comparison
 
-    request = comparison.prepare(request)  # what is refused is an error before any work starts
+    request = comparison.prepare(request)  # it refuses wrong options before any work starts
     with show_progress(as_json, "start-up"):
         if uses_prefect(prefect):
             result_of_flow("compare", request)

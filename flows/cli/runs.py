@@ -79,7 +79,7 @@ def _carry_out(
     is_done = runs.is_done(job, scored=scored)
     if not is_done:
         job.engine.prepare("bigfs.flows.steps")
-        prepared = runs.prepare(job)  # what is refused is an error before any work starts
+        prepared = runs.prepare(job)  # it refuses wrong options before any work starts
         with show_progress(as_json, "start-up"):
             if into is not None:
                 _require_into(into, highly_variable, _staged(prepared))
@@ -228,7 +228,7 @@ def predict(
 ) -> None:
     """Predict samples with the model of a run, and score them where a store has their targets.
 
-    A source of the same kind as that of the run is read as that one was, but for ?options.
+    A source of the same kind as the run's is read in the same way, but for ?options.
     """
     _require_one_result(out, as_json)
     from bigfs.evaluation.metrics import METRIC_NAMES

@@ -69,7 +69,7 @@ def serve(
 ) -> None:
     """Repeat the whole job on a cron schedule until stopped.
 
-    The schedule is kept by the API that Prefect's settings name, such as that of
+    The schedule is kept by the API that Prefect's settings name, such as the one of
     `prefect server start`.
     """
     from bigfs.flows import run as runs

@@ -1,7 +1,7 @@
 """An audit: bounds for lists of features, and how well models on them predict.
 
 The certificate comes from `bigfs.audit`. The scores are as in a run: a linear model on samples
-that trained none, in the same folds for all lists. SparGE's own choices of the lists' lengths stand
+that trained none, in the same folds for all lists. SparGE's own choices of the lists' lengths are
 in the same table, chosen again in each fold. A list is the same in all.
 """
 

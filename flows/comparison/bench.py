@@ -134,7 +134,7 @@ class Bench:
     def run(self, method: str) -> Outcome:
         """Choose by a method, score its choices, and keep the result.
 
-        A killed or late run goes on from its last checkpoint.
+        A killed or late run continues from its last checkpoint.
         """
         folder = self.folder / ".work" / self.key(method)
         atomic.write_marker(folder)
@@ -143,7 +143,7 @@ class Bench:
             self.file(method).parent.mkdir(exist_ok=True)
             write_outcome(self.file(method), outcome, self.key(method))
         except BaseException:
-            if not atomic.paths_in(folder, "*.npz"):  # there is nothing to go on from
+            if not atomic.paths_in(folder, "*.npz"):  # there is no checkpoint to continue from
                 _discard(folder)
             raise
         _discard(folder)
@@ -289,8 +289,8 @@ class Bench:
     def _prepare(self, name: str, part: str, X: Matrix, y: Any, samples: Samples) -> Chooser:
         """Return the chooser of a method, for the most features.
 
-        A method on the kNN graph gets that of the part, which all of them share. It is a graph of
-        all features. With forbidden ones the method makes its own.
+        A method on the kNN graph gets the graph of the part, which all of them share. It is a graph
+        of all features. With forbidden ones the method makes its own.
         """
         method = _method_of(name)
         if not selection.accepts_target(self.corpus, method):
@@ -314,7 +314,7 @@ class Bench:
         return chooser
 
     def _make_graph(self, X: Matrix, part: str, k: int, metric: Any) -> Neighbors:
-        """Make the graph of a part of the training samples, or read that of all of them."""
+        """Make the graph of a part of the training samples, or read the graph of all of them."""
         began = time.perf_counter()
         neighbors = (
             storage.graph(self.train, k, metric=metric).neighbors()

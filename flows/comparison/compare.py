@@ -1,7 +1,7 @@
 """A comparison: methods × sizes × parameters on the same samples of one corpus.
 
 The corpus is staged once, and its graph is made once. A method that fails or is late is a row with
-the reason, and the others go on. Nothing here imports Prefect, because that takes longer than a
+the reason, and the others continue. Nothing here imports Prefect, because that takes longer than a
 small comparison.
 """
 

@@ -151,7 +151,7 @@ class Comparison(Request):
 
 
 def selector_name(place: str) -> str:
-    """Return the name of an external selector: that of its class."""
+    """Return the name of an external selector: the name of its class."""
     return place.partition(":")[2]
 
 

@@ -120,7 +120,7 @@ def score_rows(standings: dict[str, Any], digits: int = 3) -> list[list[str]]:
     for row in standings["rows"]:
         if row["error"]:
             continue
-        # a star where the score differs from that of the best method beyond chance
+        # a star where the score differs from the best method's beyond chance
         marks = ["*" if p.get("p_holm", 1.0) < ALPHA else "" for p in row["points"]]
         cells = [
             score_text(p, metric, digits) + m for p, m in zip(row["points"], marks, strict=True)

@@ -77,7 +77,7 @@ class Choices(NamedTuple):
             method, y = asked["method"], controls.shuffle_labels(y, name, parameters)
         elif name != asked["method"]:
             parameters = selection.constraints_for(name, parameters)
-        if isinstance(features, int):  # the level is that of a mode
+        if isinstance(features, int):  # the level belongs to a mode
             parameters = {key: value for key, value in parameters.items() if key != "param"}
         request = self.corpus, method, features, parameters
         chooser = Chooser(*request, split.X_train, y, split.samples)

@@ -1,4 +1,4 @@
-"""The verdict of a run's own table: how its choice stands to other methods and to all features."""
+"""The verdict of a run's own table: its choice compared with other methods and all features."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def verdict(
     tested: int,
     advise: Callable[[str | None], str],
 ) -> str:
-    """Return how the run's own method stands to the best other one and to all features.
+    """Compare the run's own method with the best other one and with all features.
 
     One is ahead of the other by two standard errors of the difference, as if each had been scored
     on `tested` samples of its own. Methods that are scored on the same samples differ by less.

@@ -32,8 +32,8 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
     -------
     list of dict
         By the time they were made: the run, the folder of the result, when, the method, the number
-        of features, the certified gap, the score with this number and how it stands to that of
-        other methods and of all features, None where a value is missing, and the names of the
+        of features, the certified gap, the score with this number, compared with other
+        methods and with all features, None where a value is missing, and the names of the
         features added and removed against the result before of the same run. A failure, and a
         result that is damaged, has an "error", and in place of the rest None.
 

@@ -52,7 +52,7 @@ def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, A
 
 
 def score_text(point: Mapping[str, Any], metric: str, digits: int = 3) -> str:
-    """Return a score, with the spread of its draws where it is that of a control."""
+    """Return a score, with the spread of its draws if it belongs to a control."""
     spread = point.get("spread", {}).get(metric)
     text = f"{point[metric]:.{digits}f}"
     return text if spread is None else f"{text} ± {spread:.{digits}f}"

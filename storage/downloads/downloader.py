@@ -1,7 +1,7 @@
 """Downloads: one folder, checksums, and the copies of files behind URLs.
 
 A download that broke off is resumed if the server can send ranges. Every file is verified. Without
-a published checksum, that of the first download is recorded in registry.txt and verified from then
+a published checksum, the first download's is recorded in registry.txt and verified from then
 on. Behind any other URL, each version that the server names has its own copy.
 """
 

@@ -43,7 +43,7 @@ from bigfs.storage.format.checked import parse
 
 VERSION = 1  # of a store and of a graph
 MANIFEST, CHECKSUMS, CHUNK_CHECKSUMS = "zarr.json", "uns/checksums", "uns/chunk_checksums"
-ETAGS = "etags"  # beside the manifest: a hash of what an object store calls the versions of files
+ETAGS = "etags"  # next to the manifest: a hash of what an object store calls the versions of files
 CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
 # values per chunk of arrays with one value per row, with one per column, and of strings
 ROW_CHUNK, COLUMN_CHUNK, STRING_CHUNK = 1 << 18, 1 << 16, 1 << 15
@@ -73,7 +73,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Metadata of a store. `key` stands for source and settings: equal keys mean equal stores."""
+    """Metadata of a store. `key` identifies source and settings: equal keys mean equal stores."""
 
     __repr__ = brief
 
@@ -265,7 +265,7 @@ def has_its_etags(uri: str) -> bool:
 
 
 def objects_of(uri: str) -> tuple[set[str], str | None]:
-    """List a store. Returns all keys but that of the manifest, and a hash of their ETags if there
+    """List a store. Returns all keys but the manifest's, and a hash of their ETags if there
     are any.
     """
     fs, base = fsspec.core.url_to_fs(uri)

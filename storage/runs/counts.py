@@ -2,7 +2,7 @@
 
     news20.counts/<key>-<number>.npz      names of sets of features, and the counts of their models
 
-The key stands for the samples, the split, the libraries and the program. Files are added and never
+The key identifies the samples, the split, the libraries and the program. Files are added and never
 changed, so runs side by side do not disturb one another. One that is damaged is made again.
 """
 

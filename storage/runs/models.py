@@ -128,7 +128,7 @@ class TableUnits:
         is_filled = None not in self.numbers.values()
         steps = []
         if self.numbers:
-            # of one row, that of the means. SimpleImputer keeps a type that skops does not trust
+            # of one row, the means. SimpleImputer keeps a type that skops does not trust
             way = KNNImputer(n_neighbors=1) if is_filled else "passthrough"
             steps.append(("numbers", way, list(self.numbers)))
         if self.categories:

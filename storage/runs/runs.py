@@ -11,7 +11,7 @@ The name of a run is a symbolic link to its latest result, which one rename repl
 
 A result is
 
-    selected.csv   rank, index, name, score; class, for which the feature stands out most, where
+    selected.csv   rank, index, name, score; class that the feature is most typical of, where
                    samples have classes; p_value, where the method has them
     classes.csv    the selected features of each class by t against the other classes
     scores.npy     every feature's score, float64
@@ -22,7 +22,7 @@ A result is
     run.json       everything needed to repeat the run, its status, history and figures, and the
                    hash of each other file, with which it is compared as it is read
 
-The same command goes on from the checkpoints of a killed run. A finished result is never changed
+The same command continues from the checkpoints of a killed run. A finished result is never changed
 but by `transaction`, and only `bigfs prune` deletes it, or the same result that is made again.
 """
 
@@ -99,7 +99,7 @@ class Run:
 
     @classmethod
     def begin(cls, out: str | Path, parameters: dict[str, Any], key: str = "") -> Run:
-        """Start a run, or go on from the checkpoints of a killed one that was asked the same.
+        """Start a run, or continue from the checkpoints of a killed one with the same question.
 
         The results of its name stay.
         """

@@ -101,8 +101,8 @@ def find(source: Any, *, format: str | None = None, test: Any = None, **options:
     ``faces.mat?sample_shape=32x32&unlabeled=-1``, after a URL as in
     ``https://example.org/posts.csv#text=body``. Without a format, the content tells it.
 
-    A mapping holds the source of each split, and `test` is that of the test samples. Options and
-    guesses of the training samples hold for the others.
+    A mapping holds the source of each split, and `test` is the source of the test samples. Options
+    and guesses of the training samples hold for the others.
     """
     if test is not None:
         source = {"train": source, "test": test}
@@ -112,7 +112,7 @@ def find(source: Any, *, format: str | None = None, test: Any = None, **options:
 
 
 def _of_splits(sources: Mapping[str, Any], format: str | None, options: dict[str, Any]) -> Source:
-    """Return the sources of several splits as one, that of the training samples first.
+    """Return the sources of several splits as one, training samples first.
 
     An option may be a mapping too, with a value for each.
     """

@@ -355,7 +355,7 @@ class AnnData(SampleColumns, MatrixSource):
         """Read the names of features from a column of var. Repeated ones are made unique.
 
         They get the endings that anndata's `var_names_make_unique` gives. A feature without a name
-        there keeps that of the index.
+        there keeps the name in the index.
         """
         frame = "raw/var" if self.raw else "var"
         columns = self._columns(file, frame)

@@ -177,7 +177,7 @@ def names_in(folder: Path, name: str) -> list[str] | None:
 def read_list(given: Any, option: str, count: int | None, of: str) -> list[str]:
     """Return the names that an option gives: a list, or a file with one per line.
 
-    In a line with tabs, such as one of genes.tsv, what stands before the first one is the name: no
+    In a line with tabs, such as one of genes.tsv, the text before the first one is the name: no
     two genes have it. There must be `count` names, of the things that `of` says. None takes all.
     """
     place = f"{option}="

@@ -294,7 +294,7 @@ _counted: tuple[str, Any, int, int] = ("", None, 0, 1)
 def line_number(path: str, offset: int) -> int:
     """Return the number of the line, from 1, that begins at a byte of a file.
 
-    Counting goes on from where the last call ended, as pieces are read in order.
+    Counting continues where the last call ended, as pieces are read in order.
     """
     global _counted
     about = os.stat(path)
@@ -317,7 +317,7 @@ def shorten_names(names: Sequence[str], most: int = 20) -> str:
 
 
 def parse_options(query: str) -> dict[str, Any]:
-    """Return the options behind a path, of which %xx stands for a byte and + for itself."""
+    """Return the options behind a path, in which %xx means a byte and + itself."""
     options: dict[str, Any] = {}
     for option in filter(None, query.split("&")):
         name, _, value = option.partition("=")

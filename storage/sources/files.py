@@ -376,7 +376,7 @@ def list_files(path: str, suffixes: Sequence[str]) -> list[str]:
 
 
 def suffix_of(name: str) -> str:
-    """Return the suffix of a name, that of a compression apart."""
+    """Return the suffix of a name, without the suffix of a compression."""
     stem, suffix = os.path.splitext(name)
     return os.path.splitext(stem)[1] if suffix in COMPRESSED_SUFFIXES else suffix
 
@@ -430,7 +430,7 @@ def require_no_other_format(folder: str, names: Sequence[str]) -> None:
         )
 
 
-# the end of the name of a folder of a split, and the beginning of that of a file
+# the end of the name of a folder of a split, and the beginning of a file's name
 SPLIT = r"(train|test|validation|valid|val|dev)(?:ing)?"
 SPLIT_FOLDER = re.compile(rf"(?:^|[-_. ]){SPLIT}$", re.IGNORECASE)
 SPLIT_FILE = re.compile(rf"{SPLIT}(?=[-_.])", re.IGNORECASE)

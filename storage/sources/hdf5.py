@@ -29,7 +29,7 @@ HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes
 
 
 def require_end(path: str) -> None:
-    """Refuse a file that ends the process which reads it, or never lets it go on.
+    """Refuse a file that ends the process which reads it, or never returns.
 
     An error there is raised here.
     """

@@ -1053,7 +1053,7 @@ def _target_of_columns(
 
 
 def category_texts(categories: Any, texts: bool) -> list[str]:
-    """Return the text of each category. Where labels are no `texts`, it is that of its number."""
+    """Return the text of each category. Where labels are no `texts`, it is its number's."""
     values = categories.to_pylist()
     if not texts:
         values = [parse_number(value) if isinstance(value, str) else value for value in values]

@@ -1,6 +1,6 @@
 """A child process that tries what a library does with a foreign file before this one does it.
 
-A damaged file can end the process that reads it, or never let it go on.
+A damaged file can end the process that reads it, or keep it for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Trial:
     ----------
     script : str
         Defines ``tried(raw)``, which returns the words of an answer. A line that it prints is a
-        sign that it goes on.
+        sign that it works.
     patience : float, default=PATIENCE
         Seconds without a sign.
     """

@@ -48,7 +48,7 @@ class VowpalWabbit(JsonFeatures):
         head, *namespaces = text.rstrip("\n\r").split("|")
         words = BLANKS.split(head.strip(" \t")) if head.strip(" \t") else []
         tag = None
-        # a tag begins with ', or stands at the | without a space
+        # a tag begins with ', or is next to the | without a space
         if words and (words[-1].startswith("'") or (namespaces and head[-1:] not in (" ", "\t"))):
             tag = words.pop().removeprefix("'")
         if len(words) > 3:

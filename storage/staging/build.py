@@ -56,7 +56,7 @@ class Plan(NamedTuple):
     fingerprint: str  # of the source when the plan was made
     weighting: Weighting
     settings: dict[str, Any]
-    key: str  # stands for the source and the settings
+    key: str  # identifies the source and the settings
     uri: str
 
 

@@ -86,7 +86,7 @@ def stage(
         Objects are read once, see Notes.
     store : str, path-like or None, default=None
         Path or fsspec URL of the store. None takes ``.bigfs/<name>-<key>.zarr``, where the key
-        stands for the source and the settings, so that the same question finds the same store.
+        identifies the source and the settings, so that the same question finds the same store.
     format : str or None, default=None
         Format of the source. None guesses it from the content.
     min_df : int or float, default=2

@@ -4,7 +4,7 @@ The second block is cut into strips of a few thousand rows. A strip is stored by
 has a posting list of the strip's rows. A frequent term has a dense line with one value per row. The
 products of one row with the whole strip accumulate in a short float64 array that stays in the
 first-level cache. One vectorized comparison then marks the few that can enter a list, either the
-list of this row or that of the other row. So each pair is multiplied once.
+list of this row or of the other row. So each pair is multiplied once.
 
 The terms of a pair are added in increasing order whatever the blocks and strips are. So a distance
 has the same bits wherever it is computed, and from either side.

@@ -1,7 +1,7 @@
 """The kernels of hypergraphs: sums over the samples of hyperedges.
 
 A hypergraph is given by the samples of all hyperedges, one hyperedge after the other, and by where
-each one begins. The order of every sum is that of the hyperedges.
+each one begins. Every sum has the order of the hyperedges.
 """
 
 from __future__ import annotations

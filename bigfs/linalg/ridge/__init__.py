@@ -110,7 +110,7 @@ class Ridge:
 
     @property
     def squares(self) -> FloatArray:
-        """The diagonal of Xᵀdiag(m)X, less that of the centering. Computed once. CG's
+        """The diagonal of Xᵀdiag(m)X, less the diagonal of the centering. Computed once. CG's
         preconditioner needs it."""
         if self._squares is None:
             if self.M.m is None:

@@ -1,7 +1,7 @@
 """The matrix M of XᵀMX: M = diag(m) − F Fᵀ, n × n, positive semi-definite and never formed.
 
 The identity, the centering matrix I − 11ᵀ/n, a diagonal, and a diagonal plus a hypergraph Laplacian
-(that of JHLSR) all have this form, so the three solvers know only this one.
+(of JHLSR) all have this form, so the three solvers know only this one.
 """
 
 from __future__ import annotations

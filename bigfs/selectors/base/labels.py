@@ -45,7 +45,7 @@ class Labels(NamedTuple):
         if sizes.all():
             return Labels(self.classes, codes)
         present = np.flatnonzero(sizes)
-        number = np.full(len(self.classes) + 1, UNLABELED)  # the last one is that of −1
+        number = np.full(len(self.classes) + 1, UNLABELED)  # the last one is for −1
         number[present] = np.arange(len(present))
         return Labels(self.classes[present], number[codes])
 

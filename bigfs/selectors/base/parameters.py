@@ -64,7 +64,7 @@ keep : array-like of int or str, default=
     "n_features_to_select": """\
 n_features_to_select : int, float or None, default=
     Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-    half of them. A number above that of the features keeps all, with a warning.
+    half of them. A number above the number of features keeps all, with a warning.
 """,
     "forbid": """\
 forbid : array-like of int or str, default=
@@ -351,7 +351,7 @@ dictionary_result_ : bigfs.result.Result or None
 """,
     "sparge_targets": """\
 embedding : {"lda", "cca", "hsl", "sda", "lpp", "pca"}, default=
-    What the features have to explain (Table 1 of [1]_). "lda" stands for the classes, "cca" for
+    What the features have to explain (Table 1 of [1]_). "lda" is for the classes, "cca" for
     real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
     where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
     and "pca" for the variance. "lpp" and "pca" ignore y.
@@ -367,14 +367,14 @@ class_weight : {"root", "balanced"}, None or dict, default=
     weight by its label, or by its number where X is a `Matrix`. A class that is not in the
     dict has weight 1.
 loss : {"squared", "squared_hinge"}, default=
-    Loss of the regression. "squared" is that of [1]_. "squared_hinge", for "lda", is that of
-    `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
+    Loss of the regression. "squared" is the loss of [1]_. "squared_hinge", for "lda", is the
+    loss of `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
     penalized and C = 1/2γ. Its class weights are weights of the samples, as there.
 """,
     "sparge_keep": """\
 keep : array-like of int or str, default=
     Features that must be chosen, as indices or names. Every set holds them, so the bounds are
-    those of the problem with these features fixed.
+    the bounds of the problem with these features fixed.
 """,
     "sparge_graph": """\
 n_components : int or None, default=

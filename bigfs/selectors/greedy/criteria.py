@@ -6,8 +6,8 @@
     JMI    choose argmax_j  (1/s) Σ_{i∈S} I(x_j; y | x_i)                [Yang, Moody 1999]
     CMIM   choose argmax_j  min( I(x_j; y), min_{i∈S} I(x_j; y | x_i) )  [Fleuret 2004]
 
-S holds the s features chosen so far, and the first one has the largest relevance. That of mRMR and
-its redundancy t_ji of two features are
+S holds the s features chosen so far, and the first one has the largest relevance. The relevance in
+mRMR and its redundancy t_ji of two features are
 
     mutual information   R_j = I(x_j; y),  t_ji = I(x_j; x_i)    on binned values
     F                    R_j = F statistic of the target,  t_ji = |ρ(x_j, x_i)|
@@ -57,7 +57,7 @@ class MRMR(GreedySelector):
     ----------
     %(select)s
     relevance : {"mutual-info", "f"}, default="mutual-info"
-        "mutual-info" takes the mutual information with the class, and that of two features as their
+        "mutual-info" takes the mutual information with the class, and between two features as their
         redundancy. "f" takes the F statistic of the classes or of a real target, and the absolute
         correlation of two features.
     scheme : {"auto", "difference", "quotient"}, default="auto"

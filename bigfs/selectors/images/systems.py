@@ -9,7 +9,7 @@ and A the weights of the penalty, whose k × k blocks are diagonal,
 
     u_r = A⁻¹F_r (F_rᵀA⁻¹F_r + αI)⁻¹ y_r
 
-The others solve it as it stands. Where the covariance C of the pixels (d × d) fits in memory, one
+The others solve it as it is. Where the covariance C of the pixels (d × d) fits in memory, one
 pass over the data serves every round (`CovarianceSystems`):
 
     F_r F_rᵀ = (V_r ⊗ I)ᵀ C (V_r ⊗ I)          kM × kM

@@ -11,7 +11,7 @@ Y (n × c) indicates the classes, and y_ik = 2Y_ik − 1. `bigfs.lasso.path` sol
 penalties until m features have a weight, or at a given penalty.
 
 In DLSR the targets Y ∈ {0, 1} are dragged apart: a sample beyond its target costs nothing. With
-f = 2(xW + b) − 1 the loss of an entry is ¼ max(0, 1 − y f)², so the problem is that of
+f = 2(xW + b) − 1 the loss of an entry is ¼ max(0, 1 − y f)², so it is the problem of
 `bigfs.lasso.losses.SquaredHinge` with λ = γ and the weights 2W.
 
 T is the spectral embedding of the samples' kNN graph, the leading non-trivial y_k of
@@ -121,7 +121,7 @@ class MultiTaskLasso(SparseRegression):
 
     Notes
     -----
-    The problem is that of `sklearn.linear_model.MultiTaskLasso` on the targets Y, which are
+    It is the problem of `sklearn.linear_model.MultiTaskLasso` on the targets Y, which are
     indicators of the classes or y itself, with an intercept::
 
         min 1/2n ‖Y − XW − 1bᵀ‖² + α Σ_j ‖w_j‖₂
@@ -200,7 +200,7 @@ class L1SVM(SparseRegression):
 
     Notes
     -----
-    The problem is that of `sklearn.svm.LinearSVC` with `penalty="l1"`, but for the intercept, which
+    It is the problem of `sklearn.svm.LinearSVC` with `penalty="l1"`, but for the intercept, which
     is not penalized here::
 
         min Σ_jk |w_jk| + C Σ_ik max(0, 1 − y_ik(w_k·x_i + b_k))²
@@ -311,7 +311,7 @@ class DLSR(SparseRegression):
 class SPFS(SparseRegression):
     """Choose features that preserve the similarity of the samples, by a row-sparse regression.
 
-    The similarity [1]_ is that of the classes, or a Gaussian kernel where y is None. Unlabeled
+    The similarity [1]_ is by classes, or a Gaussian kernel where y is None. Unlabeled
     samples are left out.
 
     Parameters
@@ -344,7 +344,7 @@ class SPFS(SparseRegression):
         min 1/2n ‖Φ − XW − 1bᵀ‖² + α Σ_j ‖w_j‖
 
     A rotation of Φ does not change the norms. The Gaussian kernel has the mean distance of two
-    landmarks for its width, and its factor is that of Nyström's method.
+    landmarks for its width, and its factor comes from Nyström's method.
 
     References
     ----------

@@ -19,7 +19,7 @@ With incidence degrees this w is the exact optimum of what the paper descends by
 weighted degrees it is the end of a line search. The objective falls in every round after the first.
 The variant "hyper" keeps w fixed. The variant "graph" has one hyperedge of weight one per edge of
 the kNN graph, for which L_H is half of the graph's normalized Laplacian, but for isolated samples.
-The row of L_H of a sample in no hyperedge is that of the identity: it adds μ‖x_iᵀS‖².
+The row of L_H of a sample in no hyperedge is a row of the identity: it adds μ‖x_iᵀS‖².
 
 The problem is convex in S and in w, but not in both, so that the run ends at a stationary point.
 

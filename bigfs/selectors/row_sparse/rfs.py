@@ -215,7 +215,7 @@ class RFS(RowSparseSelector):
 
     Notes
     -----
-    The problem is that of [1]_ with an intercept that is not penalized::
+    It is the problem of [1]_ with an intercept that is not penalized::
 
         min Σ_i ‖Wᵀx_i + b − y_i‖ + γ Σ_j ‖w_j‖
 

@@ -69,11 +69,11 @@ NEGLIGIBLE = 1e-10  # a feature whose θ is below this share of the largest leav
 FIRST = 1000  # features of the first working set (p = 1, all labeled), those of the largest pulls
 FEWEST_NEW = 64  # features that may return at once (p = 1), or twice those that are there
 LEAVING_SHARE = 0.3  # of θ's mass: what leaves early in one round
-RESTART = 0.5  # of the momentum's age: what is left where it raises the objective
+RESTART = 0.5  # of the momentum's age: the share that stays where it raises the objective
 RETREAT_END = 1e-12  # a feature whose return raises the objective stays out from this θ on
 RANGE = 290  # exponent of 10 of γ/φ that a feature of the working set may have
 LARGEST = 140  # exponent of 10 of γ d^(2/p), beyond which the squares of weights underflow
-ROUNDING = 1e10  # largest pull of the penalty beside XcᵀY that leaves a product its digits
+ROUNDING = 1e10  # largest pull of the penalty, relative to XcᵀY, that leaves a product its digits
 LABELS_SHARE = 0.25  # of the memory limit: what the labels of all samples may take in the end
 
 
@@ -248,7 +248,7 @@ class SRLSRProblem(RowSparseProblem):
     def beyond(self, state: SRLSRState, end: Point, momentum: float) -> Point:
         """Return the point beyond the end of a round, as seen from the end of the last one.
 
-        For p < 1 the lengths of the rows go on by a factor, as a round changes them.
+        For p < 1 the lengths of the rows continue by a factor, as a round changes them.
         """
         if state.ended is None or momentum == 0:
             return end
@@ -551,7 +551,7 @@ class SRLSR(RowSparseSelector):
         return start / start.max()
 
     def predict(self, X: Any) -> AnyArray:
-        """Predict the class of each sample, that of the largest x W + b.
+        """Predict the class of each sample, the one of the largest x W + b.
 
         Parameters
         ----------

@@ -6,10 +6,10 @@
     z_i = Σ_{l∈M_i} p_il |x_i − x_l| − Σ_{l∈H_i} p_il |x_i − x_l|
     p_il ∝ exp(−wᵀ|x_i − x_l| / σ)        over the misses M_i and over the hits H_i
 
-wᵀz_i is how much farther sample i is from the nearest sample of another class than from that of its
-own, in the distance that w defines. A round takes p at w, and then the w that solves the convex
-problem at p. Where the change hardly falls, w goes half as far from then on: the rounds of the
-paper only settle where σ is large. The differences are in units of the features' ranges.
+wᵀz_i is how much farther sample i is from the nearest sample of another class than from the nearest
+of its own, in the distance that w defines. A round takes p at w, and then the w that solves the
+convex problem at p. Where the change hardly falls, w goes half as far from then on: the rounds of
+the paper only settle where σ is large. The differences are in units of the features' ranges.
 
 The paper takes all pairs of samples. Here i goes over some samples, the anchors, and M_i and H_i
 are the k nearest of each kind. The differences are gathered once: m × 2k sparse rows.
@@ -34,7 +34,7 @@ from bigfs.types import BoolArray, FloatArray, IntArray
 
 BYTES_PER_DIFFERENCE = 36  # a float64 and an int32, in three arrays while they are made
 PAIRS_AT_ONCE = 1 << 18  # of an anchor and a row of a tile, whose distances are in memory
-SETTLES = 0.9  # the change of a round over that of the one before, at most
+SETTLES = 0.9  # the change of a round over the change of the one before, at most
 LEAST_STEP = 1 / 64  # of a round, once the weights run in a cycle
 INNER_TOL = 1e-8  # of the projected gradient, relative to λ
 INNER_MAX_ITER = 2000
@@ -227,7 +227,7 @@ class LLFS(Selector):
     """Choose features in which samples are near their own class and far from the others.
 
     Local-learning-based feature selection [1]_ weighs the features so that most samples are nearer
-    to their nearest sample of the same class than to that of the others. Unlabeled samples
+    to their nearest sample of the same class than to the nearest of the others. Unlabeled samples
     are left out.
 
     Parameters

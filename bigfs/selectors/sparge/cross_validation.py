@@ -73,7 +73,7 @@ class SparGECV(EmbeddingTarget, Chooser):
     For classes, and unless something else is asked for, three candidates are tried at γ = 1: the
     squared loss, the squared hinge loss, and the squared loss with the ranking of a linear SVM. The
     first is taken that is within one standard error of the best, by the score of a linear SVM on
-    the features chosen without the held-out samples. The error is that of the difference of the
+    the features chosen without the held-out samples. It is the error of the difference of the
     two.
 
     With `gammas`, and for other embeddings, γ is chosen by the held-out loss. The loss of a γ is
@@ -137,7 +137,7 @@ class SparGECV(EmbeddingTarget, Chooser):
     largest. The unit of γ is the variance of all features together, so standardized data with few
     samples ask for a grid that reaches down to about 1/d, such as ``10.0 ** np.arange(-4, 2)``.
 
-    The embedding T is that of all samples of `fit`. The grid costs the passes of its slowest
+    T embeds all samples of `fit`. The grid costs the passes of its slowest
     member, and the fit at the chosen γ costs its own.
 
     References

@@ -127,7 +127,7 @@ def held_out_loss(
 def _hinge_loss(
     hinge: SquaredHinge, chosen: IntArray, whole: GatheredColumns, penalties: FloatArray
 ) -> float:
-    """Return the held-out squared hinge loss as a share of that of an intercept alone."""
+    """Return the held-out squared hinge loss as a share of the loss of an intercept alone."""
     is_test = hinge.data.omega == 0
     omega = whole.omega[is_test, None]
     Y, Z = whole.T[is_test] / omega, hinge.columns(chosen)

@@ -255,7 +255,7 @@ class SparGE(EmbeddingTarget, Selector):
     def _rank_by_svm(self, problem: Relaxation, candidates: IntArray, y: Labels) -> None:
         """Score the candidates by recursive elimination with linear SVMs on their columns alone.
 
-        On a fold of `SparGECV` the order is that of the training samples.
+        On a fold of `SparGECV` the order comes from the training samples.
         """
         data, candidates = problem.data, np.sort(candidates)
         X, features, kept = data.X, candidates, self._constraints.kept

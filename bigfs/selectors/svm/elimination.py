@@ -129,8 +129,9 @@ class SVMRFE(Selector):
     A feature's criterion is Σ_k w_jk² over the classifiers of the classes, as in
     `sklearn.feature_selection.RFE` with `LinearSVC`. A round starts from the weights of the last
     one. While the columns that are left do not fit in a quarter of the memory limit, it trains by
-    passes over X; then they are gathered, and X is not read again. The rounds go on to one feature
-    and do not depend on `n_features_to_select`, so that the best k features are the choice of k.
+    passes over X; then they are gathered, and X is not read again. The rounds continue to one
+    feature and do not depend on `n_features_to_select`, so that the best k features are the
+    choice of k.
 
     References
     ----------

@@ -121,7 +121,7 @@ class TextGenerator:
             * self.planted_weights[term]
         )
         flat = self.background(planted[hit])
-        if self.spec.phrases:  # a phrase also stands where its term is a background term
+        if self.spec.phrases:  # a phrase also occurs where its term is a background term
             is_phrase = term >= self.spec.planted
             own = (term[is_phrase] - self.spec.planted) // len(self.spec.phrases)
             flat[is_phrase] += self.spec.together * self.background(
@@ -196,7 +196,7 @@ class TextGenerator:
     def _with_phrases(
         self, row: IntArray, rank: IntArray, rng: np.random.Generator
     ) -> tuple[IntArray, IntArray]:
-        """Append the tokens of phrases, which stand in the rows of their terms."""
+        """Append the tokens of phrases, which occur in the rows of their terms."""
         terms = self.topic_ranks.ravel()
         order = np.argsort(terms)
         at = order[np.minimum(np.searchsorted(terms, rank, sorter=order), len(terms) - 1)]

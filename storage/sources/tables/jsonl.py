@@ -53,7 +53,7 @@ class JsonFile(Records):
     """A file of JSON objects, cut by bytes. Errors name the line."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson", ".json")
-    encoding: str | None = None  # of the bytes; None is that of their mark, or UTF-8
+    encoding: str | None = None  # of the bytes; None goes by their mark, or takes UTF-8
     plains: list[tuple[str, str]] | None = field(default=None, init=False, repr=False)
 
     def prepare(self, scratch: Path) -> Self:

@@ -58,7 +58,7 @@ class NumericTable(MatrixRecords, Table):
     # "auto" takes those with numbers or few values, which decides on categories and missing= too
     columns: str | Sequence[str] = kinds.AUTO
     categories: str | Sequence[str] = ()  # the columns that hold categories
-    # "mean" or "zero" in place of a missing number; the mean is that of the samples that are not
+    # "mean" or "zero" in place of a missing number; the mean is over the samples that are not
     # for the test. A missing category then has no indicator. None refuses them
     missing: str | None = None
     may_have_names = True  # where there are categories

@@ -313,7 +313,7 @@ class Records(SampleColumns, PlainFile):
 
 @dataclass(eq=False, kw_only=True)
 class TextRecords(Records, TextSource):
-    """Records with a text. That of a missing value is empty."""
+    """Records with a text. A missing value has an empty text."""
 
     text: str = "text"  # the field with the text, which every record must have
     required = ("text",)

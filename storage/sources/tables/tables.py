@@ -156,7 +156,7 @@ class Table(Records):
                 for some in batches:
                     batch = _with_nulls_of(decode_batch(some), schema)
                     if batch.schema != schema:
-                        files.close()  # that of the schema before
+                        files.close()  # the schema's stream before
                         path = scratch / f"table-{name}.arrow"
                         schema, number, name = batch.schema, 0, name + 1
                         out = files.enter_context(pa.ipc.new_file(path, schema))
@@ -249,7 +249,7 @@ class CsvFile(Table):
     version = 3  # 2 left out blank lines of one column, and took a stray quote for one of a field
     suffixes = tuple(SUFFIXES)
     labels_are_typed = False
-    delimiter: str = ""  # one character, by default that of the suffix (.csv, .tsv) or a comma
+    delimiter: str = ""  # one character, by default by the suffix (.csv, .tsv) or a comma
     encoding: str | None = None  # of the bytes, by a name that Python knows; None is UTF-8
     # whether the first line names the columns, which else are 0, 1 … None takes it for a header,
     # and refuses one of numbers that do not rise

@@ -148,7 +148,7 @@ def read_documents(
     """Number the tokens of documents, up to one that may have more terms than the table has room.
 
     `state` is (the document to read next, number of stop words, of distinct tokens, of tokens).
-    Returns the room that the table needs to go on, or 0 at the end.
+    Returns the space that the table needs to continue, or 0 at the end.
     """
     for document in range(state[0], len(bounds) - 1):
         length = fold(raw, bounds[document], bounds[document + 1], folded, low)

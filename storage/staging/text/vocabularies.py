@@ -145,8 +145,8 @@ def match(
 ) -> tuple[int, int, int]:
     """Look up the terms of a block in some `lines` of the vocabulary, and write their columns.
 
-    The block goes on with term number `term` at byte `at` of `own`, and the lines begin with column
-    `first`. Returns the three to continue with.
+    The block continues with term number `term` at byte `at` of `own`, and the lines begin with
+    column `first`. Returns the three to continue with.
     """
     j = 0
     while j < len(lines) and at < len(own):

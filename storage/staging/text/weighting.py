@@ -41,7 +41,7 @@ class Weighting:
 
     @property
     def growth(self) -> int:
-        """The memory of counting and weighing these terms, as a multiple of that of tokens."""
+        """The memory of counting and weighing these terms, as a multiple of the tokens' memory."""
         largest = self.ngram_range[1]
         return largest + largest**2 // 16
 
