@@ -48,7 +48,7 @@ print(listed, sum(array.nbytes for arrays in own for array in arrays.values()))
 """
 
 
-def told(script: str, uri: str) -> list[float]:
+def numbers_of(script: str, uri: str) -> list[float]:
     """Return the numbers that a script of a fresh process prints."""
     command = [sys.executable, "-c", script, uri]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -67,8 +67,8 @@ def main(
         most = peaks()
         corpus = storage.open(staged.value)
     files = sum(path.is_file() for path in Path(staged.value).rglob("*"))
-    opened, loaded = min(told(OPEN, staged.value) for _ in range(3))
-    listed, read = told(HOLD, staged.value)
+    opened, loaded = min(numbers_of(OPEN, staged.value) for _ in range(3))
+    listed, read = numbers_of(HOLD, staged.value)
     about = f"{corpus.X.shape[0]:,} × {corpus.X.shape[1]:,}, {corpus.X.nnz:,} non-zeros"
     row("files", about, f"{files:,}", "", COMMAND)
     row("bytes held per worker", about, f"{listed:,.0f} and {read:,.0f}", "", COMMAND)

@@ -64,7 +64,7 @@ def by_set(name: str, kind: str) -> dict[str, dict[str, float]]:
     }
 
 
-def shown(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+def shown_choosers(found: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return the methods of all sets, ours first."""
     return [name for name in LABELS if found and all(name in one for one in found.values())]
 
@@ -83,7 +83,7 @@ def standing(gaps: Sequence[float]) -> str:
 def standings(metric: str, kind: str) -> str:
     """Return the table of the differences of ours to every method."""
     found = by_set(metric, kind)
-    names = shown(found)
+    names = shown_choosers(found)
     ours = [name for name in OURS if name in names]
     rows = []
     for other in names:
@@ -103,7 +103,7 @@ def cost(method: str, kind: str) -> float:
 def costs() -> str:
     """Return the table of the times, in fits of SparGE's default."""
     kinds = ("text", "dense")
-    names = shown(by_set("seconds", kinds[0]) | by_set("seconds", kinds[1]))
+    names = shown_choosers(by_set("seconds", kinds[0]) | by_set("seconds", kinds[1]))
     rows = [[LABELS[one], *(f"{cost(one, kind):.2g}" for kind in kinds)] for one in names]
     return table(["", *kinds], rows)
 
@@ -114,7 +114,7 @@ def every_set(metric: str) -> str:
     splits = [data for data, _ in cases(metric, metric)]
     for kind in ("text", "dense"):
         found = by_set(metric, kind)
-        names = shown(found)
+        names = shown_choosers(found)
         for data, scores in found.items():
             cells = [f"{scores[name]:.3f}" for name in names]
             rows.append([data, kind, splits.count(data), *cells])
@@ -130,7 +130,7 @@ def picture(folder: Path) -> str:
     for row, metric in zip(axes, METRICS, strict=True):
         for ax, kind in zip(row, kinds, strict=True):
             found = by_set(metric, kind)
-            names = [name for name in shown(found) if name != FIRST]
+            names = [name for name in shown_choosers(found) if name != FIRST]
             for place, name in enumerate(names):
                 gaps = [scores[name] - scores[FIRST] for scores in found.values()]
                 error = np.std(gaps, ddof=1) / np.sqrt(len(gaps))

@@ -40,7 +40,7 @@ def whole(X: Any) -> sp.csr_matrix:
     return sp.csr_matrix(sp.vstack([tile.load() for tile in X.row_tiles]))
 
 
-def kept(found: Any, true: Neighbors) -> float:
+def reached_recall(found: Any, true: Neighbors) -> float:
     """Share of the true neighbors that are found."""
     pairs = zip(found, true.index, strict=True)
     both = sum(len(np.intersect1d(a[a >= 0], b[b >= 0])) for a, b in pairs)
@@ -74,7 +74,7 @@ def exact(
         if peers:
             engine.reset_peak_memory()
             run = timed(call, rows)
-            print(f"{name}: {kept(run.value, true):.3f} of the neighbors, {peaks()}")
+            print(f"{name}: {reached_recall(run.value, true):.3f} of the neighbors, {peaks()}")
             found[name] = [run]
     show_turns(f"exact, {corpus}: {X.shape[0]:,} × {X.shape[1]:,}", found)
 
@@ -103,7 +103,7 @@ def approx(
                 found[name].append(timed(call))
                 most[name] = peaks()
     near, true = (runs[0].value for runs in found.values())
-    show_turns(f"{corpus}: recall {kept(near.index, true):.3f}, {near.info}", found)
+    show_turns(f"{corpus}: recall {reached_recall(near.index, true):.3f}, {near.info}", found)
     print(most)
 
 

@@ -184,7 +184,7 @@ def nothing(*_: Any) -> tuple[int, int]:
     return 0, 0
 
 
-class Begun(Exception):
+class FirstTasksEnded(Exception):
     """The first tasks of a graph have ended."""
 
 
@@ -194,7 +194,7 @@ def plan_graph(workers: list[int]) -> None:
     from scale_simulated import nothing
 
     def end(label: str, done: int, total: int) -> None:
-        raise Begun
+        raise FirstTasksEnded
 
     n, rows = 804_414, []
     for n_workers in workers:
@@ -214,7 +214,7 @@ def plan_graph(workers: list[int]) -> None:
             try:
                 with engine.progress(end):
                     compare_pairs(X, blocks, step, step, step, "neighbors")
-            except Begun:
+            except FirstTasksEnded:
                 seconds = time.perf_counter() - start
             more = [
                 one.memory_info().rss - b for one, b in zip(processes_here, before, strict=True)

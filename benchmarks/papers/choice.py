@@ -199,7 +199,7 @@ def candidates(name: str) -> Iterator[dict[str, object]]:
             yield {"gamma": gamma, "class_weight": None}
 
 
-def written(settings: dict[str, object]) -> str:
+def settings_text(settings: dict[str, object]) -> str:
     """Return settings as the parameters of a cell."""
     return " ".join(f"{name}={value}" for name, value in settings.items())
 
@@ -214,7 +214,7 @@ def methods(name: str) -> Iterator[tuple[str, str, Callable[[Split], Order]]]:
     for C in SPARSE_PENALTIES:
         yield "ℓ1", f"C={C:g}", lambda split, C=C: descending(sparse_norms(split, C))
     for one in candidates(name):
-        yield "SparGE", written(one), partial(sparge, **one)
+        yield "SparGE", settings_text(one), partial(sparge, **one)
 
 
 def accuracies(split: Split, order: Order) -> list[float]:

@@ -34,7 +34,7 @@ def scores(metric: str) -> Scores:
     }
 
 
-def chosen(inner: Mapping[tuple[str, str], float], family: str) -> tuple[str, str]:
+def best_setting(inner: Mapping[tuple[str, str], float], family: str) -> tuple[str, str]:
     """Return the method of a family with the best accuracy in the inner folds."""
     return max((key for key in inner if key[0] == family), key=inner.__getitem__)
 
@@ -44,7 +44,7 @@ def on_test() -> dict[str, dict[Case, float]]:
     inner, test = scores("inner"), scores("test")
     columns = {FIXED: {case: by["SparGE", DEFAULT] for case, by in test.items()}}
     for label, family in ((CHOSEN, "SparGE"), *((peer, peer) for peer in PEERS)):
-        columns[label] = {case: test[case][chosen(inner[case], family)] for case in test}
+        columns[label] = {case: test[case][best_setting(inner[case], family)] for case in test}
     return columns
 
 

@@ -39,7 +39,7 @@ def score(mode: str, data: str, method: str, choice: str) -> dict[int, float]:
     return best(accuracy) if choice == "test" else average(accuracy)
 
 
-def beside(mode: str, others: tuple[str, ...], choice: str) -> Outcome:
+def compare_with(mode: str, others: tuple[str, ...], choice: str) -> Outcome:
     """Return whether JHLSR is above the others on each data set."""
     return above_on(
         jhlsr.DATA, lambda data, method: score(mode, data, method, choice), "JHLSR", others
@@ -50,7 +50,7 @@ def variants(choice: str) -> Outcome:
     """Return whether JHLSR is above HYPER and GRAPH in each mode."""
     outcomes = []
     for mode in MODES:
-        outcome = beside(mode, ("HYPER", "GRAPH"), choice)
+        outcome = compare_with(mode, ("HYPER", "GRAPH"), choice)
         if outcome.evidence:
             outcomes.append(outcome._replace(evidence=f"{mode}: {outcome.evidence}"))
     return all_of(outcomes)
@@ -225,8 +225,8 @@ FEW = "A case is a split."
 
 
 def mode_checks(mode: str) -> tuple[Callable[[], Outcome], ...]:
-    peers = (partial(beside, mode, PEERS[mode], choice) for choice in ("test", "mean"))
-    return (*peers, partial(beside, mode, ("random",), "mean"))
+    peers = (partial(compare_with, mode, PEERS[mode], choice) for choice in ("test", "mean"))
+    return (*peers, partial(compare_with, mode, ("random",), "mean"))
 
 
 def few_left(nonzero: np.ndarray) -> bool:

@@ -43,7 +43,7 @@ def score(data: str, method: str, choice: str) -> dict[int, float]:
     return best(accuracy, None if by_test else runs(data, method, "cv"))
 
 
-def beside(others: tuple[str, ...], choice: str) -> Outcome:
+def compare_with(others: tuple[str, ...], choice: str) -> Outcome:
     """Return whether SMR is above the others on each data set."""
     return above_on(DATA, lambda data, m: score(data, m, choice), "SMR", others)
 
@@ -189,14 +189,14 @@ def accuracy_section(folder: Path) -> str:
     tables = []
     for data, name in REDUNDANT.items():
         numbers = list(range(0, 7, 2))
-        beside = [
+        rows = [
             [m, *([f"{v:.3f}" for v in printed("smr", name, m, "redundancy")[::2]] or [""] * 4)]
             + [mean_error(c[i] for c in redundancy(data, m)) for i in numbers]
             for m in SELECTORS
         ]
         sizes = [smr.counts(data)[i] for i in numbers]
         columns = [f"{text}, {m}" for text in (f"{name}: printed", "ours") for m in sizes]
-        tables.append(table(["method", *columns], beside))
+        tables.append(table(["method", *columns], rows))
     plots = [
         curves(panels, ("pixels", "accuracy"), folder, "smr-accuracy", "Accuracy of 1-NN"),
         curves(red, ("pixels", "redundancy"), folder, "smr-redundancy", "Redundancy rate"),
@@ -272,9 +272,9 @@ PEERS = SELECTORS[1:6]
 CHECKS = {
     "Fig. 3": (partial(fewer_covered, "best"), partial(fewer_covered, "mean")),
     "Fig. 4": (
-        *(partial(beside, PEERS, choice) for choice in ("test", "cv")),
-        *(partial(beside, ("all pixels",), choice) for choice in ("test", "cv")),
-        partial(beside, ("random",), "test"),
+        *(partial(compare_with, PEERS, choice) for choice in ("test", "cv")),
+        *(partial(compare_with, ("all pixels",), choice) for choice in ("test", "cv")),
+        partial(compare_with, ("random",), "test"),
     ),
     "Table II": (partial(less_redundant, PEERS), partial(less_redundant, ("random",))),
     "Fig. 5": (falls,),

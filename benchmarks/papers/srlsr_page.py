@@ -74,7 +74,7 @@ def score(data: str, method: str, choice: str, labeled: int | None = None) -> di
     return mean_over(parts)
 
 
-def beside(
+def compare_with(
     others: tuple[str, ...], choice: str, labeled: int | None = None, least: int = 1
 ) -> Outcome:
     """Return whether SRLSR is above the others, on the data with enough shares."""
@@ -286,7 +286,7 @@ TIMES = {"sSelect": "share=40 lam=0.1", "RRPC": "share=40"}
 def accuracy_checks(labeled: int | None, least: int = 1) -> tuple[Callable[[], Outcome], ...]:
     """RLSR and the seven others; the parameters by the test data, by the folds, and all of them."""
     return tuple(
-        partial(beside, others, choice, labeled, least)
+        partial(compare_with, others, choice, labeled, least)
         for others in (("RLSR",), PEERS[1:])
         for choice in ("test", "cv", "mean")
     )
