@@ -155,7 +155,7 @@ class Request(BaseModel):
         from bigfs.storage.staging.stage import make_plan
 
         if self._staging is None:
-            self._staging = make_plan(self.source, self.store, **self.settings.chosen())
+            self._staging = make_plan(self.source, self.store, **self.settings.stage_options())
         return self._staging
 
     def forget_staging(self) -> None:

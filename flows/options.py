@@ -147,7 +147,7 @@ class SourceOptions(BaseModel):
         description="rows per tile (default: chosen from the number of non-zeros)",
     )
 
-    def chosen(self) -> dict[str, Any]:
+    def stage_options(self) -> dict[str, Any]:
         """Return the options of `bigfs.storage.stage`. Not every format has each of them."""
         unset = {name for name in ("label", "split_map") if getattr(self, name) is None}
         return self.model_dump(exclude=unset)
@@ -158,15 +158,15 @@ def known_metrics(names: list[str]) -> list[str]:
     from bigfs.evaluation.metrics import METRICS  # loads scikit-learn, as the methods do
 
     known = dict.fromkeys(name for names in METRICS.values() for name in names)
-    return _known(names, list(known), "metric")
+    return _require_known(names, list(known), "metric")
 
 
 def known_methods(names: list[str]) -> list[str]:
     """Return names of methods without their synonyms, each of which must be one."""
-    return _known(list(dict.fromkeys(map(canonical_name, names))), list(METHODS), "method")
+    return _require_known(list(dict.fromkeys(map(canonical_name, names))), list(METHODS), "method")
 
 
-def _known(names: list[str], known: list[str], what: str) -> list[str]:
+def _require_known(names: list[str], known: list[str], what: str) -> list[str]:
     if not names:
         raise ValueError(f"must name one {what} or more")
     for name in names:
@@ -297,7 +297,7 @@ def _require_bokeh(what: str) -> None:
         raise ValueError(f"{what} is drawn by bokeh: {install_command('flows')}")
 
 
-def _shown(dashboard: bool) -> bool:
+def _require_dashboard(dashboard: bool) -> bool:
     if dashboard:
         _require_bokeh("the dashboard")
     return dashboard
@@ -342,7 +342,7 @@ class ClusterOptions(BaseModel):
         description="memory limit per local process. A limit that is given counts all that the "
         "process holds (default: 1GB, on top of what this process held before)",
     )
-    dashboard: Annotated[bool, AfterValidator(_shown)] = Field(
+    dashboard: Annotated[bool, AfterValidator(_require_dashboard)] = Field(
         default=False,
         description="serve Dask's dashboard for the local processes, open to all users of this "
         "machine",

@@ -159,7 +159,7 @@ def _flow_run_info() -> dict[str, Any]:
 # --- parameters -----------------------------------------------------------------------------------
 
 
-def _given(place: str | None) -> str | None:
+def _place(place: str | None) -> str | None:
     """Return a path or a URL, which `$NAME` gives by a variable of the flow's process."""
     if place is None or not place.startswith("$"):
         return require_shown(place)
@@ -296,7 +296,7 @@ def append(
     """Add the samples of a source to a store, as `bigfs append` does. Returns the store's URI."""
     options = {"format": format, "split": split, "memory_limit": engine.staging_memory}
     with on_cluster(engine):
-        return str(_call(storage.append, _given(source), _given(store), limit=timeout, **options))
+        return str(_call(storage.append, _place(source), _place(store), limit=timeout, **options))
 
 
 @flow(name="bigfs-evaluate", flow_run_name="evaluate {run}")
@@ -333,7 +333,7 @@ def predict(
     options["memory_limit"] = engine.staging_memory
     with on_cluster(engine):
         found = _call(
-            predict_samples, run, _given(data), out, name="predict", limit=timeout, **options
+            predict_samples, run, _place(data), out, name="predict", limit=timeout, **options
         )
     get_run_logger().info("%s: %s samples %s", found.file, found.rows, found.scores or "")
     return str(found.file)
@@ -424,7 +424,7 @@ def compare(
 
 def _request(model: type[Any], given: dict[str, Any]) -> Any:
     """Return the request of a flow with these parameters."""
-    places = {name: _given(given[name]) for name in ("source", "store") if name in given}
+    places = {name: _place(given[name]) for name in ("source", "store") if name in given}
     return model(**given | places)
 
 

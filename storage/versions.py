@@ -30,14 +30,14 @@ def _state(uri: str, content: str) -> Path:
     return target.with_name(f"{target.name}.{content[:DIGITS]}")
 
 
-def _kept(uri: str, content: str) -> Path:
+def _kept_path(uri: str, content: str) -> Path:
     state = _state(uri, content)
     return state.with_name(f".{state.name}{KEPT}")
 
 
 def place_of(uri: str, content: str) -> str:
     """Return where a store lies with this content: at its name, or kept for its readers."""
-    if "://" in uri or not os.path.isdir(kept := _kept(uri, content)):
+    if "://" in uri or not os.path.isdir(kept := _kept_path(uri, content)):
         return uri
     return str(kept)
 
@@ -69,7 +69,7 @@ def keep(uri: str, content: str) -> Iterator[None]:
         try:
             stack.enter_context(unread(uri, content))
         except BusyError:
-            kept = _kept(uri, content)
+            kept = _kept_path(uri, content)
             with atomic.workplace(kept) as work:
                 new = work / "new"
                 shutil.copytree(target, new, symlinks=True, copy_function=atomic.link_or_copy)
@@ -80,7 +80,7 @@ def keep(uri: str, content: str) -> Iterator[None]:
 
 def _forget(uri: str, content: str) -> None:
     """Delete a state that is kept, unless somebody holds it."""
-    kept = _kept(uri, content)
+    kept = _kept_path(uri, content)
     if kept.is_dir():
         with contextlib.suppress(BusyError), unread(uri, content):
             atomic.delete_marked(kept)

@@ -82,7 +82,7 @@ def _carry_out(
         prepared = runs.prepare(job)  # it refuses wrong options before any work starts
         with show_progress(as_json, "start-up"):
             if into is not None:
-                _require_into(into, highly_variable, _staged(prepared))
+                _require_into(into, highly_variable, _stage_corpus(prepared))
             if uses_prefect(prefect):
                 result_of_flow("run", job)
             else:
@@ -93,7 +93,7 @@ def _carry_out(
         inform(f"{job.out} has this result already (--fresh repeats it)")
 
 
-def _staged(job: Job) -> Any:
+def _stage_corpus(job: Job) -> Any:
     """Return the corpus of a job, which is staged unless it is there."""
     from bigfs import storage
     from bigfs.flows import run as runs

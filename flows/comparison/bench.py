@@ -27,7 +27,7 @@ from bigfs.flows.comparison.outcomes import Outcome, mean_outcome, read_outcome,
 from bigfs.flows.comparison.request import LIST, Comparison
 from bigfs.flows.evaluation import controls, selection
 from bigfs.flows.evaluation import plan as evaluation
-from bigfs.flows.evaluation.choosing import Chooser, Chosen, Keep, Sets
+from bigfs.flows.evaluation.choosing import Chooser, ChosenSets, Keep, Sets
 from bigfs.flows.evaluation.curves import SHARES
 from bigfs.flows.job import default_method
 from bigfs.flows.reuse import content_key
@@ -157,7 +157,7 @@ class Bench:
         used: dict[str, Any] = {}
         if name == ALL:
             everything = np.arange(self.train.X.shape[1])
-            chosen = Chosen({len(everything): everything}, [], 0, 0)
+            chosen = ChosenSets({len(everything): everything}, [], 0, 0)
         else:
             chosen, used = self._measured_choice(name, folder)
         began = time.perf_counter()
@@ -204,7 +204,7 @@ class Bench:
 
     # --- choosing ---
 
-    def _measured_choice(self, name: str, folder: Path) -> tuple[Chosen, dict[str, Any]]:
+    def _measured_choice(self, name: str, folder: Path) -> tuple[ChosenSets, dict[str, Any]]:
         """Choose on all training samples, with time, processor time and peak memory."""
         checkpoints: list[Checkpoint] = []
 
@@ -226,7 +226,7 @@ class Bench:
         }
         return chosen, figures
 
-    def _choose_in_splits(self, name: str, folder: Path) -> list[Chosen]:
+    def _choose_in_splits(self, name: str, folder: Path) -> list[ChosenSets]:
         """Choose again on the training rows of each split, unless they are all training samples."""
         if self.measured["how"] == "test half":
             return []
@@ -235,7 +235,7 @@ class Bench:
             for number, split in enumerate(self.splits)
         ]
 
-    def _choose_from_subsamples(self, name: str, folder: Path) -> list[Chosen]:
+    def _choose_from_subsamples(self, name: str, folder: Path) -> list[ChosenSets]:
         """Choose on random halves of the training samples, the same for every method."""
         X, y = self.train.X, self.train.y
         groups = y if target_kind(y) == "class" else np.zeros(X.shape[0], dtype=np.int64)
@@ -250,13 +250,13 @@ class Bench:
 
     def _choose(
         self, name: str, part: str, X: Matrix, y: Any, samples: Samples, folder: Path
-    ) -> Chosen:
+    ) -> ChosenSets:
         """Choose on a part of the training samples, which has a name."""
         return self._chooser(name, part, X, y, samples)(partial(self._keep, folder, name, part))
 
     def _chooser(
         self, name: str, part: str, X: Matrix, y: Any, samples: Samples
-    ) -> Callable[[Keep], Chosen]:
+    ) -> Callable[[Keep], ChosenSets]:
         """Return what chooses every number of features from a part of the samples."""
         if self.constraints and (name in self.lists or name in self.external):
             raise ValueError(f"it takes no features to {' or to '.join(self.constraints)}")
@@ -266,7 +266,7 @@ class Bench:
                 raise ValueError(
                     f"it holds {len(index):,} features, and the sizes go up to {self.sizes[-1]:,}"
                 )
-            return lambda _: Chosen({m: index[:m] for m in self.sizes}, [], 0, 0)
+            return lambda _: ChosenSets({m: index[:m] for m in self.sizes}, [], 0, 0)
         if name in self.external:
             return lambda _: self.external[name].choose(copy(X), y, self.sizes)
         control = controls.control_of(name)
@@ -274,7 +274,7 @@ class Bench:
             order = controls.draw_list(
                 name, X, self.parameters.get(self.first, {}) | self.constraints
             )
-            return lambda _: Chosen({m: order[:m] for m in self.sizes}, [], 0, 0)
+            return lambda _: ChosenSets({m: order[:m] for m in self.sizes}, [], 0, 0)
         if control is not None:
             y = controls.shuffle_labels(y, name, self.parameters.get(self.first, {}))
             name = self.first

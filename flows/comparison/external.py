@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows, target_kind
 from bigfs.flows.comparison.request import selector_name
-from bigfs.flows.evaluation.choosing import Chosen
+from bigfs.flows.evaluation.choosing import ChosenSets
 from bigfs.matrix import Matrix
 from bigfs.storage.runs.checkpoints import digest
 
@@ -53,7 +53,7 @@ class ExternalSelector(NamedTuple):
         packages = packages_distributions().get(module.partition(".")[0], [])
         return digest([self.place, code.hex(), [version(package) for package in packages]])
 
-    def choose(self, X: Matrix, y: Any, sizes: Sequence[int]) -> Chosen:
+    def choose(self, X: Matrix, y: Any, sizes: Sequence[int]) -> ChosenSets:
         """Choose each number of features."""
         engine.require_memory(X.nnz * BYTES_PER_VALUE, f"handing the samples to {self.name}")
         before, keep = X.passes, labeled_rows(y)
@@ -71,7 +71,7 @@ class ExternalSelector(NamedTuple):
             answer = self._ask(folder, [self.place, str(engine.memory_limit()), *map(str, sizes)])
         sets = {int(m): np.array(index, dtype=np.int64) for m, index in answer["sets"].items()}
         used = {name: answer[name] for name in ("processor_seconds", "peak_memory")}
-        return Chosen(sets, [], answer["fits"], X.passes - before, used)
+        return ChosenSets(sets, [], answer["fits"], X.passes - before, used)
 
     def _ask(self, folder: str, arguments: list[str]) -> dict[str, Any]:
         """Run the selector, and return what it wrote."""

@@ -29,7 +29,7 @@ Sets = dict[int, IntArray]  # the chosen features by their number, best first
 Keep = Callable[..., Checkpoint]  # the checkpoint of a part of the work, by its names
 
 
-class Chosen(NamedTuple):
+class ChosenSets(NamedTuple):
     """The sets of a method, with how its runs ended."""
 
     sets: Sets
@@ -64,7 +64,7 @@ class Chooser:
             self.selector.fit(self.X, self.y, **self.options)
         return selection.ranking(self.selector, self.method, self.features)
 
-    def sets(self, sizes: Sequence[int], keep: Keep) -> Chosen:
+    def sets(self, sizes: Sequence[int], keep: Keep) -> ChosenSets:
         """Choose each number of features, in as few fits as the method allows."""
         before, has_path = self.X.passes, hasattr(self.selector, "fit_path")
         said = engine.leave_unsaid("scales")
@@ -74,7 +74,7 @@ class Chooser:
             fitted = fit_sizes(self.selector, self.X, self.y, sizes, **self.options)
         runs = list({id(run): run for run in fitted.values()}.values())
         passes = [int(run.result_.stats.get("passes", 0)) for run in runs]
-        return Chosen(
+        return ChosenSets(
             {m: selection.ranking(run, self.method, m) for m, run in fitted.items()},
             [str(run.result_.status) for run in runs if not run.result_.converged],
             1 if has_path else len(runs),

@@ -445,7 +445,7 @@ def _write(file: Path, names: Any, model: Model, predicted: Any, scores: Any) ->
     kind, is_set = model.linear.kind, model.linear.kind == "multilabel"
     samples = [name or str(i) for i, name in enumerate(np.asarray(names).tolist())]
     values: list[Any] = (
-        label_sets(predicted, model.class_names) if is_set else model.named(predicted).tolist()
+        label_sets(predicted, model.class_names) if is_set else model.labels_of(predicted).tolist()
     )
     columns: dict[str, Any] = {HEADER[1]: values}
     if kind == "multioutput":

@@ -285,7 +285,7 @@ class Model:
                 f"X has {X.shape[1]} features, but the model is expecting {self.n_features}"
             )
 
-    def named(self, predicted: Any) -> Any:
+    def labels_of(self, predicted: Any) -> Any:
         """Return predictions with the names of the classes in place of their codes."""
         if self.linear.kind != "class":
             return predicted

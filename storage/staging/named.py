@@ -30,7 +30,7 @@ from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, Rows, seen_by_workers, shorten_names
 from bigfs.storage.staging.scratch import (
     RowBlock,
-    Told,
+    SampleFacts,
     delete,
     forget,
     open_array,
@@ -94,7 +94,12 @@ class Names(NamedTuple):
 
 
 def save_named(
-    path: str, lines: AnyArray, X: sp.csr_array, hashing: int | None, split: str | None, told: Told
+    path: str,
+    lines: AnyArray,
+    X: sp.csr_array,
+    hashing: int | None,
+    split: str | None,
+    told: SampleFacts,
 ) -> RowBlock:
     """Write rows to scratch, by columns that have the names of the lines or are to be hashed."""
     if hashing:

@@ -31,7 +31,7 @@ SAMPLES = "samples.arrow"  # the file with the facts of the samples of a block
 TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
 
-class Told(NamedTuple):
+class SampleFacts(NamedTuple):
     """The facts of the samples of a block. Their columns lie next to it."""
 
     has_labels: bool = False  # whether there is a column of labels
@@ -49,7 +49,7 @@ class RowBlock(NamedTuple):
     nnz: int
     width: int
     present: int  # columns that occur
-    told: Told = Told()
+    told: SampleFacts = SampleFacts()
     rounded: tuple[tuple[int, float], ...] = ()  # columns whose whole numbers lost digits, with one
 
 
@@ -74,7 +74,7 @@ def _plain(value: Any) -> Any:
 
 def _block(*fields: Any) -> RowBlock:
     block = RowBlock(*fields)
-    told = Told(*block.told)
+    told = SampleFacts(*block.told)
     labels = None if told.labels is None else LabelKind(*told.labels)
     return block._replace(told=told._replace(labels=labels))
 
@@ -96,15 +96,15 @@ def save(path: str, **arrays: AnyArray) -> None:
 
 def save_samples(
     path: str, columns: Mapping[str, Any], rows: IntArray, place: Place, typed: bool
-) -> Told:
+) -> SampleFacts:
     """Write the columns of the samples in these rows of a piece, and return what they tell."""
     first = place(int(rows[0])) if len(rows) else None
     if not columns:
-        return Told(first=first)
+        return SampleFacts(first=first)
     columns = samples.take(columns, rows)
     samples.write(f"{path}.{SAMPLES}", columns)
     labels, names = columns.get("label"), columns.get("name")
-    return Told(
+    return SampleFacts(
         labels is not None,
         None if labels is None else kind_of(labels, lambda i: place(int(rows[i])), typed),
         names is not None and names.null_count < len(names),
@@ -126,7 +126,7 @@ def write_block(
     path: str,
     X: sp.csr_array,
     split: str | None,
-    told: Told = Told(),  # noqa: B008, it does not change
+    told: SampleFacts = SampleFacts(),  # noqa: B008, it does not change
 ) -> RowBlock:
     """Write a block by row and by column, without explicit zeros."""
     if X.nnz and not X.data.all():

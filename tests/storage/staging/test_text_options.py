@@ -18,7 +18,7 @@ from bigfs.storage import appending
 from bigfs.storage.sources.tables.jsonl import JsonLines
 from bigfs.storage.staging import build
 from bigfs.storage.staging.named import save_named
-from bigfs.storage.staging.scratch import Told
+from bigfs.storage.staging.scratch import SampleFacts
 from bigfs.storage.staging.text.terms import Documents
 from bigfs.storage.staging.text.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
 from tests.helpers.daily import daily
@@ -155,7 +155,7 @@ def test_terms_take_the_memory_that_pieces_are_cut_by(tmp_path, rng, largest, ha
         for text in texts:
             documents.add(text)
         path = str(tmp_path / "x")
-        return lambda: save_named(path, *documents.counted(), hashing, None, Told())
+        return lambda: save_named(path, *documents.counted(), hashing, None, SampleFacts())
 
     count(texts[:9])()  # loads compiled code
     counted = count(texts)
