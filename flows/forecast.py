@@ -146,7 +146,7 @@ def past_runs(folder: str) -> Iterator[Past]:
 
 
 def _range(seconds: float, more: float) -> str:
-    """Return seconds that are taken from a run of so many times fewer values, as text."""
+    """Return seconds, as text, that are scaled from a run of fewer values."""
     most = seconds * max(more, 1.0) ** GROWTH
     return _time(seconds) if most < 1.1 * seconds else f"{_time(seconds)} to {_time(most)}"
 

@@ -81,7 +81,7 @@ class Columns(ABC):
     in_single = False  # whether a large G is held in single precision
     # Cuts on the gathered columns end at this share of the gap that the last pass left,
     inner_gap_share = 0.15
-    max_inner_cuts = 2  # and after so many, so that `max_iter` bounds the work
+    max_inner_cuts = 2  # and after this number, so that `max_iter` bounds the work
 
     def __init__(self, X: Matrix, r: int, T_norm2: float, omega: FloatArray | None) -> None:
         self.X, self.r, self.T_norm2 = X.near_zero(), r, T_norm2

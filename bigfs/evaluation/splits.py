@@ -198,7 +198,7 @@ def _splitter(n_splits: int, codes: IntArray | None, groups: IntArray | None, se
             f"{n_splits} folds by group need as many groups; got {n_groups}: ask for fewer folds, "
             f"or give more groups"
         )
-    if codes is None or n_groups > MOST_STRATIFIED:  # so many are near the shares of the classes
+    if codes is None or n_groups > MOST_STRATIFIED:  # then shares of classes are near
         return GroupKFold(n_splits)
     n_counts = n_groups * (int(codes.max()) + 1)
     engine.require_memory(24 * n_counts, f"folds by {n_groups:,} groups of samples")

@@ -163,7 +163,7 @@ def as_kernel_csr(block: Any) -> sp.csr_array:
 
 
 def require_int32(nnz: int) -> None:
-    """Raise `ValueError` where 32 bits do not number so many values of a block."""
+    """Raise `ValueError` where 32 bits do not number the values of a block."""
     if nnz > MAX_INT32:
         raise ValueError(
             f"a block of rows may hold {MAX_INT32:,} values; got {nnz:,}: give a lower memory limit"

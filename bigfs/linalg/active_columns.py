@@ -61,7 +61,7 @@ class ActiveColumns:
         return self.has_room(size, len(active)) and size / 2 + beside <= self._room
 
     def has_room(self, size: int, n_active: int) -> bool:
-        """Return whether so many columns, of `size` bytes, fit in their share of the memory."""
+        """Return whether columns of `size` bytes fit in their share of the memory."""
         return size <= engine.SHARES.active_columns * engine.planned_memory()
 
     def stays_full(self, active: IntArray) -> bool:

@@ -31,7 +31,7 @@ def loess(x: FloatArray, y: FloatArray, span: float) -> FloatArray:
 
 
 def _vertices(x: FloatArray, most: int) -> FloatArray:
-    """Return the ends of the cells of sorted samples. A cell has at most so many of them."""
+    """Return the ends of the cells of sorted samples. A cell has at most `most` of them."""
     width = max(x[-1] - x[0], 1e-10 * max(abs(x[0]), abs(x[-1])) + 1e-30)
     low, high = x[0] - MARGIN * width, x[-1] + MARGIN * width
     vertices, cells = {low, high}, [(0, len(x) - 1, low, high)]

@@ -164,7 +164,7 @@ class ColumnTile:
         )
 
     def _read(self, path: str, index: AnyArray, length: int) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """Read data, rows and indptr of some columns of one segment of so many rows."""
+        """Read data, rows and indptr of some columns of one segment."""
         edges = self.store.read(f"{path}/indptr", self.start, self.stop + 1)
         self.store.require(bool((np.diff(edges) >= 0).all()), f"{path}/indptr")
         starts, stops = edges[index], edges[index + 1]
@@ -186,7 +186,7 @@ class ColumnTile:
 
 
 def _are_inside(indices: AnyArray, size: int, stop: int) -> bool:
-    """Return whether there are so many indices, all in [0, stop): kernels trust them."""
+    """Return whether the indices have this number and lie in [0, stop): kernels trust them."""
     return len(indices) == size and (not size or bool(indices.min() >= 0 and indices.max() < stop))
 
 

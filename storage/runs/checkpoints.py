@@ -112,7 +112,7 @@ def _unflatten(flat: dict[str, Any], key: str, form: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """Return the hash of a value of JSON's types and NumPy's. Others are told by their text."""
+    """Return the hash of a value of JSON's types and NumPy's. Others go by their text."""
     text = json.dumps(to_json_types(value), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 

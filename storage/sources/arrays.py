@@ -224,7 +224,7 @@ def require_characters(names: list[str]) -> list[str]:
 
 
 def _read_lines(path: str, count: int | None, most: int | None = None) -> list[str]:
-    """Return the lines of a text, at `most` so many, without empty ones behind the `count`-th."""
+    """Return at `most` lines of a text, without empty ones behind the `count`-th."""
     count = sys.maxsize if count is None else count
     with source_errors(f"{path} is broken"), open_text(path) as file:
         lines = (decode(line).strip("\r\n") for line in file)

@@ -35,8 +35,8 @@ class WorkingSet(ActiveColumns):
         self.status = Status.EXACT  # of the last solve
 
     def has_room(self, size: int, n_active: int) -> bool:
-        """Return whether so many columns are gathered: those that fit in their share, and those
-        that fit together with the kernel of Woodbury, which X by rows alone cannot make."""
+        """Return whether columns are gathered: if they fit in their share, or if they
+        fit together with the kernel of Woodbury, which X by rows alone cannot make."""
         X, n, options = self.full, self.full.shape[0], self._ridge_options
         helps = not (X.local or X.column_tiles) and n <= n_active
         if helps and options.get("solver", "auto") in ("auto", "woodbury"):

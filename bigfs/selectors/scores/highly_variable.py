@@ -91,7 +91,7 @@ class HighlyVariable(Selector):
     Notes
     -----
     The values equal `scanpy.pp.highly_variable_genes` with ``n_top_genes`` as
-    `n_features_to_select`. Exactly so many genes are chosen, and of equal ones the first, where
+    `n_features_to_select`. Exactly that number is chosen, and of equal genes the first, where
     scanpy may keep all or choose by rounding. With batches and "seurat_v3", scanpy from 1.12 on
     takes the means by an algorithm that rounds otherwise, and the local fit jumps where a last
     digit tells genes of equal mean apart: by up to 0.02 of a score with 20 cells per batch. The

@@ -199,7 +199,7 @@ class Svmlight(PlainFile, MatrixSource):
     def _label_column(
         self, labels: Any, exact: dict[int, int | float], counts: Any, place: samples.Place
     ) -> Any:
-        """Return the labels of lines with so many each. `exact` replaces some inexact floats.
+        """Return the labels of lines, by their counts. `exact` replaces some inexact floats.
 
         Lines with at most one label have no lists of them, unless the target is multi-label.
         """

@@ -25,7 +25,7 @@ SAMPLES_PER_VALUE = 10  # at the least, of a column with more than FEW categorie
 WORDS = 3  # in the mean, of a text that is read rather than compared
 MOST_NAMED = 20  # columns that are left out, which are named
 MOST_LABELS = 5  # columns that are named as possible labels
-LOOKED = 200  # columns of a table, of whose first records it is told whether it is a text
+LOOKED = 200  # columns of a table whose first records decide whether it is a text
 TEXT = "text, which text={} takes in place of the table"  # why a column is left out
 LEAST_COUNTED = 4  # samples, of which a column is said to count them
 DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}.*)?$"

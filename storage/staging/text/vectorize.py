@@ -38,7 +38,7 @@ from bigfs.types import FloatArray
 
 log = logging.getLogger("bigfs.storage")
 
-SCRIPT_BYTES = 1 << 16  # of the first terms, by which their script is told
+SCRIPT_BYTES = 1 << 16  # of the first terms, which show their script
 
 
 def vectorize(
