@@ -63,7 +63,9 @@ types: .venv/.installed
 	rm -rf .venv/types && mkdir .venv/types && cp -R bigfs .venv/types/ && cp -R storage flows .venv/types/bigfs/
 	cd .venv/types && ../bin/mypy --config-file ../../pyproject.toml
 
+# the pages of names that are gone would stay, and are a warning
 docs: .venv/.docs-installed
+	rm -f docs/reference/generated/*.rst
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
 
 .venv/.installed: pyproject.toml deploy/constraints.txt
