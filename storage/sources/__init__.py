@@ -21,7 +21,6 @@ from bigfs.storage.sources.arrays import Npy, Npz
 from bigfs.storage.sources.base import Source, TextSource, parse_options, shorten
 from bigfs.storage.sources.files import (
     CORPORA,
-    MATRIX,
     POINTER,
     data_suffixes,
     head,
@@ -35,7 +34,7 @@ from bigfs.storage.sources.files import (
 )
 from bigfs.storage.sources.joined import join
 from bigfs.storage.sources.matlab import Mat
-from bigfs.storage.sources.matrixmarket import MatrixMarket
+from bigfs.storage.sources.matrixmarket import MatrixMarket, matrices_in
 from bigfs.storage.sources.objects import recognize
 from bigfs.storage.sources.rcv1 import Topics
 from bigfs.storage.sources.svmlight.source import Svmlight
@@ -348,8 +347,6 @@ def _guess(path: Path, format: str | None) -> type[Source]:
             f"place of its first three"
         )
     start = head(path)
-    if path.name.removesuffix(".gz").endswith(MATRIX):  # its names may lie next to it
-        require_no_other_format(str(path.parent), os.listdir(path.parent))
     if start.startswith(POINTER):
         raise SourceError(f"{path} {looks_like(start)}")
     if JSON_ARRAY.match(start):
@@ -362,8 +359,6 @@ def _guess(path: Path, format: str | None) -> type[Source]:
             if kind is Text and zipfile.is_zipfile(path):
                 with source_errors(f"{path} is broken"), zipfile.ZipFile(path) as archive:
                     require_documents(str(path), archive.namelist())
-            if kind is MatrixMarket:
-                MatrixMarket(str(path)).require_samples_as_rows()
             return kind
     if looks := looks_like(start):
         raise SourceError(f"{path} {looks}")
@@ -398,7 +393,10 @@ def _guess_folder(path: Path, format: str | None) -> type[Source]:
     suffixes = data_suffixes(names)
     tables = {s: kind for kind in TABLES for s in kind.suffixes if s in suffixes}
     others = [suffix for suffix in suffixes if suffix not in tables]
-    if alone := [suffix for suffix in others if suffix in CORPORA]:
+    alone = [suffix for suffix in others if suffix in CORPORA]
+    if alone == [".mtx"] and len(matrices_in(str(path))) == 1:
+        return MatrixMarket
+    if alone:
         raise SourceError(
             f"{path} holds {suffixes[alone[0]]:,} files {alone[0]}, each of which is a corpus: "
             f"stage one of them, and append the others"

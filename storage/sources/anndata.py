@@ -1,5 +1,7 @@
 """AnnData on disk, .h5ad (h5py) or .zarr, read by its published encoding, without anndata.
 
+Cell Ranger's .h5 and Loom are read alike, by `bigfs.storage.sources.cells`.
+
 A Zarr folder may lie behind a URL that fsspec can list.
 
 A csr or dense matrix is read in row ranges where it lies. A csc one is transposed on scratch.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -29,7 +31,9 @@ from bigfs.storage.fingerprint import fingerprint_of, identity_of, original_of
 from bigfs.storage.format import manifest
 from bigfs.storage.format.checked import CheckedStore
 from bigfs.storage.sources import checks, samples
+from bigfs.storage.sources.arrays import note_kinds, unique_names
 from bigfs.storage.sources.base import MatrixSource, Rows, SampleColumns
+from bigfs.storage.sources.cells import Group, as_anndata
 from bigfs.storage.sources.files import BROKEN, is_ours
 from bigfs.storage.sources.hdf5 import HDF5, open_hdf5, other_hdf5, require_end
 from bigfs.storage.sources.scratch_matrix import (
@@ -134,6 +138,8 @@ class AnnData(SampleColumns, MatrixSource):
             if self.names is not None:
                 names = self._symbols(file, self.names, names)
             ready.n_features, ready.feature_names = d, None if names is None else names.tolist()
+            if isinstance(file, Group) and (kinds := file["var"].get("feature_type")) is not None:
+                note_kinds(read_column(kinds, self.path).tolist(), self.path)
             columns = self._columns(file, "obs")
             ready.label_columns = columns if self.label is None and "label" not in columns else None
         return ready
@@ -156,7 +162,7 @@ class AnnData(SampleColumns, MatrixSource):
         A file without names is refused.
         """
         with self._file() as file:
-            if "var" in file and "_index" in file["var"].attrs:
+            if not isinstance(file, Group) and "var" in file and "_index" in file["var"].attrs:
                 index = self._names(file, "var", None)
                 if index is not None:
                     wanted = None if names is None else [str(name) for name in names]
@@ -301,7 +307,7 @@ class AnnData(SampleColumns, MatrixSource):
                 yield zarr.open_group(store, mode="r")
             else:
                 with open_hdf5(self.path) as file:
-                    yield file
+                    yield as_anndata(file, self.layer, self.path)
         except SourceError:
             raise
         except (*BROKEN, SystemError, zarr.errors.BaseZarrError) as error:
@@ -345,7 +351,8 @@ class AnnData(SampleColumns, MatrixSource):
         """Read the names of samples ("obs") or features ("var"), of which there are n."""
         if frame not in file:
             return None
-        index = file[frame].attrs.get("_index", "_index")
+        if (index := file[frame].attrs.get("_index", "_index")) is None:
+            return None
         place = f"{self.path}: {frame}[{index!r}]"
         names = read_column(file[frame][index], place, n, start, stop)
         names = np.ma.filled(names.astype(object), None)
@@ -369,16 +376,7 @@ class AnnData(SampleColumns, MatrixSource):
         )
         given = np.ma.filled(given.astype(object), "")
         assert index is not None  # a column comes with an index
-        names = [str(name) or str(key) for name, key in zip(given, index, strict=True)]
-        taken, repeats, first = set(names), Counter[str](), set[str]()
-        for j, name in enumerate(names):
-            unique = name
-            while name in first and unique in taken:
-                repeats[name] += 1
-                unique = f"{name}-{repeats[name]}"
-            first.add(name)
-            taken.add(unique)
-            names[j] = unique
+        names = unique_names([*map(str, given)], [*map(str, index)])
         return np.array(names, dtype=object)
 
     def var_columns(self) -> list[str]:

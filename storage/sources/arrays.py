@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+import logging
 import shutil
 import sys
 import zipfile
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -30,9 +32,12 @@ from bigfs.storage.sources.scratch_matrix import (
     open_dense,
     require_compressed,
     transpose_csc,
+    turn,
     write_csr,
 )
 from bigfs.types import AnyArray
+
+log = logging.getLogger("bigfs.storage")
 
 SCALAR_BYTES = 1 << 12  # of a member that holds a word or two numbers
 # of a .npz
@@ -56,6 +61,7 @@ class SavedMatrix(MatrixSource):
     unlabeled: str | None = None  # a label that also means "none"
     target: str | None = None  # "class" or "real"; None lets the labels decide
     label_separator: str | None = None  # that divides the labels of a sample in one text
+    transpose: bool | None = None  # whether the columns of the file are the samples
     sample_shape: Any = None  # "32x32" if a row is an image with its pixels columns first
     matrix: ScratchMatrix | None = field(default=None, init=False, repr=False)
 
@@ -64,7 +70,7 @@ class SavedMatrix(MatrixSource):
         samples.require_target(self.target)
 
     def settings(self) -> tuple[Any, ...]:
-        return self.sample_shape, *self.label_rules
+        return self.sample_shape, *self.label_rules, *(["turned"] if self.transpose else [])
 
     def fingerprint(self) -> str:
         if self.labels is not None:
@@ -77,14 +83,19 @@ class SavedMatrix(MatrixSource):
 
     @abstractmethod
     def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
-        """Lay out the matrix in `folder`. Return it with the labels of its own, if it has any."""
+        """Lay out the matrix in `folder` as it is in the file, and return it with its labels."""
+
+    def lay_out(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
+        """Lay out the matrix with samples as rows. Return it with its own labels, if it has any."""
+        matrix, y = self.write_matrix(folder)
+        return (turn(matrix, folder / "turned") if self.transpose else matrix), y
 
     def prepare(self, scratch: Path) -> Self:
         ready = copy.copy(self)
         folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
         with source_errors(f"{self.path} cannot be read as {self.format}"):
-            matrix, y = self.write_matrix(folder)
+            matrix, y = self.lay_out(folder)
             own_names = names_in(folder, "feature_names") if self.names is None else None
         n, d = matrix.shape
         if not n or not d:
@@ -210,6 +221,29 @@ def read_names(given: Any, count: int | None, of: str) -> list[str]:
             )
         lines[name] = number
     return require_characters(names)
+
+
+def unique_names(names: Sequence[str], keys: Sequence[str] | None = None) -> list[str]:
+    """Return names of columns, of which repeated ones get endings.
+
+    They are those of anndata's `var_names_make_unique`. An empty name becomes its key.
+    """
+    unique = list(names) if keys is None else [a or b for a, b in zip(names, keys, strict=True)]
+    taken, repeats, first = set(unique), Counter[str](), set[str]()
+    for j, name in enumerate(unique):
+        while name in first and unique[j] in taken:
+            repeats[name] += 1
+            unique[j] = f"{name}-{repeats[name]}"
+        first.add(name)
+        taken.add(unique[j])
+    return unique
+
+
+def note_kinds(kinds: Sequence[str], path: str) -> None:
+    """Say that the features of cells are of several kinds, such as genes and antibodies."""
+    if len(counts := Counter(kinds)) > 1:
+        some = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common(5))
+        log.warning("%s: the features are of several kinds, %s: all are read", path, some)
 
 
 def require_characters(names: list[str]) -> list[str]:

@@ -397,22 +397,8 @@ def data_suffixes(names: Iterable[str]) -> Counter[str]:
     )
 
 
-MATRIX = "matrix.mtx"  # of Cell Ranger, which may have a prefix
-
-
 def require_no_other_format(folder: str, names: Sequence[str]) -> None:
     """Refuse a folder in the form of another tool, whose files do not stand for themselves."""
-    here = {os.path.basename(name) for name in names}
-    plain = {name.removesuffix(".gz") for name in here}
-    for prefix in sorted(name[: -len(MATRIX)] for name in plain if name.endswith(MATRIX)):
-        if {f"{prefix}{names}" for names in ("barcodes.tsv", "features.tsv", "genes.tsv")} & plain:
-            also = f", prefix={prefix!r}" if prefix else ""
-            raise SourceError(
-                f"{folder} is a folder of Cell Ranger (10x), a matrix of genes × cells with its "
-                f"names beside it: turn it into AnnData, as by "
-                f"scanpy.read_10x_mtx({folder!r}{also}).write_h5ad('cells.h5ad'), or give the "
-                f"matrix by its path with format=mtx if its rows are the samples"
-            )
     if os.path.isdir(os.path.join(folder, "_delta_log")):
         raise SourceError(
             f"{folder} is a Delta table, whose log says which files count: give it as an object, "

@@ -70,13 +70,11 @@ def other_hdf5(file: Any) -> str | None:
     kind = str(file.attrs.get("encoding-type"))
     if kind == "anndata" or {"obs", "var"} & set(file):
         return None
-    read, write = "turn it into AnnData, as by", "write_h5ad('cells.h5ad')"
     if kind == "MuData":
-        return f"MuData: write one of its modalities, as by mudata.read(FILE)['rna'].{write}"
-    if any("barcodes" in group for group in map(file.get, file) if hasattr(group, "keys")):
-        return f"the HDF5 of Cell Ranger (10x): {read} scanpy.read_10x_h5(FILE).{write}"
-    if {"matrix", "row_attrs", "col_attrs"} <= set(file):
-        return f"Loom: {read} scanpy.read_loom(FILE).{write}"
+        return (
+            "MuData: write one of its modalities, as by "
+            "mudata.read(FILE)['rna'].write_h5ad('cells.h5ad')"
+        )
     if "PYTABLES_FORMAT_VERSION" in file.attrs:
         return "HDF5 of pandas: turn it into Parquet, as by pandas.read_hdf(FILE).to_parquet(NEW)"
     names = ", ".join(map(ascii, file)) or "nothing"

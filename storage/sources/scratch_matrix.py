@@ -23,6 +23,7 @@ from bigfs.storage.sources.base import Rows
 from bigfs.types import AnyArray
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
+SQUARE = 1 << 10  # rows and columns of a dense matrix that are transposed at a time
 SAMPLES = "samples.arrow"  # the file with the facts of the rows
 COMPRESSED = ("data", "indices", "indptr")  # the arrays of csr and csc
 Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
@@ -206,6 +207,23 @@ def transpose_csc(folder: Path, origin: str, parts: Any, shape: tuple[int, int])
             yield np.asarray(indices[start:stop]), column, np.asarray(data[start:stop])
 
     return write_csr(folder, origin, entries, shape, data.dtype)
+
+
+def turn(matrix: ScratchMatrix, folder: Path) -> ScratchMatrix:
+    """Write the transpose of a matrix on scratch, in chunks."""
+    n, d = matrix.shape
+    if not matrix.has("X"):  # rows of csr are columns of csc
+        parts = {name: matrix.array(name) for name in COMPRESSED}
+        return transpose_csc(folder, matrix.origin, parts, (d, n))
+    if matrix.image_shape:
+        raise SourceError(f"{matrix.origin} holds images, which cannot be transposed")
+    folder.mkdir(parents=True, exist_ok=True)
+    X = matrix.array("X")
+    out = disk.allocate(folder / "X.npy", X.dtype, (d, n))
+    for i, j in itertools.product(range(0, n, SQUARE), range(0, d, SQUARE)):
+        out[j : j + SQUARE, i : i + SQUARE] = X[i : i + SQUARE, j : j + SQUARE].T
+    out.flush()
+    return ScratchMatrix(str(folder), matrix.origin, (d, n))
 
 
 def write_csr(
