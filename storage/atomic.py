@@ -337,9 +337,14 @@ def building(
     with naming_full_disk(target.parent, spilled.parent), lock(target, wait=wait, name=uri):
         dead = {work.name.split(".")[-2] for work in _workplaces(target)}
         remove_stale(target, key)
-        with workplace(spilled, key) as beside, workplace(target) as work:
+        with contextlib.ExitStack() as works:
+            work = beside = works.enter_context(workplace(spilled, key))
+            if spilled != target or not local:  # a claim has the key of this process alone
+                work = works.enter_context(workplace(target))
             new, spills = work / "new", beside / "spills"
             spills.mkdir(exist_ok=True)
+            if new.exists():  # of a killed process
+                shutil.rmtree(new)
             if not local:
                 with _claimed(uri, exists, work.name.split(".")[-2], dead):
                     yield uri, spills

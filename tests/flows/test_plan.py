@@ -314,9 +314,9 @@ def test_what_a_first_run_asks_is_asked_once(tmp_path, monkeypatch):
         ("storage/atomic.py", "recover"): 1,
         ("storage/opening.py", "open"): 2,
         ("storage/sources/__init__.py", "find"): 1,
-        # of the name, of the store, and of its state, which is shared; of the two folders in which
-        # the store is made, and a look at the first of them from the second
-        ("storage/locks.py", "require_lock_file"): 6,
+        # of the name of the run; of the store while it is made; of the folder in which it is made,
+        # which a sweep asks whether its process lives; of the state that is read, which is shared
+        ("storage/locks.py", "require_lock_file"): 4,
     }
     counts = dict.fromkeys(wanted, 0)
 
