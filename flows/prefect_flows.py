@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from prefect import flow, get_run_logger, runtime, task
 from prefect.settings import get_current_settings
-from prefect.states import Completed, State
+from prefect.states import Completed
 from prefect.tasks import exponential_backoff
 from pydantic import AfterValidator, Field
 
@@ -60,9 +60,7 @@ from bigfs.storage.errors import BusyError, SourceError, may_pass, redact
 from bigfs.storage.format import manifest
 from bigfs.storage.runs.runs import lock_run
 
-SKIPPED: State[Any] = Completed(
-    name="Skipped", message="skipped: another run works on the same directory"
-)
+SKIPPED = "skipped: another run works on the same directory"
 # the defaults of parameters
 SOURCE, CLUSTER, SCORING = SourceOptions(), ClusterOptions(), RunScoring()
 
@@ -437,7 +435,7 @@ def _run(job: Job, *, scored: bool = True) -> Any:
     with _skip_if_busy():
         loaded = "Python, Prefect, Dask"
         return runs.run(job, as_task, cluster=on_cluster, scored=scored, loaded=loaded)
-    return SKIPPED
+    return Completed(name="Skipped", message=SKIPPED)
 
 
 def _compare(request: Comparison) -> Any:
@@ -446,7 +444,7 @@ def _compare(request: Comparison) -> Any:
         artifacts.show_comparison((Path(folder) / "compare.md").read_text(encoding="utf-8"))
         comparison.require_result(folder)
         return folder
-    return SKIPPED
+    return Completed(name="Skipped", message=SKIPPED)
 
 
 @contextlib.contextmanager

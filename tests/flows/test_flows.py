@@ -22,12 +22,13 @@ from bigfs import storage
 from bigfs.flows import run as runs
 from bigfs.flows import steps
 from bigfs.flows.cli.servers import result_of_flow
+from bigfs.flows.comparison.request import Comparison
 from bigfs.flows.job import Job
 from bigfs.flows.options import ClusterOptions, RunScoring, SourceOptions
 from bigfs.flows.report import artifacts
 from bigfs.flows.report.history import history
 from bigfs.storage import locks
-from bigfs.storage.errors import StoreError, may_pass
+from bigfs.storage.errors import BusyError, StoreError, may_pass
 from bigfs.storage.runs.runs import Run, lock_run, results_of
 from bigfs.storage.staging import stage as staging
 from tests.helpers.processes import PREFECT_WARNS, client, write_corpus
@@ -365,6 +366,16 @@ def test_a_hook_of_a_flow_hears_of_its_failure(prefect, tmp_path):
     assert "missing.jsonl" in message
 
 
+def test_the_time_of_a_method_limits_no_staging(monkeypatch):
+    from bigfs.flows import prefect_flows
+
+    limits = []
+    monkeypatch.setattr(prefect_flows, "_call", lambda *_, limit, **__: limits.append(limit))
+    for model in (Comparison, Job):
+        prefect_flows.as_task(steps.stage, model(source="corpus.jsonl", timeout=1))
+    assert limits == [None, 1]
+
+
 def test_a_stage_that_takes_too_long_ends(prefect, corpus, monkeypatch):
     run(corpus)  # staged
     monkeypatch.setattr(Run, "begin", lambda *a, **k: time.sleep(60))
@@ -439,6 +450,8 @@ def test_a_run_skips_or_waits_while_another_works(prefect, corpus, tmp_path):
     state = run(corpus, overlap="skip")
     assert (state.name, state.is_completed()) == ("Skipped", True)
     assert not (tmp_path / "runs" / "r").exists()
+    with pytest.raises(BusyError, match="another run works on the same directory"):
+        result_of_flow("run", Job(source=corpus, features=FEATURES, out="runs/r", overlap="skip"))
     threading.Timer(1.0, go.set).start()
     assert run(corpus, overlap="wait").is_completed()
     thread.join()
