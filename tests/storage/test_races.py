@@ -12,6 +12,7 @@ from bigfs.storage import atomic, locks, prune, versions
 from bigfs.storage.errors import BusyError, StoreError
 from bigfs.storage.format import manifest
 from bigfs.storage.locks import lock
+from bigfs.storage.opening import hold_store
 from bigfs.storage.runs.runs import Run, record_failure, require_out, results_of, unfinished_of
 from tests.helpers.stores import write_svmlight
 
@@ -193,6 +194,17 @@ def test_nobody_begins_with_a_state_whose_store_is_being_replaced(store):
         raise AssertionError("not reached")
     with versions.unread(store, content):
         pass
+
+
+def test_a_store_in_a_folder_of_another_user_needs_no_lock(store, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "no file can be made here")
+
+    monkeypatch.setattr(locks, "_acquire", refuse)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    assert storage.stage("rows.svm", store) == storage.open(store).uri
+    with hold_store(store) as corpus:
+        assert corpus.X.shape[0] == 20
 
 
 def test_nothing_that_a_run_reads_is_pruned(store, tmp_path):

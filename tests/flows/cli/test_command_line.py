@@ -86,6 +86,12 @@ def test_a_command_that_does_not_wait_has_a_status_of_its_own(bigfs, run, corpus
     assert bigfs(*asked)[0] == 0
 
 
+def test_one_path_for_a_run_and_its_store_is_refused(bigfs, corpus, tmp_path):
+    answer = bigfs("run", corpus, "-o", "x", "--store", "x", *ANOVA)
+    fails(answer, "--out and --store are one path, x: give two")
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("limit", "said"), [("-f 4", "File too large"), ("-n 12", "Too many open")]
@@ -210,6 +216,15 @@ def test_nothing_is_wrapped_where_no_terminal_is(bigfs, corpus):
         lines = bigfs(*words)[1].splitlines()
         assert all(line == line.rstrip() for line in lines)
     assert any(out in line for line in bigfs("history", "runs")[1].splitlines())
+
+
+def test_names_of_a_corpus_send_a_terminal_no_codes(bigfs, tmp_path):
+    rows = [{"features": {"a": 1, "\x1b]0;owned\x07": i}, "label": "\x1b[31mred"} for i in (1, 2)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for words in (("look", "rows.jsonl"), ("stage", "rows.jsonl", "s.zarr"), ("info", "s.zarr")):
+        status, out, _ = bigfs(*words)
+        assert (status, "\\x1b[31mred" in out) == (0, True)
+        assert not {"\x1b", "\x07"} & set(out)
 
 
 def test_a_terminal_without_the_letters_gets_others(run, tmp_path):

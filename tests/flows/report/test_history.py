@@ -124,3 +124,7 @@ def test_prefect_is_told_when_the_choice_has_changed(tmp_path, monkeypatch):
     assert event == "bigfs.selection.changed"
     assert more["resource"]["prefect.resource.id"] == f"bigfs.run.{tmp_path}/nightly"
     assert more["payload"]["removed"] == ["rate"]
+    make(tmp_path / "nightly", "c")
+    (results_of(tmp_path / "nightly")[0] / "run.json").write_text("{")
+    artifacts.tell_change(Run.open(tmp_path / "nightly"))  # a damaged night ends no later one
+    assert told[-1][1]["payload"]["added"] == ["match", "score"]
