@@ -60,7 +60,6 @@ from bigfs.storage.errors import BusyError, SourceError, may_pass, redact
 from bigfs.storage.format import manifest
 from bigfs.storage.runs.runs import lock_run
 
-SKIPPED = "skipped: another run works on the same directory"
 # the defaults of parameters
 SOURCE, CLUSTER, SCORING = SourceOptions(), ClusterOptions(), RunScoring()
 
@@ -432,28 +431,26 @@ def _run(job: Job, *, scored: bool = True) -> Any:
         get_run_logger().info("%s has this result already", job.folder)
         return job.folder
     job = runs.prepare(job)
-    with _skip_if_busy():
-        loaded = "Python, Prefect, Dask"
-        return runs.run(job, as_task, cluster=on_cluster, scored=scored, loaded=loaded)
-    return Completed(name="Skipped", message=SKIPPED)
+    given = {"cluster": on_cluster, "scored": scored, "loaded": "Python, Prefect, Dask"}
+    return _unless_busy(runs.run, job, as_task, **given)
 
 
 def _compare(request: Comparison) -> Any:
-    with _skip_if_busy():
-        folder = comparison.compare(request, as_task, cluster=on_cluster)
+    folder = _unless_busy(comparison.compare, request, as_task, cluster=on_cluster)
+    if isinstance(folder, str):
         artifacts.show_comparison((Path(folder) / "compare.md").read_text(encoding="utf-8"))
         comparison.require_result(folder)
-        return folder
-    return Completed(name="Skipped", message=SKIPPED)
+    return folder
 
 
-@contextlib.contextmanager
-def _skip_if_busy() -> Iterator[None]:
-    """End the block if another run holds a lock and this one does not wait."""
+def _unless_busy(work: Callable[..., str], *given: Any, **more: Any) -> Any:
+    """Return the folder that the work makes, or the state Skipped where another run works there."""
     try:
-        yield
+        return work(*given, **more)
     except BusyError as error:
         get_run_logger().warning("skipped: %s", error)
+        message = "skipped: another run works on the same directory"
+        return Completed(name="Skipped", message=message)
 
 
 @contextlib.contextmanager
