@@ -330,6 +330,8 @@ class Run:
                     part.unlink()  # of a process that died: this one holds the lock
                 note_reader(self.store, self.final)
                 atomic.sync_tree(self.path)
+                if before is not None and atomic.has_marker(before):
+                    atomic.unmark(before)  # its process died as soon as the name pointed to it
                 atomic.point(self.final, Path(_home(self.final).name) / self.path.name)
                 atomic.unmark(self.path)
                 self.unfinished = False

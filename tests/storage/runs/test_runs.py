@@ -15,7 +15,7 @@ from bigfs.storage import atomic
 from bigfs.storage.errors import StoreError
 from bigfs.storage.runs import runs
 from bigfs.storage.runs.metadata import sealed_json
-from bigfs.storage.runs.runs import Run, RunError, results_of
+from bigfs.storage.runs.runs import Run, RunError, results_of, unfinished_of
 from tests.helpers.listing import names_in
 
 ASKED = {"store": "s.zarr", "method": "anova", "features": 3, "parameters": {}}
@@ -371,6 +371,9 @@ def test_a_kill_at_any_operation_leaves_the_old_result_or_the_new_one(
         assert again.selected.tolist() == [7]
         again.finish()
     assert [Run.open(path).metadata["mark"] for path in results_of(tmp_path / "a")] == [1, 2]
+    whole(tmp_path / "a", mark=3, key="three")
+    assert unfinished_of(tmp_path / "a") is None
+    assert [Run.open(path).metadata["mark"] for path in results_of(tmp_path / "a")] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("after", [0, 10])
