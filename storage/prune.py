@@ -259,6 +259,8 @@ def _killed(homes: Iterable[Path]) -> Iterator[tuple[Path, str]]:
             is_work = WORK.fullmatch(path.name) and not is_held(path)
             if is_work and atomic.has_marker(path):  # its process unmarks it before it unlocks it
                 yield path, "a killed command left it"
+        for path in filter(versions.is_left, atomic.paths_in(home, f".*{versions.KEPT}")):
+            yield path, "a killed command left it"
 
 
 def _outgrown(stores: Iterable[Path]) -> Iterator[tuple[Path, str]]:
@@ -324,6 +326,8 @@ def _delete(path: Path) -> bool:
                     return False  # it was finished meanwhile
                 atomic.mark_ours(path)
                 atomic.delete_marked(path)
+        elif path.suffix == versions.KEPT:
+            versions.delete(path)
         elif home.suffix == ".counts":
             path.unlink(missing_ok=True)
         elif home.name == ".work":  # of a comparison

@@ -4,7 +4,8 @@
     .news.zarr.<content>.kept  links to the files of the state before, for those that began with it
     .news.zarr.<content>.lock  held by each of them
 
-Whoever is last deletes them, or the next `append` does. Nor is a state that is held pruned.
+Whoever is last deletes them, or where it was killed the next `append`, or `bigfs prune`. Nor is a
+state that is held pruned.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from bigfs.storage import atomic
 from bigfs.storage.errors import BusyError
-from bigfs.storage.locks import lock
+from bigfs.storage.locks import is_held, lock
 
 KEPT = ".kept"
 DIGITS = 16  # of the hash of the content, in a name
@@ -48,9 +49,11 @@ def hold(uri: str, content: str) -> Iterator[None]:
     if "://" in uri or not os.access(_state(uri, content).parent, os.W_OK):
         yield
         return
-    with lock(_state(uri, content), shared=True, name=uri):
-        yield
-    _forget(uri, content)
+    try:
+        with lock(_state(uri, content), shared=True, name=uri):
+            yield
+    finally:
+        _forget(_kept_path(uri, content))
 
 
 def unread(uri: str, content: str) -> AbstractContextManager[None]:
@@ -64,7 +67,7 @@ def keep(uri: str, content: str) -> Iterator[None]:
     target = Path(os.path.realpath(uri))
     pattern = re.compile(rf"\.{re.escape(target.name)}\.([0-9a-f]{{{DIGITS}}}){re.escape(KEPT)}")
     for name in filter(pattern.fullmatch, os.listdir(target.parent)):
-        _forget(uri, name.removesuffix(KEPT)[-DIGITS:])
+        _forget(target.with_name(name))
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(unread(uri, content))
@@ -78,9 +81,22 @@ def keep(uri: str, content: str) -> Iterator[None]:
         yield
 
 
-def _forget(uri: str, content: str) -> None:
-    """Delete a state that is kept, unless somebody holds it."""
-    kept = _kept_path(uri, content)
+def is_left(kept: Path) -> bool:
+    """Return whether a folder is a state that is kept and nobody holds."""
+    return atomic.has_marker(kept) and not is_held(_state_of(kept))
+
+
+def delete(kept: Path) -> None:
+    """Delete a state that is kept, or raise a BusyError if somebody holds it."""
+    with lock(_state_of(kept), wait=0):
+        atomic.delete_marked(kept)
+
+
+def _state_of(kept: Path) -> Path:
+    return kept.with_name(kept.name[1:].removesuffix(KEPT))
+
+
+def _forget(kept: Path) -> None:
     if kept.is_dir():
-        with contextlib.suppress(BusyError), unread(uri, content):
-            atomic.delete_marked(kept)
+        with contextlib.suppress(BusyError, OSError):  # `prune` finds what is left
+            delete(kept)

@@ -228,6 +228,31 @@ def test_nothing_that_a_run_reads_is_pruned(store, tmp_path):
     assert storage.delete_unused(found) > 0
 
 
+def test_a_state_that_nobody_reads_any_more_is_deleted(store, tmp_path, monkeypatch):
+    """By the run that read it, also if it fails, or by `prune` if it was killed."""
+
+    def kept():
+        return list(tmp_path.rglob(".*.kept"))
+
+    def fail():
+        with versions.hold(store, storage.open(store).manifest.content):
+            grow(store, 30)
+            assert len(kept()) == 1
+            raise OSError(errno.EIO, "the work ends")
+
+    with pytest.raises(OSError, match="the work ends"):
+        fail()
+    assert not kept()
+    with monkeypatch.context() as killed, versions.hold(store, storage.open(store).spec["content"]):
+        grow(store, 10)
+        assert storage.find_unused() == []
+        killed.setattr(versions, "_forget", lambda kept: None)
+    found = storage.find_unused()
+    assert [item.path for item in found] == kept() != []
+    assert storage.delete_unused(found) > 0
+    assert not kept()
+
+
 def test_an_unfinished_run_that_was_finished_meanwhile_is_not_pruned(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = Run.begin("runs/r", PARAMETERS)
