@@ -117,7 +117,7 @@ class Manifest:
 
 def _are_bounds(bounds: tuple[int, ...], end: int) -> bool:
     return (
-        len(bounds) >= 2
+        2 <= len(bounds) <= end + 2
         and (bounds[0], bounds[-1]) == (0, end)
         and all(a <= b for a, b in pairwise(bounds))
     )

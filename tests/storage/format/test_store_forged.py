@@ -45,6 +45,7 @@ FORGED = {
     "a segment elsewhere": (lambda m: m["segments"][0].update(name="../../x"), "'segments'"),
     "a segment too long": (lambda m: m["segments"][0].update(stop=99), "'segments'"),
     "bounds that fall": (lambda m: m.update(row_bounds=[0, 2, 1, 3]), "'row_bounds'"),
+    "more bounds than rows": (lambda m: m.update(row_bounds=[0] * 100 + [3]), "'row_bounds'"),
     "bounds beyond": (lambda m: m.update(column_bounds=[0, 10**9]), "'column_bounds'"),
     "another target": (lambda m: m.update(target="code"), "'target'"),
     "a source of a text": (lambda m: m.update(source="x"), "'source'"),
@@ -213,6 +214,27 @@ def test_a_tile_whose_checksums_fit_and_whose_indices_lead_out_is_damaged(
     for tile in (X.row_tiles[0], X.column_tiles[0]):
         with pytest.raises(CorruptStoreError, match=f"{part} is damaged"):
             tile.load()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"node_type": "group"},
+        {"data_type": 5},
+        {"shape": "x"},
+        {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0]}}},
+    ],
+    ids=str,
+)
+def test_metadata_of_an_array_whose_checksums_fit_are_one_line(store, change):
+    file, checksums = (Path(store) / name for name in ("X/data/zarr.json", "uns/checksums/c/0"))
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    listed = json.loads(checksums.read_bytes())
+    listed["documents"]["X/data/zarr.json"] = manifest.digest(file.read_bytes())
+    checksums.write_bytes(manifest.canonical(listed))
+    forge(store, lambda m: m.update(content=manifest.digest(checksums.read_bytes())))
+    with pytest.raises(CorruptStoreError, match="X/data is not an array: restore it or remove it"):
+        storage.open(store).X.row_tiles[0].load()
 
 
 def test_labels_that_are_no_classes_are_damaged(store, monkeypatch):
