@@ -70,6 +70,12 @@ def _message_parts(text: str | None) -> str | None:
 
 
 Count = Annotated[int | float, BeforeValidator(count_or_share)]
+# URLs that Prefect's pages must not show: with names of users, or signed
+SECRET = (
+    r"^\w+://([^/?#]*@|[^#]*[?&][^=&#]*"
+    r"([Ss]ig|[Ss]ignature|[Tt]oken|[Ss]ecret|[Pp]assword|[Cc]redential|[Kk]ey)=)"
+)
+UNSIGNED: dict[str, Any] = {"not": {"type": "string", "pattern": SECRET}}
 
 
 class SourceOptions(BaseModel):
@@ -88,6 +94,7 @@ class SourceOptions(BaseModel):
     test: str | None = Field(
         default=None,
         description="source of the test samples, where they lie apart; it is read as the first is",
+        json_schema_extra=UNSIGNED,
     )
     split_map: str | None = Field(
         default=None,

@@ -52,7 +52,15 @@ from bigfs.flows.job import (
     Timeout,
     said,
 )
-from bigfs.flows.options import ClusterOptions, RunScoring, Scoring, SourceOptions, seconds_of
+from bigfs.flows.options import (
+    SECRET,
+    UNSIGNED,
+    ClusterOptions,
+    RunScoring,
+    Scoring,
+    SourceOptions,
+    seconds_of,
+)
 from bigfs.flows.report import artifacts
 from bigfs.flows.use.files import require_local
 from bigfs.flows.use.predict import predict as predict_samples
@@ -159,34 +167,31 @@ def _flow_run_info() -> dict[str, Any]:
 def _place(place: str | None) -> str | None:
     """Return a path or a URL, which `$NAME` gives by a variable of the flow's process."""
     if place is None or not place.startswith("$"):
-        return require_shown(place)
+        require_shown(place)
+        return place
     if place[1:] not in os.environ:
         raise ValueError(f"the flow's process has no variable {place[1:]}: set it for the worker")
     return os.environ[place[1:]]
 
 
-def require_shown(place: str | None) -> str | None:
+def require_shown(*places: str | None) -> None:
     """Refuse a URL with credentials, because Prefect shows the parameters of a flow to all."""
-    if place is not None and re.search(SECRET, place):
-        parts = urlsplit(place)
-        raise SourceError(
-            f"the URL of {parts.netloc.rpartition('@')[2]}{parts.path} holds credentials, which "
-            f"Prefect's pages would show: set a variable for the worker, and give its name as $NAME"
-        )
-    return place
+    for place in places:
+        if place is not None and re.search(SECRET, place):
+            parts = urlsplit(place)
+            raise SourceError(
+                f"the URL of {parts.netloc.rpartition('@')[2]}{parts.path} holds credentials, "
+                f"which Prefect's pages would show: set a variable for the worker, and give its "
+                f"name as $NAME"
+            )
 
 
-# of signed links, and names of users. The server refuses it too, before it keeps it.
-SECRET = (
-    r"^\w+://([^/?#]*@|[^#]*[?&][^=&#]*"
-    r"([Ss]ig|[Ss]ignature|[Tt]oken|[Ss]ecret|[Pp]assword|[Cc]redential|[Kk]ey)=)"
-)
-UNSIGNED = Field(json_schema_extra={"not": {"type": "string", "pattern": SECRET}})
-Origin = Annotated[Source, UNSIGNED]
-Target = Annotated[Store, UNSIGNED]
-Corpus = Annotated[StagedCorpus, UNSIGNED]
+Shown = Field(json_schema_extra=UNSIGNED)  # the server refuses it too, before it keeps it
+Origin = Annotated[Source, Shown]
+Target = Annotated[Store, Shown]
+Corpus = Annotated[StagedCorpus, Shown]
 NewSamples = Annotated[
-    str, UNSIGNED, said("path or URL of the new samples, in the format of the corpus")
+    str, Shown, said("path or URL of the new samples, in the format of the corpus")
 ]
 Folder = Annotated[str, said("folder of stores and runs")]
 Also = Annotated[list[str] | None, said("other folders with runs, whose stores are kept")]
@@ -317,7 +322,7 @@ def evaluate(
 @flow(name="bigfs-predict", flow_run_name=name_run("predict {data} by {run}"))
 def predict(
     run: RunFolder,
-    data: Annotated[Data, UNSIGNED],
+    data: Annotated[Data, Shown],
     out: Annotated[str, said("path of the CSV or .parquet file to write")],
     part: Part = None,
     format: Format = None,
@@ -421,7 +426,9 @@ def compare(
 
 def _request(model: type[Any], given: dict[str, Any]) -> Any:
     """Return the request of a flow with these parameters."""
-    places = {name: _place(given[name]) for name in ("source", "store") if name in given}
+    places: dict[str, Any] = {n: _place(given[n]) for n in ("source", "store") if n in given}
+    if (settings := given.get("settings")) is not None:
+        places["settings"] = settings.model_copy(update={"test": _place(settings.test)})
     return model(**given | places)
 
 

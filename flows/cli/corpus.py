@@ -176,8 +176,8 @@ def prune(
 
     That is old stores of changed sources that no run names, graphs without a store, what killed
     commands left, and earlier versions of files behind URLs. With --older-than it is also what you
-    may want to keep: every store with a name of its own making that no run names, and the results
-    that a run had before its source changed (NAME.earlier). A run itself is never deleted, and
+    may want to keep: every store with a name of its own making that no run names, the results of a
+    run before its latest one, and those that did not end. The latest result is never deleted, and
     nothing that bigfs did not make. Nothing above the folder is looked at, but for the runs that
     the stores say that they have.
     """

@@ -92,7 +92,7 @@ def serve(
     print(f"schedule: {cron} in the time zone {schedule.timezone}", flush=True)
     from bigfs.flows.prefect_flows import require_shown, run
 
-    require_shown(job.source)
+    require_shown(job.source, job.store, job.settings.test)
     with contextlib.suppress(SystemExit):  # Prefect's answer to SIGTERM as it starts
         run.serve(
             name=name or source_name(job.source),
@@ -164,7 +164,7 @@ def result_of_flow(name: str, request: Request) -> None:
     """Run a flow by the fields of a request. Raises what it raised, or that it was skipped."""
     from bigfs.flows import prefect_flows
 
-    prefect_flows.require_shown(request.source)
+    prefect_flows.require_shown(request.source, request.store, request.settings.test)
     state = getattr(prefect_flows, name)(**dict(request), return_state=True)
     if state.name == "Skipped":
         raise BusyError(state.message)

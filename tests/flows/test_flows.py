@@ -222,13 +222,16 @@ def test_a_signed_link_is_no_parameter_but_its_variable_is(prefect, corpus, monk
             parameter_openapi_schema=flow_of_run.parameters.model_dump(),
             enforce_parameter_schema=True,
         )
-        with pytest.raises(PrefectHTTPStatusError, match="should not be valid"):
-            api.create_flow_run_from_deployment(made, parameters={"source": SIGNED})
+        for given in ({"source": SIGNED}, {"source": corpus, "settings": {"test": SIGNED}}):
+            with pytest.raises(PrefectHTTPStatusError, match="should not be valid"):
+                api.create_flow_run_from_deployment(made, parameters=given)
         kept = api._client.post("/flow_runs/filter", json={}).text
     assert "canary" not in kept
-    with pytest.raises(ValueError, match=r"x\.parquet holds credentials, which Prefect's pages"):
-        result_of_flow("run", Job(source=SIGNED))
-    assert run("$BIGFS_NO_SUCH").is_failed()
+    for job in (Job(source=SIGNED), Job(source=corpus, settings={"test": SIGNED})):
+        with pytest.raises(ValueError, match=r"x\.parquet holds credentials, which Prefect's"):
+            result_of_flow("run", job)
+    for given in ({}, {"settings": SourceOptions(test="$BIGFS_NO_SUCH")}):
+        assert run(corpus if given else "$BIGFS_NO_SUCH", **given).is_failed()
     monkeypatch.setenv("BIGFS_CORPUS", corpus)
     state = run("$BIGFS_CORPUS")
     assert state.is_completed()
