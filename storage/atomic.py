@@ -284,7 +284,7 @@ def remove_stale(target: Path, spare: str = "") -> None:
     for work in _workplaces(target):
         if not spare or work.name != f".{target.name}.{spare}{WORK}":
             with contextlib.suppress(BusyError), lock(work, wait=0):
-                if has_marker(work) or _is_empty(work):
+                if is_remains(work):
                     _clear(work, target)
 
 
@@ -305,17 +305,22 @@ def _clear(work: Path, target: Path) -> None:
     _restore(work, target)
     if os.path.lexists(work / OLD):
         sync(target.parent)  # the new one has the name for good
-    if _is_empty(work):
-        shutil.rmtree(work, ignore_errors=True)  # a late thread may add to it just now
-    else:
+    if has_marker(work):
         delete_marked(work)
+    elif is_remains(work):
+        shutil.rmtree(work, ignore_errors=True)  # a late thread may add to it just now
 
 
-def _is_empty(work: Path) -> bool:
-    """Return whether a workplace holds no file: it is not marked yet, or a late thread of an ended
-    command has made an empty folder there again."""
-    is_folder = work.is_dir() and not work.is_symlink()
-    return is_folder and not any(files for _, _, files in os.walk(work))
+def is_remains(work: Path) -> bool:
+    """Return whether a workplace that nobody holds may be deleted: it is marked, or it holds no
+    file but documents of the new store, which a late thread of an ended command wrote once more.
+    """
+    if has_marker(work) or not work.is_dir() or work.is_symlink():
+        return has_marker(work)
+    files = (Path(home, name) for home, _, names in os.walk(work) for name in names)
+    parts = [file.relative_to(work).parts for file in files]
+    late = [name for name in parts if name[0] == "new" and ("c" in name or name[-1] == "zarr.json")]
+    return len(late) == len(parts)
 
 
 @contextlib.contextmanager

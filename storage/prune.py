@@ -257,7 +257,7 @@ def _killed(homes: Iterable[Path]) -> Iterator[tuple[Path, str]]:
     for home in dict.fromkeys(homes):
         for path in atomic.paths_in(home, f".*{atomic.WORK}"):
             is_work = WORK.fullmatch(path.name) and not is_held(path)
-            if is_work and atomic.has_marker(path):  # its process unmarks it before it unlocks it
+            if is_work and atomic.is_remains(path):  # its process unmarks it before it unlocks it
                 yield path, "a killed command left it"
         for path in filter(versions.is_left, atomic.paths_in(home, f".*{versions.KEPT}")):
             yield path, "a killed command left it"

@@ -274,9 +274,7 @@ def run_schedule(seed, place):
     for folder in (".", "stores"):
         assert clients.call("prune", "--yes", "--older-than", "0h", folder).status == 0
     assert not list(faults_of(clients.home))
-    # the next command of their name deletes those that hold no file
-    work = [file for place in clients.home.rglob(".*.staging") for file in place.rglob("*")]
-    assert not list(filter(Path.is_file, work))
+    assert not [place for kind in ("staging", "kept") for place in clients.home.rglob(f".*.{kind}")]
     return ended
 
 

@@ -276,12 +276,16 @@ def test_a_late_writer_never_blocks_the_next(tmp_path):
     atomic.remove_stale(tmp_path / "a")
     with atomic.workplace(tmp_path / "a") as other:
         assert other != work
+    assert names_in(tmp_path) == []
 
 
-def test_an_empty_folder_of_a_late_thread_is_deleted(tmp_path):
+@pytest.mark.parametrize("name", ["new/X/c/", "new/zarr.json", "new/X/data/c/0"])
+def test_what_a_late_thread_writes_once_more_is_deleted(tmp_path, name):
     with atomic.workplace(tmp_path / "a") as work:
         pass
-    (work / "new" / "X").mkdir(parents=True)  # after the workplace was deleted with its marker
+    (work / name).parent.mkdir(parents=True)  # after the workplace was deleted with its marker
+    if not name.endswith("/"):
+        (work / name).touch()
     with lock(work):  # another process is about to mark it
         atomic.remove_stale(tmp_path / "a")
         assert work.exists()

@@ -85,6 +85,9 @@ def test_remains_of_killed_commands_go_unless_somebody_works_there(home):
         atomic.write_marker(killed)
         (killed / "spills").mkdir()
         (killed / "spills" / "rows").write_bytes(b"1234")
+    names.append(f".z.zarr.{'0' * 16}.staging")  # of a late thread, which marked nothing
+    (folder / ".bigfs" / names[-1] / "new").mkdir(parents=True)
+    (folder / ".bigfs" / names[-1] / "new" / "zarr.json").touch()
     with atomic.workplace(folder / ".bigfs" / "y.zarr") as live:
         (live / "rows").write_bytes(b"1234")
         killed = [item for item in storage.find_unused() if "killed" in item.why]
