@@ -109,7 +109,8 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
         figures["n_features"] = m
     if isinstance(corpus, Corpus) and (decided := corpus.manifest.source.get("decided")):
         figures["decided"] = decided  # of the source, which rules what `predict` reads
-    with abandon_on_error(run), warnings.catch_warnings(record=True) as warned:
+    with contextlib.ExitStack() as failed, warnings.catch_warnings(record=True) as warned:
+        failed.callback(run.abandon)
         warnings.simplefilter("always", NotConvergedWarning)
         with time_step("select") as record:
             if m == selection.AUTO:
@@ -156,6 +157,7 @@ def select(plan: Plan, earlier: Sequence[dict[str, Any]] = (), held: Run | None 
                 hints=[*hints, *(str(w.message) for w in warned)],
                 **provenance(),
             )
+        failed.pop_all()  # of a selection that is whole nothing is deleted
     for hint in hints:
         warnings.warn(hint, UserWarning, stacklevel=2)
     for loop, step in checkpoint.resumed.items():
@@ -355,16 +357,6 @@ def write_page(run: Run, corpus: Any = None) -> None:
     from bigfs.flows.report import page  # loads matplotlib, of the extra `flows`
 
     page.write_report(run, page.corpus_facts(corpus_of(run) if corpus is None else corpus))
-
-
-@contextlib.contextmanager
-def abandon_on_error(run: Run) -> Iterator[None]:
-    """Remove a run that fails before it has its selection, unless the next try can use it."""
-    try:
-        yield
-    except BaseException:
-        run.abandon()
-        raise
 
 
 def _log_reuse(step: str) -> None:
