@@ -353,8 +353,9 @@ class SRLSRProblem(RowSparseProblem):
         """Return the state with its gap over all features, once the working set is solved.
 
         Inactive features that violate optimality (p = 1), or whose return would lower the objective
-        with all else fixed (p < 1), return to θ. It takes one pass over X. The plain rounds for
-        p < 1 return none, because a feature at zero is stationary.
+        with all else fixed (p < 1), return to θ. It takes one pass over X. For p < 1 none returns
+        where what each would gain adds up to less than the tolerance, and none in the plain rounds,
+        because a feature at zero is stationary.
         """
         if state.violation > self.tol:
             return state
@@ -362,7 +363,8 @@ class SRLSRProblem(RowSparseProblem):
         state, gap = state._replace(XtV=XtV), state.violation
         inactive = (state.theta == 0) & self.candidates
         pulls = self.pulls(XtV)
-        alone = norm_alone(pulls, self.squares, self.slope(self.total(state)), self.p)
+        slope = self.slope(self.total(state))
+        alone = norm_alone(pulls, self.squares, slope, self.p)
         if self.p == 1:
             correlations = self.pulls(self.correlations(XtV, sums))
             gap = self.duality_gap(correlations.max(), sums, state.objective)
@@ -371,11 +373,12 @@ class SRLSRProblem(RowSparseProblem):
             beyond &= strongest(np.where(beyond, correlations, 0.0), room)
             least = RETURN_SHARE * row_norms(state.W).max()
             lengths = np.where(beyond, np.maximum(alone, least), 0.0)
-            if gap <= self.tol:
-                return state._replace(gap=gap)
+            solved = gap <= self.tol
         else:
             lengths = np.where(inactive & ~state.returned & self.accelerate, alone, 0.0)
-        if not lengths.any():
+            gains = lengths * (2 * pulls - self.squares * lengths) - slope * lengths**self.p
+            solved = gains.sum() <= self.tol * state.objective
+        if solved or not lengths.any():
             return state._replace(gap=gap)
         weights, share = row_norms(state.W) ** self.p, lengths**self.p
         weights = weights + share * min(1.0, weights.sum() / share.sum())
@@ -444,7 +447,9 @@ class SRLSR(RowSparseSelector):
         fewer passes. False is the paper's algorithm, which for p below 1 may end at another local
         optimum.
     tol : float, default=1e-2
-        Relative duality gap (p = 1) or violation of stationarity (p < 1) at which to stop.
+        Relative duality gap (p = 1) or violation of stationarity (p < 1) at which to stop. For p
+        below 1, features that left too early stay out if what each would lower the objective by
+        adds up to less than this share of it.
     %(rounds)s
 
     Attributes

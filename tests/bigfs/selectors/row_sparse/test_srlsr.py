@@ -484,6 +484,23 @@ def test_features_that_left_too_early_return_once_and_stay():
     assert np.all(checked.theta[:5:4] > 1e-3)
 
 
+def test_features_stay_out_where_their_return_gains_less_than_the_tolerance():
+    X, y = sparse_data()
+    problem, state = solved_without(X, y, [0, 4], p=0.5, gamma=1e-5)
+    _, XtV = problem.sums(problem.X, state.W, state.b)
+    total, t = np.sum(np.linalg.norm(state.W, axis=1) ** 0.5), np.geomspace(1e-6, 1, 10_000)
+    values = np.outer(problem.X.deviations, t**2) - 2 * np.outer(np.linalg.norm(XtV, axis=1), t)
+    gains = -(values + 4e-5 * total**3 * t**0.5).min(axis=1)[state.theta == 0]
+    share = gains[gains > 0].sum() / state.objective
+    problem.tol = 1.001 * share
+    assert state.violation < problem.tol
+    out = problem.check_inactive(state)
+    assert out.gap == out.violation
+    np.testing.assert_array_equal(out.theta, state.theta)
+    problem.tol = 0.999 * share
+    assert np.all(problem.check_inactive(state).theta[[0, 4]] > 0)
+
+
 def test_a_return_that_raises_the_objective_is_taken_back():
     X, y = sparse_data()
     problem, state = solved_without(X, y, [399], p=0.5, gamma=1e-3)
