@@ -135,8 +135,10 @@ class JHLSRProblem(RowSparseProblem):
     def start(self) -> JHLSRState:
         """Return the state at u = λ and the hypergraph's own weights."""
         theta = np.where(self.candidates, 0.5, 0.0)
-        S, w = np.zeros((len(theta), self.T.shape[1])), self.smoothness.hypergraph.w
-        state = JHLSRState(theta, S, np.zeros_like(S), w, np.inf, np.inf, np.inf, 0.0)
+        # the caller keeps them during all rounds
+        S, product = (engine.lazy_zeros((len(theta), self.T.shape[1])) for _ in range(2))
+        w = self.smoothness.hypergraph.w
+        state = JHLSRState(theta, S, product, w, np.inf, np.inf, np.inf, 0.0)
         if self.accelerate:
             state = state._replace(theta_before=theta, returned=theta < 0)
         if not self.fit_intercept:
@@ -180,12 +182,15 @@ class JHLSRProblem(RowSparseProblem):
         leaving = self.leaving(state, S)
         S[leaving] = 0
         end = self.complete(state, S, residual)
+        del S  # with `end`, two arrays of d × r less while a solve runs
         if leaving.any() and end.objective > state.objective:
+            del end
             end = self.complete(state, *self.solve(state))
         new = (state.theta > 0) & ~state.S.any(axis=1)
         for _ in range(RETREATS):
             if not (end.objective > state.objective and new.any()):
                 break
+            del end
             state = state._replace(theta=np.where(new, RETREAT * state.theta, state.theta))
             end = self.complete(state, *self.solve(state))
         return end

@@ -86,6 +86,7 @@ class RowSparseProblem(ABC):
         }
         end = self.round(state._replace(**beyond))
         if momentum and not end.objective <= state.objective:
+            del end  # its weights, while a solve runs
             end, age = self.round(state), 1.0
         return end._replace(age=age, **last)
 

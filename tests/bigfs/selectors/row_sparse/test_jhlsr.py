@@ -4,6 +4,7 @@ hypergraphs.
 
 import copy
 import tracemalloc
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -702,6 +703,28 @@ def test_a_round_takes_back_what_raises_the_objective(monkeypatch):
     taken_back = fit(X, y, **given, accelerate=True)
     assert len(asked) == 6
     np.testing.assert_allclose(taken_back.coef_, plain.coef_, atol=1e-12)
+
+
+def test_weights_that_are_taken_back_are_freed_before_the_next_solve(monkeypatch):
+    X, y, H = text_data()
+    ends, alive = [], []
+    complete, solve = JHLSRProblem.complete, JHLSRProblem.solve
+
+    def complete_and_rise(self, state, S, residual):
+        end = complete(self, state, S, residual)
+        ends.append(weakref.ref(end.S))
+        return end._replace(objective=float(len(ends)))
+
+    def count(self, state):
+        alive.append(sum(end() is not None and end() is not state.S for end in ends))
+        return solve(self, state)
+
+    monkeypatch.setattr(JHLSRProblem, "complete", complete_and_rise)
+    monkeypatch.setattr(JHLSRProblem, "solve", count)
+    monkeypatch.setattr(JHLSRProblem, "leaving", lambda self, state, S: np.arange(80) < 8)
+    fit(X, y, hyperedges=H, lam=0.5, tol=0, max_iter=4, accelerate=True)
+    assert len(alive) > 8
+    assert not any(alive)
 
 
 def test_nothing_of_samples_by_classes_is_made(rng):
