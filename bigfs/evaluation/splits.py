@@ -265,6 +265,19 @@ def draw_subsamples(
         yield np.sort(np.concatenate(drawn))
 
 
+def draw_halves(groups: AnyArray, n_pairs: int, seed: int) -> Iterator[IntArray]:
+    """Draw pairs of halves without a row in common, with half of each group in each. Of an odd
+    group one row is in neither half, and the only one of a group is in both."""
+    rng = np.random.default_rng(seed)
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    for _ in range(n_pairs):
+        drawn = [rng.permutation(rows) for rows in members]
+        for part in range(2):
+            halves = [rows[part::2][: max(len(rows) // 2, 1)] for rows in drawn]
+            halves = [half if len(half) else rows for half, rows in zip(halves, drawn, strict=True)]
+            yield np.sort(np.concatenate(halves))
+
+
 def _require_testable(y: Any, groups: IntArray | None) -> Index:
     """Return the rows that can be tested, or refuse a target without two of each of two classes."""
     rows = testable_rows(y, groups)

@@ -289,6 +289,10 @@ def stability(
     share: Annotated[
         float, typer.Option(help="share of the training samples in each subsample, below 1")
     ] = 0.5,
+    pairs: Annotated[
+        bool,
+        typer.Option("--pairs", help="complementary pairs of halves, which bound false choices"),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Count how often each feature is selected from random subsamples of the training samples.
@@ -298,13 +302,15 @@ def stability(
     _require_one_result(out, as_json)
     from bigfs import storage
     from bigfs.flows.evaluation import selection
-    from bigfs.flows.use.stability import measure_stability
+    from bigfs.flows.use.stability import describe_pairs, measure_stability
 
     selection.require_parameters(job.method, job.features, job.parameters)
     if isinstance(job.features, str):
         raise UsageError(f"--features must be a whole number here; got {job.features}")
     if not 0 < share < 1:
         raise UsageError(f"--share must be between 0 and 1; got {share:g}")
+    if pairs and (share != 0.5 or subsamples % 2):
+        raise UsageError("--pairs are of halves: give an even --subsamples and no --share")
     with cluster_and_progress(job.engine, as_json):
         found = measure_stability(
             job.source,
@@ -314,11 +320,15 @@ def stability(
             parameters=job.parameters,
             subsamples=subsamples,
             share=share,
+            pairs=pairs,
         )
+        told = describe_pairs(found, storage.open(job.source).feature_names) if pairs else []
     always = int((found.frequencies == 1).sum())
     record = {"table": out, "stability": found.index, "always": always, "subsamples": subsamples}
     text = f"stability {found.index:.3f}, {always:,} features in all {subsamples} subsamples"
-    _report(out, record, as_json, f"{out}: {text}")
+    if pairs:
+        record["pairs"] = told
+    _report(out, record, as_json, "\n".join([f"{out}: {text}", *told]))
 
 
 def graph(

@@ -106,6 +106,8 @@ def test_every_class_is_in_every_subsample(data):
     [
         ({"n_subsamples": 1}, "n_subsamples"),
         ({"train_size": 1.0}, "train_size"),
+        ({"pairs": True, "n_subsamples": 5}, "even n_subsamples"),
+        ({"pairs": True, "train_size": 0.4}, "train_size=0.5"),
         ({"selector": JGSC()}, "selector"),
     ],
 )
@@ -113,3 +115,55 @@ def test_bad_parameters_are_refused(changes, message, data):
     X, y = data
     with pytest.raises(ValueError, match=message):
         stability(**({"selector": ANOVA(), "X": X, "y": y} | changes))
+
+
+def test_pairs_are_complementary_halves_of_each_class(data):
+    X, y = data
+    X[:, 19] = np.arange(60)  # names the samples
+    Noted.seen = []
+    found = stability(Noted(n_features_to_select=4), X, y, n_subsamples=6, pairs=True)
+    names = [rows[:, 19].astype(int) for rows, _ in Noted.seen]
+    for first, second in zip(names[::2], names[1::2], strict=True):
+        np.testing.assert_array_equal(np.sort(np.append(first, second)), np.arange(60))
+        assert np.bincount(y[first]).tolist() == [10, 10, 10]
+    assert len({tuple(one) for one in names}) == 6
+    assert found.mean_size == pytest.approx(4)
+    # Shah and Samworth, Theorem 1, with θ = 4/20: θ/(2τ − 1) · 4
+    assert found.false_choices(0.75) == pytest.approx(0.2 / 0.5 * 4)
+    assert set(found.chosen(0.5)) == set(np.flatnonzero(found.frequencies >= 0.5))
+    with pytest.raises(ValueError, match="must be above"):
+        found.false_choices(0.5)
+    with pytest.raises(ValueError, match="pairs=True"):
+        stability(ANOVA(), X, y, n_subsamples=2).false_choices(0.9)
+
+
+def test_near_copies_are_one_group_that_is_surer_than_each(data, rng):
+    X, y = data
+    X[:, 0] += 3 * (y == 0)
+    X[:, 5] = X[:, 0] + 0.2 * rng.normal(size=60)
+    found = stability(ANOVA(n_features_to_select=1), X, y, n_subsamples=20, pairs=True)
+    (group,) = found.groups
+    np.testing.assert_array_equal(group.features, [0, 5])
+    assert group.frequency == 1
+    assert found.frequencies[[0, 5]].max() < 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_the_bound_on_false_choices_holds(correlation):
+    """200 draws of planted features: no more false choices than the bound says."""
+    n, d, planted = 100, 100, 5
+    false, bounds, power = [], [], []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        noise = rng.normal(size=(n, d))
+        X = np.sqrt(1 - correlation) * noise + np.sqrt(correlation) * rng.normal(size=(n, 1))
+        target = X[:, :planted].sum(axis=1) + rng.normal(size=n)
+        selector = SparGE(n_features_to_select=8, embedding="cca", target="real")
+        found = stability(selector, X, target, n_subsamples=50, pairs=True, random_state=seed)
+        chosen = found.chosen(0.8)
+        false.append(np.count_nonzero(chosen >= planted))
+        power.append(np.count_nonzero(chosen < planted) / planted)
+        bounds.append(found.false_choices(0.8))
+    assert np.mean(false) <= np.mean(bounds)
+    assert np.mean(power) > 0.5

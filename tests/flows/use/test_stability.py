@@ -39,6 +39,26 @@ def test_table_holds_the_frequencies_of_the_chosen(bigfs, store):
     assert f"stability {expected.index:.3f}" in out
 
 
+def test_pairs_say_the_bound_on_false_choices(bigfs, store):
+    status, out, _ = bigfs("stability", store, "s.csv", *COMMAND, "--pairs", "--json")
+    assert status == 0
+    corpus = storage.open(store)
+    selector = ANOVA(n_features_to_select=5)
+    expected = stability(selector, corpus.X, corpus.y, n_subsamples=6, pairs=True)
+    with open("s.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        frequency = float(row["frequency"])
+        assert frequency == expected.frequencies[int(row["index"])]
+        bound = f"{expected.false_choices(frequency)}" if frequency > 0.5 else ""
+        assert row["false_choices"] == bound
+    n = np.count_nonzero(expected.frequencies >= 0.9)
+    assert any(f"{n} features in 90% of the halves" in line for line in json.loads(out)["pairs"])
+    assert bigfs("stability", store, "s.csv", *COMMAND)[0] == 0  # it replaces its own
+    message = "give an even --subsamples and no --share"
+    fails(bigfs("stability", store, "s.csv", *COMMAND, "--pairs", "--share", "0.4"), message)
+
+
 def test_bad_requests_are_one_clear_line(bigfs, store, tmp_path):
     (tmp_path / "mine.csv").write_text("mine")
     fails(bigfs("stability", store, "mine.csv", *COMMAND), "mine.csv is in the way")
