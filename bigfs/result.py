@@ -47,6 +47,8 @@ class Status(StrEnum):
         be as large as the penalty. More iterations would not help.
     MEMORY : str
         The next step would have taken more memory than this process may use.
+    LIMIT : str
+        The exact choice reached its limit of nodes, of seconds or of lists.
     NOT_FINITE : str
         The run met NaN or infinity.
 
@@ -79,6 +81,7 @@ class Status(StrEnum):
     MEMORY = (
         "stopped because the next step does not fit in memory: raise the memory limit, gamma or tol"
     )
+    LIMIT = "stopped at its limit of nodes, seconds or lists: raise it or the gap that is asked for"
     NOT_FINITE = "stopped at NaN or infinity: remove extreme values or raise the regularization"
 
 

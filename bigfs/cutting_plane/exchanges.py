@@ -130,7 +130,7 @@ def exchange(
     So the choices of less than m are nested. Those at the positions `kept` stay. The features
     outside follow in the order of the elimination before.
     """
-    order, costs = elimination.order, elimination.costs
+    order = elimination.order
     if not len(kept) < m < len(order):
         return elimination
     exchanges = Exchanges(G, B, gamma, order[:m], kept)
@@ -142,14 +142,27 @@ def exchange(
         exchanges = Exchanges(G, B, gamma, exchanges.inside, kept)
     if np.array_equal(exchanges.inside, order[:m]):
         return elimination
-    S = np.sort(exchanges.inside)
+    chosen = with_choice(G, B, T_norm2, gamma, elimination, exchanges.inside, kept)
+    # what seemed to gain may be rounding
+    return elimination if chosen.objectives[m] >= first else chosen
+
+
+def with_choice(
+    G: FloatArray,
+    B: FloatArray,
+    T_norm2: float,
+    gamma: float,
+    elimination: Elimination,
+    inside: IntArray,
+    kept: IntArray,
+) -> Elimination:
+    """Return the order with the features `inside` first, ordered by elimination again."""
+    S = np.sort(inside)
     fixed = np.searchsorted(S, kept)
     of_S = eliminate(G[np.ix_(S, S)], B[S], T_norm2, gamma, removed_last=fixed)
-    if of_S.objectives[m] >= first:  # what seemed to gain was rounding
-        return elimination
-    rest = ~np.isin(order, S)
+    rest = ~np.isin(elimination.order, S)
     return Elimination(
-        np.append(S[of_S.order], order[rest]),
-        np.append(of_S.costs, costs[rest]),
-        {k: J for k, J in elimination.objectives.items() if k > m} | of_S.objectives,
+        np.append(S[of_S.order], elimination.order[rest]),
+        np.append(of_S.costs, elimination.costs[rest]),
+        {k: J for k, J in elimination.objectives.items() if k > len(S)} | of_S.objectives,
     )

@@ -19,7 +19,7 @@ from bigfs.cards import brief
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.cutting_plane.columns import LARGE_SIZE, Columns, Residual
 from bigfs.cutting_plane.elimination import Elimination, eliminate
-from bigfs.cutting_plane.exchanges import exchange
+from bigfs.cutting_plane.exchanges import exchange, with_choice
 from bigfs.cutting_plane.newton import MasterSolution, newton
 from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster, times
 from bigfs.linalg.prox import row_norms
@@ -235,6 +235,21 @@ class Relaxation:
         kept = self.constraints.within(features).kept
         elimination = self.loss.eliminate(features, W, self.gamma, self.m, kept)
         return features, self.loss.exchange(features, elimination, self.gamma, self.m, kept)
+
+    def with_choice(
+        self, features: IntArray, elimination: Elimination, chosen: IntArray
+    ) -> tuple[IntArray, Elimination]:
+        """Return the features and their order of elimination, with the chosen ones first."""
+        union = np.union1d(features, chosen)
+        new = np.setdiff1d(chosen, features)
+        order = np.searchsorted(union, np.append(features[elimination.order], new))
+        extended = elimination._replace(
+            order=order, costs=np.append(elimination.costs, np.zeros(len(new)))
+        )
+        G, B = self.data.gram(union)
+        inside, kept = np.searchsorted(union, chosen), self.constraints.within(union).kept
+        given = (G, B, self.data.T_norm2, self.gamma, extended, inside, kept)
+        return union, with_choice(*given)
 
     def lower_bound(self, residual: Residual, s: FloatArray) -> float:
         """Return a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ s_j)/γ over the set of largest Σ s_j."""

@@ -21,15 +21,16 @@ def largest_scores(
     problems: Sequence[Relaxation],
     states: Sequence[CuttingPlaneState],
     residuals: Sequence[Residual],
+    sizes: list[int] | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
     """Return, for each problem, the features of the largest s_j = ‖(XcᵀV)_j‖², and these s_j.
 
-    They come best first, m for each set that a pass gathers. The kept features come before the
-    others. One pass over X serves all problems, which share X and their constraints. Problems
-    whose residual only tasks make share their gathered columns too.
+    They come best first, as many as `sizes` says, or m for each set that a pass gathers. The kept
+    features come before the others. One pass over X serves all problems, which share X and their
+    constraints. Problems whose residual only tasks make share their gathered columns too.
     """
     data, constraints = problems[0].data, problems[0].constraints
-    sizes = [problem.m * data.sets_per_pass for problem in problems]
+    sizes = sizes or [problem.m * data.sets_per_pass for problem in problems]
     ends = np.cumsum([problem.data.r for problem in problems])
     assert all(problem.data.X is data.X for problem in problems), "one X for all problems"
     if isinstance(data, TiledColumns) and residuals[0].V is None:

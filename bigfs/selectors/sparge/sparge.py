@@ -10,10 +10,13 @@ in the paper, reduces the union of its sets to exactly m features.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils._param_validation import Interval
 
 from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS
@@ -21,12 +24,14 @@ from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
+from bigfs.cutting_plane.tree import search_exactly
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
-from bigfs.result import Result
+from bigfs.result import Result, Status
 from bigfs.selectors.base.chooser import copies
 from bigfs.selectors.base.estimator import Cost, Selector
 from bigfs.selectors.base.labels import Labels
+from bigfs.selectors.base.parameters import COUNT, POSITIVE, Allowed
 from bigfs.selectors.sparge.targets import EmbeddingTarget, regression, sample_weights
 from bigfs.selectors.svm.elimination import eliminate_by_svm, elimination_sizes
 from bigfs.types import IntArray
@@ -47,6 +52,7 @@ TAKEN_BY: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
 WEIGHTED_MEANS = 2.0
 SVM_STEP = 0.2  # share of the features that a round of the SVM removes
 SVM_TOL, SVM_MAX_ITER = 1e-3, 100  # of the classifiers of a round
+ROOT_TOL = 1e-3  # relative gap of the relaxation from which features are fixed
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
@@ -69,6 +75,15 @@ class SparGE(EmbeddingTarget, Selector):
         2Σs²/Σs with s the centered columns' sums of squares, whichever is less. The second is less
         where the features are many and the samples few. The same value means the same at any scale
         of the data. A larger value needs fewer cuts.
+    gap : float or None, default=None
+        Share of the objective by which another set of the m features may be better. 0 asks for the
+        best set. The features that the bound leaves undecided are searched by branch and bound, and
+        ``result_.stats["objective_gap"]`` says how far it came. None takes the gap that there is.
+        It needs ``loss="squared"`` and ``ranking="elimination"``.
+    max_nodes : int, default=100000
+        Maximum number of nodes of that search. The same number gives the same features anywhere.
+    max_seconds : float or None, default=None
+        Maximum seconds of that search. It ends with the gap that is left.
 
     Attributes
     ----------
@@ -114,7 +129,16 @@ class SparGE(EmbeddingTarget, Selector):
     """
 
     gamma: float = 1.0
+    gap: float | None = None
+    max_nodes: int = 100_000
+    max_seconds: float | None = None
 
+    _parameter_constraints: ClassVar[Allowed] = {
+        **EmbeddingTarget._parameter_constraints,
+        "gap": [Interval(Real, 0, 1, closed="left")],
+        "max_nodes": COUNT,
+        "max_seconds": POSITIVE,
+    }
     _nested = False  # `fit_path` chooses each number
     _in_tiles = True  # large targets are made tile by tile
 
@@ -186,7 +210,10 @@ class SparGE(EmbeddingTarget, Selector):
         data.X.release_stats()
         name = "SparGE" if len(problems) == 1 else "SparGE path"
         results = solve_jointly(
-            list(problems.values()), tol=self.tol, max_iter=self.max_iter, name=name
+            list(problems.values()),
+            tol=self.tol if self.gap is None else min(self.tol, ROOT_TOL),
+            max_iter=self.max_iter,
+            name=name,
         )
         for (m, problem), result in zip(problems.items(), results, strict=True):
             path[m]._select(problem, result, y)
@@ -207,6 +234,12 @@ class SparGE(EmbeddingTarget, Selector):
                 raise ValueError(
                     f"{given} needs embedding={wanted}; got embedding={self.embedding!r}"
                 )
+
+        if self.gap is not None and (self.loss, self.ranking) != ("squared", "elimination"):
+            raise ValueError(
+                "gap needs loss='squared' and ranking='elimination', because its search is for the "
+                f"least squared loss; got loss={self.loss!r} and ranking={self.ranking!r}"
+            )
 
     # --- the problem ---
 
@@ -243,13 +276,23 @@ class SparGE(EmbeddingTarget, Selector):
             self._rank_by_svm(problem, state.features[problem.heaviest(state)], y)
             return
         features, elimination = problem.eliminate_to_m(state)
+        objective = elimination.objectives[problem.m]
+        gap = (objective - state.lower) / objective
+        if self.gap is not None:
+            best = features[elimination.order[: problem.m]]
+            limits = (self.max_nodes, self.max_seconds)
+            exact = search_exactly(problem, state, best, -self.gap, *limits, "SparGE tree")
+            features, elimination = problem.with_choice(features, elimination, exact.lists[0])
+            objective, gap = elimination.objectives[problem.m], min(gap, exact.gap)
+            result.stats.update(undecided=exact.n_undecided, nodes=exact.n_nodes)
+            result.stats.update(passes=problem.data.passes)
+            if exact.status is not Status.CONVERGED:
+                self.result_ = replace(result, status=exact.status)
         # A feature may have cost more than one removed after it, but must not score more. The kept
         # ones were removed last, whatever they cost.
         parts = np.split(elimination.costs, [len(self._constraints.kept)])
         costs = np.concatenate([np.minimum.accumulate(part) for part in parts])
         self.scores_[features[elimination.order]] = costs * (1 - TIE_BREAK * np.arange(len(costs)))
-        objective = elimination.objectives[problem.m]
-        gap = (objective - state.lower) / objective
         result.stats.update(objective=objective, objective_gap=gap)
 
     def _rank_by_svm(self, problem: Relaxation, candidates: IntArray, y: Labels) -> None:
