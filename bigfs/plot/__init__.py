@@ -6,11 +6,12 @@ first picture is drawn.
 """
 
 from bigfs.plot.curves import accuracy_curve, comparison, size_choice
-from bigfs.plot.features import scores_image, stability
+from bigfs.plot.features import alternatives, scores_image, stability
 from bigfs.plot.solvers import bounds, gap
 
 __all__ = [
     "accuracy_curve",
+    "alternatives",
     "bounds",
     "comparison",
     "gap",

@@ -1,4 +1,4 @@
-"""The chosen features: their stability, and their place in an image."""
+"""The chosen features: their stability, what may stand for them, and their place in an image."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigfs.plot.axes import ACCENT, axes_or_new
+from bigfs.selectors.sparge.audit import Alternatives
 from bigfs.selectors.stability import Stability
 from bigfs.types import AnyArray
 
@@ -66,6 +67,62 @@ def stability(
         title=f"stability {found.index:.3f}",
     )
     ax.grid(visible=False, axis="y")
+    return ax
+
+
+def alternatives(
+    found: Alternatives,
+    *,
+    feature_names: Sequence[str] | None = None,
+    n_features: int = 40,
+    n_lists: int = 60,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw which features the lists nearly as good as the best hold.
+
+    Parameters
+    ----------
+    found : Alternatives
+        What `bigfs.audit` finds with `alternatives`, for one number of features.
+    feature_names : sequence of str or None, default=None
+        Names of all features. None writes x0, x1, ….
+    n_features : int, default=40
+        Number of features to draw, those of most lists.
+    n_lists : int, default=60
+        Number of lists to draw.
+    ax : matplotlib.axes.Axes or None, default=None
+        Where to draw. None makes a figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes: a row per feature, those of most lists first, and a column per list, best first.
+
+    See Also
+    --------
+    bigfs.audit : Finds the lists.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import audit, plot
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = audit(X, y, {"mine": [2, 3]}, alternatives=0.5).alternatives[2]
+    >>> ax = plot.alternatives(found)
+    >>> ax.get_title()
+    '2 lists are as good; 1 of 2 features are in all of these'
+    """
+    from matplotlib.colors import ListedColormap
+
+    ax = axes_or_new(ax)
+    features, counts = np.unique(found.lists, return_counts=True)
+    order = features[np.argsort(-counts, kind="stable")][:n_features]
+    names = [f"x{j}" if feature_names is None else str(feature_names[j]) for j in order]
+    held = (order[:, None, None] == found.lists[:n_lists]).any(axis=2)
+    ax.imshow(np.ma.masked_equal(held, False), cmap=ListedColormap([ACCENT]), aspect="auto")
+    ax.set_yticks(range(len(order)), names)
+    ax.set(xlabel="lists, best first", xticks=[], title=str(found))
+    ax.grid(visible=False)
     return ax
 
 

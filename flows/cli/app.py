@@ -56,6 +56,7 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
         comparisons.audit: """
             bigfs audit news.zarr experts.txt runs/news-anova-100
             bigfs audit cells.zarr 'cells.h5ad?column=highly_variable' --set gamma=0.5
+            bigfs audit news.zarr experts.txt --alternatives 0.001
             """,
         runs.select: """
             bigfs select news.zarr -n 100
@@ -68,6 +69,7 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
         runs.stability: """
             bigfs stability news.zarr often.csv -m anova -n 100
             bigfs stability news.zarr - -n 100 --subsamples 20
+            bigfs stability news.zarr often.csv -n 100 --pairs
             """,
     },
     "Use a choice": {

@@ -50,7 +50,8 @@ def audit(
         print_json(about)
         return
     print_rows(list(audits.table_rows(about)))
-    print_lines(["", about["evaluation"], *audits.explanation(about)])
+    near = [audits.near_text(one, about["share"]) for one in about.get("alternatives", ())]
+    print_lines(["", *near, about["evaluation"], *audits.explanation(about)])
     print_lines([f"report: {about['out']}/report.html"])
 
 

@@ -13,8 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
 import bigfs
-from bigfs import storage
+from bigfs import plot, storage
 from bigfs.evaluation.curves import measure
 from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.splits import Split
@@ -26,11 +30,14 @@ from bigfs.flows.evaluation import controls, selection
 from bigfs.flows.evaluation import plan as evaluation
 from bigfs.flows.job import default_method
 from bigfs.flows.options import ClusterOptions
+from bigfs.flows.report.page import STYLE, svg_of
 from bigfs.flows.report.summary import score_text
 from bigfs.flows.run import store_of, try_again
+from bigfs.selectors.sparge.audit import Alternatives
 from bigfs.types import IntArray
 
 BEST = "SparGE"  # its own choice, in tables
+MOST_WRITTEN, MOST_DRAWN, MOST_ROWS = 200, 40, 30  # lists, features and exchanges
 FIGURES = ("objective", "most_better", "least_worse", "redundancy")  # of a list
 
 
@@ -60,7 +67,7 @@ def audit_lists(request: Audit, corpus: Any) -> dict[str, Any]:
     plan = evaluation.make_plan(corpus, train, selection.get_method(method), largest, choices)
     draws = controls.draws_of(choices)
     samples = selection.usable(selector, method, train.X, train.y)
-    found = bigfs.audit(*samples, lists, estimator=selector)
+    found = bigfs.audit(*samples, lists, estimator=selector, alternatives=request.alternatives)
     chosen = {m: best.selected_ for m, best in sorted(found.best.items())}
 
     def choose(X: Any, y: Any) -> dict[int, IntArray]:
@@ -112,13 +119,46 @@ def audit_lists(request: Audit, corpus: Any) -> dict[str, Any]:
         if "objective_gap" in s
     ]
     rows += [row(control, m) for control in draws for m in chosen]
+    near = [near_record(m, one, names) for m, one in found.alternatives.items()]
     return {
         "method": method,
+        **({"share": request.alternatives, "alternatives": near} if near else {}),
         "parameters": request.parameters,
         "metrics": list(metrics),
         "evaluation": evaluation.describe(plan.measured | controls.protocol_of(draws)),
         "rows": rows,
     }
+
+
+def near_record(m: int, found: Alternatives, names: Any) -> dict[str, Any]:
+    """Return the lists of m features that are nearly as good as the best, for audit.json."""
+    return {
+        "n_features": m,
+        "summary": str(found),
+        "n_lists": len(found.lists),
+        "is_complete": found.is_complete,
+        "undecided": found.n_undecided,
+        "always": [str(names[j]) for j in found.always],
+        "exchanges": [
+            {"leaves": str(names[e.leaves]), "enters": str(names[e.enters]), "rise": -e.gain}
+            for e in found.exchanges
+        ],
+        "lists": [[str(names[j]) for j in one] for one in found.lists[:MOST_WRITTEN]],
+        "objectives": found.objectives[:MOST_WRITTEN].tolist(),
+    }
+
+
+def picture(one: Mapping[str, Any]) -> str:
+    """Return the features of the written lists as an SVG."""
+    names, positions = np.unique(one["lists"], return_inverse=True)
+    lists = positions.reshape(len(one["lists"]), -1)
+    found = Alternatives(lists, np.array(one["objectives"]), one["undecided"], one["is_complete"])
+    with mpl.rc_context(STYLE):
+        height = 1.2 + 0.22 * min(len(names), MOST_DRAWN)
+        figure = Figure(figsize=(9.6, height), layout="constrained")
+        drawn = {"feature_names": names, "n_features": MOST_DRAWN}
+        plot.alternatives(found, **drawn, ax=figure.subplots()).set_title(one["summary"])
+        return svg_of(figure)
 
 
 # --- tables and files -----------------------------------------------------------------------
@@ -148,6 +188,15 @@ def explanation(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def near_text(one: Mapping[str, Any], share: float) -> str:
+    """Return the sentence on the lists that are nearly as good."""
+    end = "" if one["is_complete"] else " The search came to its limit before it had found all."
+    return (
+        f"{one['n_features']:,} features, objective within {share:.3g} of the best: "
+        f"{one['summary']}. The bound leaves {one['undecided']:,} features undecided.{end}"
+    )
+
+
 def audit_page(about: Mapping[str, Any]) -> str:
     """Return the page of an audit."""
     notes = [f"Scored by the objective of {about['method']}. {about['evaluation']}"]
@@ -158,6 +207,14 @@ def audit_page(about: Mapping[str, Any]) -> str:
         if exchanges := row.get("exchanges"):
             table = [[e["leaves"], e["enters"], f"{e['gain']:.3%}"] for e in exchanges]
             sections.append(Section(f"What would help {row['list']} most", [note], [head, *table]))
+    for one in about.get("alternatives", ()):
+        head = ["leaves", "enters", "objective higher by"]
+        table = [[e["leaves"], e["enters"], f"{e['rise']:.3%}"] for e in one["exchanges"]]
+        title = f"Lists of {one['n_features']:,} within {about['share']:.3g} of the best"
+        notes = [near_text(one, about["share"]), "Which features may stand for which in the best:"]
+        notes = notes if table else notes[:1]
+        rows = [head, *table[:MOST_ROWS]] if table else ()
+        sections.append(Section(title, notes, rows, pictures=[picture(one)]))
     n_lists = sum("exchanges" in row for row in about["rows"])
     heading = f"{n_lists} list{'' if n_lists == 1 else 's'} of features of"
     return page_of(about, AUDIT, heading, sections, own=BEST)

@@ -173,6 +173,10 @@ class Audit(Request):
 
     order = "source lists out method store settings parameters"
 
+    alternatives: Annotated[
+        float | None,
+        Field(gt=0, lt=1, description="search for all lists that are worse by this share at most"),
+    ] = None
     lists: Annotated[list[str], Field(min_length=1, description=LISTS)]
     method: Annotated[
         str | None,
@@ -187,4 +191,6 @@ class Audit(Request):
     def with_out(self) -> Self:
         """Return the audit with the directory of its results."""
         question = {name: getattr(self, name) for name in ("lists", "method", "parameters")}
+        if self.alternatives is not None:
+            question["alternatives"] = self.alternatives
         return self.with_default_out(f"{source_name(self.source)}-audit", question)

@@ -5,13 +5,13 @@
 is SparGE's objective of a list P of m features [eq. 6]. The lower bound L of the relaxation holds
 for every set of m features, so none is better than P by more than (J(P) − L)/J(P). SparGE's
 own m features have the objective U after exchanges. Where U < J(P), P is worse than the best by
-(J(P) − U)/J(P) at least.
+(J(P) − U)/J(P) at least. Where all lists nearly as good as the best are asked for, both are exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,12 @@ from bigfs.cards import brief
 from bigfs.constraints import NO_CONSTRAINTS, indices_of
 from bigfs.cutting_plane.exchanges import Exchanges
 from bigfs.cutting_plane.relaxation import Relaxation
+from bigfs.cutting_plane.tree import search_exactly
 from bigfs.evaluation.quality import redundancy_rate
 from bigfs.matrix import Matrix
-from bigfs.selectors.sparge.sparge import SparGE
-from bigfs.types import IntArray
+from bigfs.result import Status
+from bigfs.selectors.sparge.sparge import ROOT_TOL, SparGE
+from bigfs.types import FloatArray, IntArray
 
 EXCHANGES = 5  # that are named
 ROUNDING = 1e-9  # a share below it is not claimed
@@ -55,6 +57,45 @@ class AuditedList:
 
 
 @dataclass(frozen=True)
+class Alternatives:
+    """The lists of m features whose objective is near the best one, best first."""
+
+    __repr__ = brief
+
+    lists: IntArray  # L × m: each in increasing order
+    objectives: FloatArray  # (L,)
+    n_undecided: int  # features that the bound of the relaxation leaves undecided
+    is_complete: bool  # whether these are all of them
+
+    @property
+    def always(self) -> IntArray:
+        """The features that are in every list, increasing."""
+        features, counts = np.unique(self.lists, return_counts=True)
+        return features[counts == len(self.lists)]
+
+    @property
+    def exchanges(self) -> tuple[NamedExchange, ...]:
+        """The features of the best list that another may stand for, the cheapest exchange first.
+
+        The gain of each is what it adds to the objective, as a negative share.
+        """
+        best, result = self.lists[0], []
+        for one, J in zip(self.lists, self.objectives, strict=True):
+            leaves, enters = np.setdiff1d(best, one), np.setdiff1d(one, best)
+            if len(leaves) == 1:
+                gain = 1 - float(J) / float(self.objectives[0])
+                result.append(NamedExchange(int(leaves[0]), int(enters[0]), gain))
+        return tuple(result)
+
+    def __str__(self) -> str:
+        """The counts of the lists and of the features that are in all."""
+        n, m = self.lists.shape
+        some = "" if self.is_complete else " or more"
+        lists = "1 list is" if n == 1 else f"{n:,}{some} lists are"
+        return f"{lists} as good; {len(self.always):,} of {m:,} features are in all of these"
+
+
+@dataclass(frozen=True)
 class Audit:
     """The audited lists, and SparGE's own choices of the same sizes."""
 
@@ -62,6 +103,7 @@ class Audit:
 
     lists: dict[str, AuditedList]
     best: dict[int, SparGE]  # by the number of features
+    alternatives: dict[int, Alternatives] = field(default_factory=dict)  # by that number
 
     def __str__(self) -> str:
         """A table of the lists."""
@@ -72,6 +114,7 @@ class Audit:
             f"{one.least_worse:14.2%}  {one.redundancy:10.3f}"
             for name, one in self.lists.items()
         ]
+        lines += [f"{m:,} features: {found}" for m, found in self.alternatives.items()]
         return "\n".join(lines)
 
 
@@ -82,6 +125,7 @@ def audit(
     lists: Mapping[str, Sequence[int] | Sequence[str] | IntArray],
     *,
     estimator: SparGE | None = None,
+    alternatives: float | None = None,
 ) -> Audit:
     """Certify lists of features that anybody chose, by SparGE's objective.
 
@@ -96,12 +140,17 @@ def audit(
     estimator : SparGE, default=None
         What the objective is: the embedding and `gamma`, with `loss="squared"`. It is not fitted
         itself. None takes `SparGE()`.
+    alternatives : float or None, default=None
+        Share of the best objective up to which a list counts as nearly as good as the best. All
+        such lists are searched for, 10,000 at most, in the `max_nodes` and `max_seconds` of the
+        estimator. None searches for none.
 
     Returns
     -------
     Audit
         For each list its objective, how much better a list of its length can be at most, how much
-        better one is that SparGE found, its redundancy, and the exchanges that would help most.
+        better one is that SparGE found, its redundancy, and the exchanges that would help most. Its
+        `alternatives` hold, by the number of features, the lists nearly as good as the best.
 
     Raises
     ------
@@ -146,13 +195,27 @@ def audit(
     matrix = X if isinstance(X, Matrix) else selector._as_matrix(X, y)[0]
     features = {name: _features(name, given, matrix) for name, given in lists.items()}
     sizes = [len(index) for index in features.values()]
+    if alternatives is not None:
+        if not 0 < alternatives < 1:
+            raise ValueError(f"alternatives must be a share between 0 and 1; got {alternatives}")
+        selector.set_params(tol=min(selector.tol, ROOT_TOL))
     best, problems = selector._solve_path(X, y, sizes)
     least = {m: _least_found(best[m], problem) for m, problem in problems.items()}
-    audited = {
-        name: _audited(index, best[len(index)], problems[len(index)], least[len(index)])
-        for name, index in features.items()
-    }
-    return Audit(audited, best)
+    lower = {m: max(one.result_.value.lower, _proven(one)) for m, one in best.items()}
+    near = {}
+    for m, problem in problems.items() if alternatives is not None else ():
+        state, limits = best[m].result_.value, (selector.max_nodes, selector.max_seconds)
+        given = (problem, state, best[m].selected_, alternatives, *limits)
+        exact = search_exactly(*given, f"the search for lists of {m} features")
+        is_complete = exact.status is Status.CONVERGED
+        near[m] = Alternatives(exact.lists, exact.objectives, exact.n_undecided, is_complete)
+        least[m] = min(least[m], float(exact.objectives[0]))
+        lower[m] = least[m] if is_complete else lower[m]
+    audited = {}
+    for name, index in features.items():
+        m = len(index)
+        audited[name] = _audited(index, best[m], problems[m], least[m], lower[m])
+    return Audit(audited, best, near)
 
 
 def _features(name: str, given: Any, X: Matrix) -> IntArray:
@@ -173,9 +236,17 @@ def _least_found(best: SparGE, problem: Relaxation) -> float:
     return float(found)
 
 
-def _audited(features: IntArray, best: SparGE, problem: Relaxation, least: float) -> AuditedList:
-    """Return what the relaxation and the least objective of its size say about a list."""
-    state, data = best.result_.value, problem.data
+def _proven(best: SparGE) -> float:
+    """Return the bound that the search for the best set has proven."""
+    stats = best.result_.stats
+    return float(stats["objective"] * (1 - stats["objective_gap"])) if "nodes" in stats else 0.0
+
+
+def _audited(
+    features: IntArray, best: SparGE, problem: Relaxation, least: float, lower: float
+) -> AuditedList:
+    """Return what a lower bound and the least objective of its size say about a list."""
+    data = problem.data
     data.add(features)
     union = np.union1d(np.flatnonzero(best.scores_), features)  # SparGE's candidates
     G, B = data.gram(union)
@@ -186,7 +257,7 @@ def _audited(features: IntArray, best: SparGE, problem: Relaxation, least: float
     return AuditedList(
         features=features,
         objective=objective,
-        most_better=max(objective - state.lower, 0.0) / objective,
+        most_better=max(objective - lower, 0.0) / objective,
         least_worse=worse if worse > ROUNDING else 0.0,
         redundancy=redundancy_rate(data.X, features),
         exchanges=tuple(_most_helpful(exchanges, union, objective)),

@@ -66,6 +66,27 @@ def test_the_files_hold_the_certificate_and_the_scores(bigfs, store, home):
     assert out.splitlines()[0].split()[:2] == ["list", "features"]
 
 
+def test_the_lists_as_good_are_written_and_drawn(bigfs, store, home):
+    words = ("first.txt", "--workers", 0, "--set", "gamma=0.5")
+    status, out, _ = bigfs(
+        "audit", store, "--out", "near", *words, "--alternatives", 0.01, "--json"
+    )
+    assert status == 0
+    (one,) = json.loads(out)["alternatives"]
+    train = storage.open(store).part("train")
+    asked = {"estimator": SparGE(gamma=0.5), "alternatives": 0.01}
+    expected = package.audit(train.X, train.y, {"first": [0, 1, 2, 3]}, **asked).alternatives[4]
+    names = storage.open(store).feature_names
+    assert one["is_complete"]
+    assert one["lists"] == [[str(names[j]) for j in some] for some in expected.lists]
+    assert one["objectives"] == expected.objectives.tolist()
+    assert one["always"] == [str(names[j]) for j in expected.always]
+    page = (home / "near" / "report.html").read_text()
+    assert "Lists of 4 within 0.01 of the best" in page
+    assert one["summary"] in page
+    assert page.count("<svg") == 1
+
+
 def test_in_folds_sparge_chooses_again_and_the_list_does_not(home, monkeypatch):
     store = stages.stage(str(write_svmlight(home / "c.svm", 60)))["store"]
     seen = []

@@ -102,6 +102,25 @@ def test_bad_lists_and_objectives_are_refused(small, lists, estimator, message):
         bigfs.audit(*small, lists, estimator=estimator)
 
 
+def test_what_may_stand_for_what_is_read_from_the_lists(small):
+    X, y = small
+    found = bigfs.audit(X, y, {"own": [0, 1, 2]}, alternatives=0.2)
+    near = found.alternatives[3]
+    best = set(near.lists[0].tolist())
+    assert len(near.lists) > 3
+    for exchange in near.exchanges:
+        one = sorted(best - {exchange.leaves} | {exchange.enters})
+        (number,) = np.flatnonzero((near.lists == one).all(axis=1))
+        assert near.objectives[number] == pytest.approx(near.objectives[0] * (1 - exchange.gain))
+    assert set(near.always.tolist()) == set.intersection(*map(set, near.lists.tolist()))
+    assert str(near) in str(found)
+    # the list is as far from the best as it is said to be, exactly
+    own = found.lists["own"]
+    assert own.most_better == pytest.approx(own.least_worse, abs=1e-8)
+    with pytest.raises(ValueError, match="alternatives must be a share"):
+        bigfs.audit(X, y, {"own": [0]}, alternatives=1)
+
+
 def test_the_estimator_is_a_sparge_and_is_not_fitted(small):
     X, y = small
     estimator = SparGE(gamma=0.3)
