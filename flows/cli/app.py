@@ -39,6 +39,8 @@ app = typer.Typer(
 
 INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
+NO_THREAD = "can't start new thread"  # as Python says it
+
 BUSY = 75  # of a command that does not wait for another one, as sysexits.h has it
 
 # the commands by their groups in the help, with examples
@@ -202,6 +204,11 @@ def run() -> None:
             if state["debug"]:
                 raise
             status = _say(error)
+        except RuntimeError as error:
+            if state["debug"] or str(error) != NO_THREAD:
+                raise
+            limits = "raise the limits of the shell, ulimit -v and ulimit -u"
+            status = _say(MemoryError(f"no thread can be started: {limits}"))
         if status == INTERRUPTED:
             raise KeyboardInterrupt
     sys.exit(status if isinstance(status, int) else 0)

@@ -111,6 +111,14 @@ def test_a_limit_of_the_process_is_one_line_at_once(tmp_path, limit, said):
     assert "trying again" not in ended.stderr
 
 
+def test_a_process_that_may_start_no_thread_says_so_in_one_line(bigfs, monkeypatch):
+    def start(*_, **__):
+        raise RuntimeError("can't start new thread")  # as Python does under ulimit -v and -u
+
+    monkeypatch.setattr("bigfs.storage.find_unused", start)
+    fails(bigfs("prune"), "no thread can be started: raise the limits of the shell, ulimit -v")
+
+
 INTERRUPTED = """
 import signal, sys
 from bigfs.flows import cli
