@@ -199,7 +199,7 @@ def _has_features(first: dict[str, Any]) -> bool:
 def _first(start: bytes) -> dict[str, Any] | None:
     """Return the object on the first line of a file, or None.
 
-    A line that is longer than the start has features if the start shows some.
+    A line that is longer than the start, or is no JSON, has features if it shows some.
     """
     line, newline, _ = start.lstrip().partition(b"\n")
     if not line.startswith(b"{"):
@@ -207,7 +207,7 @@ def _first(start: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
-        if newline:
+        if newline and not line.rstrip().endswith(b"}"):
             return None
         return {"features": {}} if WITH_FEATURES.search(line) else {}
     return record if isinstance(record, dict) else None

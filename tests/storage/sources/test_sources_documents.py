@@ -203,6 +203,17 @@ def test_bad_documents_in_json(tmp_path, line, message):
     refused(path, message, tmp_path, size=5)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b'{"features": {"a": ' + b"9" * 5000 + b"}}", b'{"text": "caf\xe9"}', b"{'text': 'x'}"],
+    ids=["a long number", "Latin-1", "of Python"],
+)
+def test_a_first_line_that_is_no_json_is_named(tmp_path, line):
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(line + b'\n{"text": "fine"}\n')
+    refused(path, "line 1 is not JSON", tmp_path, size=5)
+
+
 BEYOND = r"line 2, column 1 \(from 0\) is inf: values must be finite and fit in float32"
 
 
