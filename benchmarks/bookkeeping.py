@@ -1,4 +1,4 @@
-"""What a store costs beside its values: files, bytes per worker, seconds to open.
+"""What a store costs in addition to its values: files, bytes per worker, seconds to open.
 
 python benchmarks/bookkeeping.py                                # 10⁸ non-zeros
 python benchmarks/bookkeeping.py --source "synthetic:rcv1?rows=13400000" --name rcv1-1e9

@@ -1,4 +1,4 @@
-"""Cells: reading AnnData and highly variable genes, beside anndata and scanpy.
+"""Cells: reading AnnData and highly variable genes, compared with anndata and scanpy.
 
 python benchmarks/cells.py FOLDER    # in an environment with bigfs, scanpy and scikit-misc
 

@@ -1,5 +1,5 @@
 """All of RCV1 on hosts of their own: a scheduler, two workers of 1 GB and the command, each in a
-network namespace with its address, over mutual TLS. The run on one machine is beside it.
+network namespace with its address, over mutual TLS. The run on one machine is next to it.
 
 python benchmarks/hosts.py
 

@@ -1,7 +1,7 @@
 """The jobs of five users: the commands of a section of docs/guide/jobs.md, on files of that kind.
 
 python -m benchmarks.journeys job latents 1200000 --memory-limit 512MB
-python -m benchmarks.journeys forecast    # of each job, beside what was measured
+python -m benchmarks.journeys forecast    # of each job, with what was measured
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "guide" / "jobs.md"
 
 
 def blocks(n: int, d: int, per_row: int, classes: int, own: int) -> Iterator[tuple[Any, Any]]:
-    """Rows (csr) with their class. The first columns are those of the classes, `own` for each.
+    """Rows (csr) with their class. The first columns belong to the classes, `own` for each.
 
     A row has `own` of these, of which seven in ten are of its class, and others at random.
     """
@@ -272,7 +272,7 @@ def show_forecasts(
 
 
 def show_forecast(words: list[str], home: Path, size: str) -> None:
-    """Run a command whose result lies beside those of other sizes, and print what it took."""
+    """Run a command whose result lies next to results of other sizes, and print what it took."""
     at = words.index("--out") + 1
     run = home.parent / "runs" / f"{words[at]}-{size}"
     words = [sys.executable, "-m", *words[:at], str(run), *words[at + 1 :]]

@@ -87,7 +87,7 @@ def approx(
     recall: float = 0.95,
     turns: int = 3,
 ) -> None:
-    """The approximate graph beside the exact one, by turns."""
+    """The approximate graph and the exact one, by turns."""
     X = opened(corpus, stores)
     calls: dict[str, Callable[[], Neighbors]] = {
         "approximate": lambda: knn(X, K, method="approx", recall=recall),

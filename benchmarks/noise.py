@@ -1,4 +1,4 @@
-"""What is reported where nothing is to be found: accuracy on pure noise, and false discoveries.
+"""Results where there is nothing to find: accuracy on pure noise, and false discoveries.
 
 python benchmarks/noise.py runs --draws 50 --processes 2
 python benchmarks/noise.py methods RESULTS.jsonl --methods chi2,grid:anova

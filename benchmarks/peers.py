@@ -174,7 +174,7 @@ def overview(found: dict[str, dict[str, Any]]) -> list[list[str]]:
 
 
 def section(name: str, about: dict[str, Any]) -> list[str]:
-    """The picture of one set, its scores beside the costs, and what did not finish."""
+    """The picture of one set, its scores with the costs, and the methods that did not finish."""
     corpus, ran = about["corpus"], about["run"]
     scores, costs = score_rows(about), cost_rows(about)
     by_method = {row[0]: row[1:] for row in costs[1:]}

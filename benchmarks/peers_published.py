@@ -1,4 +1,4 @@
-"""The published implementations beside those of bigfs: what they choose, time and memory, or how
+"""The published implementations and those of bigfs: what they choose, time and memory, or how
 they fail.
 
 python -m venv PEERS && PEERS/bin/pip install -r benchmarks/published_requirements.txt
@@ -52,7 +52,7 @@ FEATURES = 50
 
 @contextlib.contextmanager
 def measure_missing(folder: Path, name: str, method: str) -> Iterator[dict[str, Any] | None]:
-    """Give what the block fills with figures and what is then kept, or None if it is there."""
+    """Give the record that the block fills and that is then kept, or None if it is there."""
     file = folder / f"{name}-{method}.json"
     if file.exists():
         yield None

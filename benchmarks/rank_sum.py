@@ -1,4 +1,4 @@
-"""Rank-sum tests of counts: every gene and group, beside SciPy in a loop and illico.
+"""Rank-sum tests of counts: every gene and group, compared with SciPy in a loop and illico.
 
 python benchmarks/rank_sum.py FOLDER
 python benchmarks/rank_sum.py FOLDER --cells 20000 --genes 500 --groups 20

@@ -40,7 +40,7 @@ def unknown_command(command: str) -> str:
 
 
 def problems(text: str, today: date | None = None) -> list[str]:
-    """Return what is wrong with the page, a line each."""
+    """Return the faults of the page, a line each."""
     lines, found = text.splitlines(), []
     if len(lines) > MOST_LINES:
         found.append(f"{len(lines)} lines, and at most {MOST_LINES} are allowed")

@@ -41,7 +41,7 @@ from bigfs.graph import knn
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import RowBlock, Step, block_size, compare_pairs
 
-SHAPE = 1000, 10  # of what is summed
+SHAPE = 1000, 10  # of the sum
 PER_PROCESS = 128  # workers: they share an event loop and its lock
 QUIET = {
     "distributed.worker.profile.enabled": False,
@@ -149,7 +149,7 @@ def processes(n: int) -> Iterator[tuple[str, psutil.Process]]:
 
 def passes(n: int, per_worker: int, times: list[float], repeats: int) -> Iterator[Pass]:
     """Yield the passes of n workers: of each time of a tile, the best of some."""
-    from scale_simulated import wait, wait_alone  # by their names, as those of a package
+    from scale_simulated import wait, wait_alone  # by their names, as of a package
 
     me, tiles = psutil.Process(), n * per_worker
     V = np.zeros(SHAPE)

@@ -81,7 +81,7 @@ def clean_environment(home: Path, **more: str) -> dict[str, str]:
     return clean | own | {"PREFECT_SERVER_ANALYTICS_ENABLED": "false"} | more
 
 
-# --- what is shown --------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

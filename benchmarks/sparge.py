@@ -1,4 +1,4 @@
-"""SparGE: its speed beside peers, and its passes at 10⁹ non-zeros.
+"""SparGE: its speed compared with peers, and its passes at 10⁹ non-zeros.
 
 pip install skglm                                 # for the multi-task lasso
 python benchmarks/sparge.py speed                 # 500 features at three corpora's scale
@@ -74,7 +74,7 @@ def touched(block: Any, start: int, stop: int) -> float:
 
 @app.command()
 def speed(stores: Path = KEPT, repeat: int = 2, workers: int = 2) -> None:
-    """A fit from a staged store on workers that are up, beside bare passes and peers in memory."""
+    """A fit from a staged store on workers that are up, with bare passes and peers in memory."""
     warnings.simplefilter("ignore", ConvergenceWarning)
     for name in CORPORA:
         corpus = storage.open(storage.stage(f"synthetic:{name}", stores / f"{name}.zarr"))

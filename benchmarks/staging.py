@@ -107,7 +107,7 @@ def svmlight(
     compare: Compare = True,
     scratch: Scratch = None,
 ) -> None:
-    """A LIBSVM file against load_svmlight_file, and one pass over the store beside a memory map."""
+    """A LIBSVM file against load_svmlight_file, and one pass over the store, or a memory map."""
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         path = Path(place) / "input.svm"
         write(path, megabytes)

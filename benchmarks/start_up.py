@@ -1,4 +1,4 @@
-"""A whole run on 20 Newsgroups by date beside a scikit-learn script of the same job, by turns.
+"""A whole run on 20 Newsgroups by date and a scikit-learn script of the same job, by turns.
 
 python benchmarks/start_up.py 20news-bydate.tar.xz --turns 3
 

@@ -5,7 +5,7 @@ python benchmarks/streams.py files --rows 20000
 python benchmarks/streams.py scale --rows 1000000 --workers 2 --memory-limit 512MB
 python benchmarks/streams.py many --rows 100000000 --memory-limit 1GB
 
-Rows have 100 entries in 100,000 columns, and one of three labels. Those of `many` have ten in
+Rows have 100 entries in 100,000 columns, and one of three labels. Rows of `many` have ten in
 30,000. A command imports what it compares with, as the others show their own memory.
 """
 

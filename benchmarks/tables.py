@@ -1,4 +1,4 @@
-"""Ordinary tables with one command and no option but the label: what is read and scored, and when.
+"""Ordinary tables with one command and no option but the label: columns, score and time.
 
 python -m benchmarks.tables            # nine small tables
 python -m benchmarks.tables --large    # and one of a million rows

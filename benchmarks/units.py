@@ -95,7 +95,7 @@ def read(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def accuracies(X: np.ndarray, y: np.ndarray, m: int) -> np.ndarray:
-    """Return those of SparGE's choice by the rule and from the values (2 × folds)."""
+    """Return SparGE's scores by the rule and from the values (2 × folds)."""
     found = []
     folds = RepeatedStratifiedKFold(n_splits=FOLDS, n_repeats=REPEATS, random_state=0)
     for train, test in folds.split(X, y):

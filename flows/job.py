@@ -110,7 +110,9 @@ RunFolder = Annotated[str, said("a run's directory")]
 Format = Annotated[str | None, said("format of the source (default: detected from its content)")]
 Split = Annotated[
     Literal["train", "test"],
-    said("split of new samples that name none (test makes those of a store without splits train)"),
+    said(
+        "split of new samples without one (test makes the samples of a store without splits train)"
+    ),
 ]
 Data = Annotated[str, said("a store, or a source that is read in pieces")]
 Part = Annotated[Literal["train", "test"] | None, said("predict only this part of a store")]

@@ -249,7 +249,7 @@ class Scoring(BaseModel):
     @classmethod
     def _require_controls(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and not info.data.get("controls"):
-            raise ValueError("draws are those of controls: give controls too")
+            raise ValueError("draws are of controls: give controls too")
         return value
 
     @property

@@ -70,7 +70,7 @@ def graph(plan: Plan) -> dict[str, Any]:
         )
         record |= {"graph": made.uri, "info": made.info, "reused": not made.made}
     if not made.made:
-        log.info("graph: reused the one beside the store")
+        log.info("graph: reused the one next to the store")
     return record
 
 

@@ -1,4 +1,4 @@
-"""The command: run what is not finished, then write the pages."""
+"""The command: run unfinished experiments, then write the pages."""
 
 from __future__ import annotations
 

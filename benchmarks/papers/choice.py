@@ -1,4 +1,4 @@
-"""SparGE's defaults by nested folds, and SparGE against five peers: what is computed.
+"""SparGE's defaults by nested folds, and SparGE against five peers: the experiments.
 
 A repetition splits the samples in two thirds, to choose and train on, and one third, to test on (20
 Newsgroups: by date). Two folds of the two thirds are the inner folds. Every choice of features is
@@ -45,7 +45,7 @@ SIZES = (10, 20, 50)
 FOLDS = 2
 RATIO = 40  # the largest class of the thinned groups has this many times the smallest one's size
 PENALTIES = {"text": (1.0, 10.0), "dense": (0.001, 0.01, 0.1)}  # C of the SVMs
-SPARSE_PENALTIES = (0.1, 0.3, 1.0, 3.0)  # those of the ℓ1 norm
+SPARSE_PENALTIES = (0.1, 0.3, 1.0, 3.0)  # of the ℓ1 norm
 STEP = 0.2  # share of the features that a round of the recursive elimination removes
 GAMMAS = (0.1, 0.3, 1.0)
 TWO_GAMMAS = (0.1, 1.0)  # for the other ranking and other weights

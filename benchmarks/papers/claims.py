@@ -48,7 +48,7 @@ class Claim(NamedTuple):
 
     text: str
     check: Callable[[], Outcome]
-    counts: bool = True  # False for what the paper does not do: it is shown beside
+    counts: bool = True  # False for what the paper does not do, which is shown as well
 
 
 class Item(NamedTuple):
@@ -94,7 +94,7 @@ def items(key: str, checks: Mapping[str, Sequence[Callable[[], Outcome]]]) -> tu
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict on several claims. Those that were not run don't count beside others."""
+    """Return the verdict on several claims. Claims that were not run don't count among others."""
     verdicts = set(verdicts) - {Verdict.NO_CLAIM}
     tried = verdicts - {Verdict.NOT_RUN, Verdict.CANNOT}
     if not tried:

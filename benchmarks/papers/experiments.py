@@ -30,7 +30,7 @@ class Experiment(NamedTuple):
     data: tuple[str, ...]
     repetitions: int  # as many as the paper has
     cells: Callable[[Path, str, int], Iterable[Cell]]
-    files: tuple[str, ...] | None = None  # what it reads; None: those of each data set
+    files: tuple[str, ...] | None = None  # what it reads; None: the files of each data set
 
     def results(self) -> Results:
         """Return the finished cells, to be read only."""

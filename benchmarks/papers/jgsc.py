@@ -1,4 +1,4 @@
-"""JGSC's experiments: what is computed."""
+"""JGSC's experiments."""
 
 from __future__ import annotations
 

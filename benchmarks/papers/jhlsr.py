@@ -41,7 +41,7 @@ Where = tuple[Path, str, str, int]  # folder, data, mode, repetition
 
 @lru_cache(maxsize=2)
 def split(folder: Path, name: str, mode: str, repetition: int) -> tuple[Any, ...]:
-    """Return the samples that a selector sees, its labels, and those of the test. max |X| is 1."""
+    """Return the samples that a selector sees, its labels, and the test's. max |X| is 1."""
     X, y = load(folder, name)
     X = normalize(X) if name == "SURF" else X  # counts of words
     X = X / np.abs(X).max()

@@ -15,7 +15,7 @@ from benchmarks.papers.measures import average, best, best_curves
 from benchmarks.papers.pages import Paper, by_data, curves, mean_error, repetitions, table
 from benchmarks.papers.results import printed
 
-# --- what is read from the cells, and the checks of the claims ------------------------------------
+# --- values of the cells, and the checks of the claims --------------------------------------------
 
 MODES = {"supervised": jhlsr.SUPERVISED, "semi": jhlsr.SEMI, "unsupervised": jhlsr.UNSUPERVISED}
 PEERS = {

@@ -52,7 +52,7 @@ def public(package: str, name: str) -> str:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """List the modules that a file imports, and those of the public names `bigfs.NAME`."""
+    """List the modules that a file imports, and the modules of the public names `bigfs.NAME`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

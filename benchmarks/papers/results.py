@@ -5,7 +5,7 @@ The fields of a line are separated by tabs: data, method, parameters, repetition
 program made the cell; the cells before 2026-11-25 have none. A line without its end was cut off and
 does not count.
 
-`python -m benchmarks.papers --stale` lists what is older than the code that it depends on. Delete
+`python -m benchmarks.papers --stale` lists cells that are older than their code. Delete
 such lines, and the next run makes them again.
 """
 

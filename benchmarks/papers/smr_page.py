@@ -21,7 +21,7 @@ from benchmarks.papers.measures import best, best_curves
 from benchmarks.papers.pages import Paper, curves, mean_error, repetitions, table
 from benchmarks.papers.results import printed, settings
 
-# --- what is read from the cells, and the checks of the claims ------------------------------------
+# --- values of the cells, and the checks of the claims --------------------------------------------
 
 SELECTORS = ("SMR", "IG", "ReliefF", "Fisher", "RFS", "GLSPFS", "random")
 OTHERS = ("2DLDA", "all pixels")  # no selectors

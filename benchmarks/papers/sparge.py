@@ -1,4 +1,4 @@
-"""SparGE's experiments: what is computed."""
+"""SparGE's experiments."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from benchmarks.papers.experiments import Experiment
 from benchmarks.papers.pages import Paper
 from benchmarks.papers.results import printed
 
-# --- what is read from the cells, and the checks of the claims ------------------------------------
+# --- values of the cells, and the checks of the claims --------------------------------------------
 
 FACE_METHODS = ("SparGE-LPP", "MCFS", "Laplacian score", "random")
 FASTER = 10  # "an order of magnitude"

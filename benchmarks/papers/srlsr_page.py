@@ -23,7 +23,7 @@ from benchmarks.papers.measures import average, best, best_curves, mean_over
 from benchmarks.papers.pages import Paper, by_data, curves, mean_error, repetitions, table
 from benchmarks.papers.results import printed, settings
 
-# --- what is read from the cells, and the checks of the claims ------------------------------------
+# --- values of the cells, and the checks of the claims --------------------------------------------
 
 PEERS = ("RLSR", "LSDF", "sSelect", "RRPC", "LS", "MCFS", "UDFS", "RFS")
 OURS = ("ANOVA", "random", "all features")  # not in the paper's table

@@ -69,7 +69,7 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
         if held and projected + held + cached_bytes() > allowed and not in_task():
             clear_cache()
     if projected + held > allowed:
-        beside = f" beside the {format_bytes(held)} that it holds" if held else ""
+        beside = f" in addition to the {format_bytes(held)} that it holds" if held else ""
         raise MemoryLimitError(
             f"{what} needs {format_bytes(int(projected))} in one process{beside} and "
             f"{format_bytes(int(allowed))} is allowed: "

@@ -204,9 +204,9 @@ def explanation(standings: dict[str, Any]) -> list[str]:
     )
     return [
         f"The methods are ordered by the mean of {METRIC_NAMES[standings['metrics'][0]]} over the "
-        f"sizes. Time and passes are those of choosing at all sizes.{given}",
+        f"sizes. Time and passes are for choosing at all sizes.{given}",
         f"Redundancy is the mean absolute correlation of the chosen features, and overlap their "
-        f"Jaccard index with those of {best}, both with {sizes[-1]:,} features.{stability}",
+        f"Jaccard index with the features of {best}, both with {sizes[-1]:,} features.{stability}",
         f"* differs from {best}: {test} has p < {ALPHA} after Holm's adjustment for all tests of "
         f"this comparison. The best method was picked on the same samples, so the p-values are "
         f"descriptive.",

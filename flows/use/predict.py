@@ -178,7 +178,7 @@ def predict(
     model = opened.model()
     require_ours(file, _is_ours)
     if scores and model.linear.kind in REAL:
-        raise ValueError(f"--scores are those of classes, and {run} predicts real values")
+        raise ValueError(f"--scores are of classes, and {run} predicts real values")
     answer, left_out = model.linear.decision if scores else model.linear.predict, 0
     if manifest.exists(manifest.normalize_uri(data)) or open_in_place(data) is not None:
         if format is not None:

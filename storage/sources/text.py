@@ -405,7 +405,7 @@ def _folders_of(names: list[str], place: str, words: Mapping[str, str | None]) -
         raise SourceError(
             f"{place} holds {_as_text(beside[0])!a}"
             + (f" and {len(beside) - 1:,} more" if len(beside) > 1 else "")
-            + " beside the folders of the classes: move it out, or let its name begin with _"
+            + " next to the folders of the classes: move it out, or let its name begin with _"
         )
     return Folders(skip, True)
 

@@ -93,7 +93,7 @@ def test_missing_labels_are_refused_with_how_to_mark_them(y):
 def test_number_of_classes_is_grammatical():
     X = np.eye(4)
     for given, y, found in (
-        (Matrix.from_array(X), [-1] * 4, "0 classes beside -1"),
+        (Matrix.from_array(X), [-1] * 4, "0 classes in addition to -1"),
         (X, [3] * 4, "1 class$"),
     ):
         with pytest.raises(ValueError, match=f"at least two classes; got {found}"):

@@ -102,7 +102,7 @@ def is_minus_one(y: AnyArray) -> BoolArray:
 def at_least_two(labels: Labels) -> Labels:
     """Return the labels, or refuse them if they hold fewer than two classes."""
     if len(labels.classes) < 2:
-        advice = "" if labels.all_labeled else " beside -1, which means unlabeled"
+        advice = "" if labels.all_labeled else " in addition to -1, which means unlabeled"
         found = "1 class" if len(labels.classes) else "0 classes"
         raise ValueError(f"y must hold at least two classes; got {found}{advice}")
     return labels

@@ -93,8 +93,8 @@ def test_a_step_is_refused_beside_what_the_process_holds(monkeypatch):
         engine.require_memory(200 * 10**6, "a step")
         with pytest.raises(
             engine.MemoryLimitError,
-            match=r"a step needs 190\.73 MiB in one process beside the 381\.47 MiB that it holds "
-            r"and 572\.20 MiB is allowed",
+            match=r"a step needs 190\.73 MiB in one process in addition to the 381\.47 MiB that "
+            r"it holds and 572\.20 MiB is allowed",
         ):
             engine.require_memory(200 * 10**6 + 1, "a step")
 
@@ -131,7 +131,9 @@ def test_what_the_user_has_loaded_refuses_no_step_of_a_default_limit(monkeypatch
         ):
             engine.require_memory(700 * 10**6, "a step")
     # a limit that is given is that of all
-    refused = pytest.raises(engine.MemoryLimitError, match=r"beside the 1\.86 GiB that it holds")
+    refused = pytest.raises(
+        engine.MemoryLimitError, match=r"in addition to the 1\.86 GiB that it holds"
+    )
     with ClusterOptions(workers=0, memory_limit="1GB").start(), refused:
         engine.require_memory(1, "a step")
 
@@ -141,7 +143,9 @@ def test_what_the_user_has_loaded_refuses_no_step_beside_workers(monkeypatch):
     monkeypatch.setattr(executor, "known_workers", dict)
     with engine.limit_memory(GB), holding_session(client=object(), baseline=None):
         engine.require_memory(600 * 10**6, "a step")
-    refused = pytest.raises(engine.MemoryLimitError, match=r"beside the 1\.86 GiB that it holds")
+    refused = pytest.raises(
+        engine.MemoryLimitError, match=r"in addition to the 1\.86 GiB that it holds"
+    )
     with holding_session(client=SERIAL, limit=GB, baseline=None), refused:
         engine.require_memory(1, "a step")
 

@@ -505,7 +505,7 @@ def test_minus_one_and_one_alone_are_two_classes_in_every_input(selector, form, 
 def test_one_class_beside_unlabeled_samples_is_refused_in_every_input(form, sample):
     X, y = sample
     selector = ANOVA() if form == "matrix" else RRPC()
-    with pytest.raises(ValueError, match="got 1 class beside -1, which means unlabeled"):
+    with pytest.raises(ValueError, match="got 1 class in addition to -1, which means unlabeled"):
         selector.fit(FORMS[form](X), np.where(y > 0, 0, -1))
 
 

@@ -156,7 +156,7 @@ def test_what_controls_cannot_be_is_refused_before_any_work(bigfs, home):
         "shuffled-labels is for methods that learn from labels",
         "--controls random-list",
     )
-    fails(bigfs("run", "a.svm", "--draws", 3), "draws are those of controls")
+    fails(bigfs("run", "a.svm", "--draws", 3), "draws are of controls")
     fails(bigfs("run", "a.svm", *BOTH, "--draws", 1), "greater than or equal to 2")
     fails(bigfs("run", "a.svm", "--controls", "noise"), "'shuffled-labels' or 'random-list'")
     status, out, _ = bigfs(

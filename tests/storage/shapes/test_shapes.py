@@ -928,7 +928,7 @@ REFUSED = {
             and files(f, README="imdb", **{"imdb.vocab": "words"})
         ),
         {},
-        "'README' and 1 more beside the folders of the classes",
+        "'README' and 1 more next to the folders of the classes",
     ),
     "a dangling link among documents": (
         lambda f: links(documents(f), f / "nowhere", "cat/9.txt"),
