@@ -108,3 +108,9 @@ def test_the_page_counts_sets_in_the_mean_of_complete_splits(tmp_path, monkeypat
     assert "| ORL | dense | 1 | 0.800 | 0.820 | 0.700 |" in page.split("## Every set")[1]
     assert "SVM-RFE" not in page.split("## Accuracy, text")[1]
     assert (tmp_path / "choosing.svg").exists()
+
+
+def test_the_page_is_written_from_the_stored_cells(tmp_path):
+    choosing_page.write(tmp_path)
+    stored = choosing_page.DOCS / "choosing.md"
+    assert (tmp_path / "choosing.md").read_text() == stored.read_text()
