@@ -189,14 +189,14 @@ def accuracy_section(folder: Path) -> str:
     tables = []
     for data, name in REDUNDANT.items():
         numbers = list(range(0, 7, 2))
-        rows = [
+        compared = [
             [m, *([f"{v:.3f}" for v in printed("smr", name, m, "redundancy")[::2]] or [""] * 4)]
             + [mean_error(c[i] for c in redundancy(data, m)) for i in numbers]
             for m in SELECTORS
         ]
         sizes = [smr.counts(data)[i] for i in numbers]
         columns = [f"{text}, {m}" for text in (f"{name}: printed", "ours") for m in sizes]
-        tables.append(table(["method", *columns], rows))
+        tables.append(table(["method", *columns], compared))
     plots = [
         curves(panels, ("pixels", "accuracy"), folder, "smr-accuracy", "Accuracy of 1-NN"),
         curves(red, ("pixels", "redundancy"), folder, "smr-redundancy", "Redundancy rate"),

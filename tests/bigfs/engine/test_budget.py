@@ -127,7 +127,7 @@ def test_what_the_user_has_loaded_refuses_no_step_of_a_default_limit(monkeypatch
         engine.require_memory(600 * 10**6, "a step")
         with (
             engine.session(),
-            pytest.raises(engine.MemoryLimitError, match=r"beside the 352\.00 MiB"),
+            pytest.raises(engine.MemoryLimitError, match=r"in addition to the 352\.00 MiB"),
         ):
             engine.require_memory(700 * 10**6, "a step")
     # a limit that is given is that of all
