@@ -112,7 +112,31 @@ def write_var(
     a folder only `var`, `uns` and the root's metadata are copied, and the rest is linked. So either
     is whole at any moment.
     """
-    path, d = Path(file).resolve(), len(scores)  # a link stays a link
+    path = Path(file).resolve()  # a link stays a link
+    columns, uns = _described(scores, selected, about, genes, highly_variable)
+    with locks.lock(path):
+        before = original_of(identity_of(files_of(path)))
+        with atomic.explain_write_errors(path), atomic.workplace(path) as work:
+            new = work / "new"
+            if path.is_dir():
+                _write_folder(path, new, columns, uns)
+            else:
+                shutil.copy2(path, new)
+                with need_h5py(str(path)).File(new, "r+") as root:
+                    _write_selection(root, columns, uns)
+            atomic.publish(new, path, work)
+        note_written(before, identity_of(files_of(path)))
+
+
+def _described(
+    scores: AnyArray,
+    selected: IntArray,
+    about: dict[str, Any],
+    genes: dict[str, AnyArray] | None,
+    highly_variable: bool,
+) -> tuple[dict[str, AnyArray], dict[str, Any]]:
+    """Return the columns of `var`, and what `uns` holds."""
+    d = len(scores)
     is_selected, rank = np.zeros(d, dtype=bool), np.full(d, np.nan)
     is_selected[selected] = True
     rank[selected] = np.arange(1, len(selected) + 1)
@@ -126,18 +150,7 @@ def write_var(
         columns |= genes or {"highly_variable": is_selected}
         if genes:
             uns["hvg"] = {"flavor": about["parameters"].get("flavor", "seurat")}
-    with locks.lock(path):
-        before = original_of(identity_of(files_of(path)))
-        with atomic.explain_write_errors(path), atomic.workplace(path) as work:
-            new = work / "new"
-            if path.is_dir():
-                _write_folder(path, new, columns, uns)
-            else:
-                shutil.copy2(path, new)
-                with need_h5py(str(path)).File(new, "r+") as root:
-                    _write_selection(root, columns, uns)
-            atomic.publish(new, path, work)
-        note_written(before, identity_of(files_of(path)))
+    return columns, uns
 
 
 def _write_folder(path: Path, new: Path, columns: dict[str, AnyArray], uns: dict[str, Any]) -> None:
@@ -216,6 +229,24 @@ def write_columns(
         _write_frame(root, "obs", corpus.sample_names, obs)
         ranks = np.arange(1, len(feature_names) + 1)
         _write_frame(root, "var", feature_names, {"bigfs_score": scores, "bigfs_rank": ranks})
+
+
+def write_choice(
+    part: Path,
+    feature_names: Sequence[str],
+    scores: AnyArray,
+    selected: IntArray,
+    about: dict[str, Any],
+    genes: dict[str, AnyArray] | None = None,
+) -> None:
+    """Write all d features as `var` of an .h5ad file without samples."""
+    columns, uns = _described(scores, selected, about, genes, True)
+    with need_h5py(str(part)).File(part, "w") as root:
+        _encode(root, "anndata", "0.1.0")
+        root.attrs[MARK] = "export"
+        _write_frame(root, "obs", [], {})
+        _write_frame(root, "var", feature_names, {})
+        _write_selection(root, columns, uns)
 
 
 def _write_frame(root: Any, name: str, index: Sequence[str], columns: dict[str, Any]) -> None:

@@ -90,7 +90,8 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
             """,
         runs.export: """
             bigfs export runs/news-sparge-lda-100 model.skops
-            bigfs export runs/news-sparge-lda-100 model.skops --json
+            bigfs export runs/wine-anova-3 wine.sql --table cellar
+            bigfs export runs/cells-anova-50 genes.h5ad
             """,
     },
     "Corpora": {

@@ -8,7 +8,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from bigfs import __version__
 from bigfs.flows.cli.extras import require_extra
 from bigfs.flows.cli.options import (
     REQUIRED,
@@ -123,20 +122,13 @@ def _write_into(into: str | None, folder: str, highly_variable: bool) -> None:
     if into is None:
         return
     from bigfs import storage
+    from bigfs.flows.use.export import facts_of_choice
     from bigfs.storage.runs.runs import Run
     from bigfs.storage.write_back import write_var
 
     run = Run.open(folder)
-    asked = run.metadata["parameters"]
     _require_into(into, highly_variable, storage.open(run.store))
-    about = {
-        "method": asked["method"],
-        "n_features": len(run.selected),
-        "parameters": asked["parameters"],
-        "status": run.metadata["status"],
-        "version": __version__,
-    }
-    write_var(into, run.scores, run.selected, about, run.columns, highly_variable)
+    write_var(into, run.scores, run.selected, facts_of_choice(run), run.columns, highly_variable)
 
 
 def select(
@@ -265,13 +257,26 @@ def _report(out: str, record: dict[str, Any], as_json: bool, text: str) -> None:
 
 def export(
     run: RunFolder,
-    out: Annotated[str, typer.Argument(help="path of the .skops file to write")],
+    out: Annotated[
+        str, typer.Argument(help="path of the .skops, .py, .sql or .h5ad file to write")
+    ],
+    table: Annotated[
+        str | None,
+        typer.Option(
+            help='table of the SELECT in a .sql file, as SQL writes it (default: "TABLE")'
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the model of a run as a scikit-learn pipeline that runs without bigfs."""
-    from bigfs.flows.use.export import export as export_model
+    """Write what a run chose for programs without bigfs, as the ending of the file says.
 
-    path = export_model(run, out)
+    .skops is the model as a scikit-learn pipeline, .py a scikit-learn selector of the columns by
+    name, .sql a SELECT of them (or of the chosen features of triplets), and .h5ad all features as
+    var of AnnData, with score, rank and highly_variable.
+    """
+    from bigfs.flows.use.export import export as write_choice
+
+    path = write_choice(run, out, table=table)
     print_record({"file": str(path)}, as_json, str(path))
 
 

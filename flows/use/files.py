@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
 import shutil
 import sys
@@ -17,6 +19,7 @@ from bigfs.storage.errors import redact
 from bigfs.storage.runs.runs import write_csv
 
 MARK = b"bigfs"  # a key of the metadata of a Parquet file
+HEADER_BYTES = 1 << 16  # of a CSV file, which hold the names of its first columns
 
 
 STDOUT = Path("-")  # in place of a file
@@ -68,10 +71,22 @@ def is_table(file: Path, header: Sequence[str], *, more: bool = False) -> bool:
 
     It may have `more`: columns of scores, or one of the last column for each of several targets.
     """
-    start = ",".join(header).encode()
+    found: list[str] = []
+    with contextlib.suppress(OSError, csv.Error), file.open("rb") as stream:
+        start = stream.read(HEADER_BYTES).decode("utf-8", "replace")
+        found = next(csv.reader(io.StringIO(start, newline="")), [])
+    *first, last = header
+    if found == [*first, last]:
+        return True
+    column, score = [*found[len(first) :], "", ""][:2]
+    has_more = column.startswith(f"{last} ") or (column == last and score.startswith("score "))
+    return more and found[: len(first)] == first and has_more
+
+
+def begins_with(file: Path, start: str) -> bool:
+    """Return whether a file of text begins so."""
     with contextlib.suppress(OSError), file.open("rb") as stream:
-        line = stream.readline(80).strip()
-        return line == start or (more and line.startswith((start + b",score ", start + b" ")))
+        return stream.read(len(start.encode())) == start.encode()
     return False
 
 

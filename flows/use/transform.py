@@ -40,15 +40,22 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
     opened, corpus = Run.open(run), storage.open(store)
     is_ours, write = WRITERS[file.suffix.lower()]
     require_ours(file, is_ours)
-    index = opened.selected
-    names = [row["name"] for row in opened.read_table("selected.csv")]
-    if index.max() >= corpus.X.shape[1] or list(corpus.feature_names[index]) != names:
-        raise ValueError(
-            f"{store} does not have the features that {run} selected: stage "
-            f"it with the same vocabulary"
-        )
+    names, index = require_features(opened, corpus), opened.selected
     write(file, sp.csr_matrix(corpus.X.columns(index)), names, corpus, opened.scores[index])
     return file
+
+
+def require_features(run: Run, corpus: Any) -> list[str]:
+    """Return the names of the features that a run selected, best first, if a corpus has them."""
+    index = run.selected
+    names = [row["name"] for row in run.read_table("selected.csv")]
+    features = corpus.feature_names
+    if index.max() >= len(features) or list(features[index]) != names:
+        raise ValueError(
+            f"{corpus.uri} does not have the features that {run.final} selected: stage it with "
+            f"the same vocabulary"
+        )
+    return names
 
 
 def _write_npz(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: Any) -> None:

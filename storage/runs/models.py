@@ -110,6 +110,14 @@ class TableUnits:
         several = ([f"{column}={value}" for value in v] for column, v in self.categories.items())
         return [*self.numbers, *chain.from_iterable(several)]
 
+    def require_texts(self) -> None:
+        """Refuse categories that scikit-learn would read as numbers."""
+        if numbers := [c for c, values in self.categories.items() if all(map(_is_number, values))]:
+            raise ValueError(
+                f"the categories of {numbers[0]} are numbers, which scikit-learn tells from the "
+                f"texts that they were read as: predict with `bigfs predict`"
+            )
+
     def transformer(self) -> Any:
         """Return scikit-learn's fitted transformer from a frame with the columns to the features.
 
@@ -120,11 +128,7 @@ class TableUnits:
         from sklearn.impute import KNNImputer
         from sklearn.preprocessing import OneHotEncoder
 
-        if numbers := [c for c, values in self.categories.items() if all(map(_is_number, values))]:
-            raise ValueError(
-                f"the categories of {numbers[0]} are numbers, which scikit-learn tells from the "
-                f"texts that they were read as: predict with `bigfs predict`"
-            )
+        self.require_texts()
         is_filled = None not in self.numbers.values()
         steps = []
         if self.numbers:
