@@ -119,6 +119,21 @@ class SourceOptions(BaseModel):
         description='tokens to leave out: "english" (the list of scikit-learn), or a file with '
         "one word per line",
     )
+    analyzer: Literal["word", "char", "char_wb"] = Field(
+        default="word",
+        description="what --ngram-range counts: tokens, characters (for scripts without blanks "
+        "between words), or the characters of each word with a blank at both ends",
+    )
+    token_pattern: str | None = Field(
+        default=None,
+        description="regular expression of a token (default: two word characters or more, with "
+        "their marks)",
+    )
+    strip_accents: Literal["ascii", "unicode"] | None = Field(
+        default=None,
+        description="leave out accents: ascii those of letters of ASCII, with all other "
+        "characters, unicode all that Unicode decomposes",
+    )
     remove: Annotated[str | None, AfterValidator(_message_parts)] = Field(
         default=None,
         description="parts of messages to leave out, separated by commas: headers, footers, quotes",

@@ -217,7 +217,8 @@ WORDS: dict[Any, str] = {
 WORDS |= {tuple[int, int]: "N N", list[str] | None: "A,B,…"}
 # the groups of the help; other fields are in the group of their model, and the rest comes first
 GROUPS = {
-    "Text": "min_df max_df ngram_range stop_words remove sublinear_tf hashing",
+    "Text": "min_df max_df ngram_range stop_words analyzer token_pattern strip_accents remove "
+    "sublinear_tf hashing",
     "Matrix": "weight target_sum scale tile_rows",
     "Method": "set_ keep forbid grid",
     "Prefect": "prefect",

@@ -29,6 +29,7 @@ VERSION = 1
 LINEAR = ("classes", "coef", "intercept", "scale", "target_mean")
 # the settings that a rebuilt vectorizer knows
 WEIGHTING = {"min_df", "max_df", "sublinear_tf", "hashing", "ngram_range", "stop_words", "remove"}
+WEIGHTING |= {"analyzer", "token_pattern", "strip_accents"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ class TextUnits:
             sublinear_tf=self.settings["sublinear_tf"],
             ngram_range=tuple(self.settings.get("ngram_range", (1, 1))),
             stop_words=self.settings.get("stop_words"),
-            token_pattern=token_pattern().pattern,
+            analyzer=self.settings.get("analyzer", "word"),
+            token_pattern=self.settings.get("token_pattern", token_pattern().pattern),
+            strip_accents=self.settings.get("strip_accents"),
             vocabulary=terms,
         )
         vectorizer.idf_ = self.idf

@@ -47,6 +47,9 @@ def stage(
     ngram_range: Sequence[int] = (1, 1),
     stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
     remove: str | Iterable[str] | None = None,
+    analyzer: str = "word",
+    token_pattern: str | None = None,
+    strip_accents: str | None = None,
     sublinear_tf: bool = True,
     hashing: int | None = None,
     tile_rows: int | None = None,
@@ -104,6 +107,14 @@ def stage(
     remove : str, list of str or None, default=None
         Parts of messages that are left out: some of "headers", "footers" and "quotes", separated by
         commas if in one text, as in scikit-learn's `fetch_20newsgroups`.
+    analyzer : {"word", "char", "char_wb"}, default="word"
+        What `ngram_range` counts: tokens, characters, or the characters of words alone, with a
+        blank at both ends of each. Characters suit scripts without blanks between words.
+    token_pattern : str or None, default=None
+        Regular expression of a token. None takes two word characters or more, with their marks.
+    strip_accents : {"ascii", "unicode"} or None, default=None
+        Whether accents are left out of the texts: those that have a letter of ASCII, which leaves
+        out all other characters too, or all that Unicode decomposes.
     sublinear_tf : bool, default=True
         Whether term counts of text are replaced by 1 + log of them.
     hashing : int or None, default=None
@@ -159,9 +170,10 @@ def stage(
 
     Notes
     -----
-    `min_df`, `max_df`, `ngram_range`, `stop_words` and `sublinear_tf` mean the same as in
-    scikit-learn's `TfidfVectorizer`. Where the source has a split, the vocabulary and the idf are
-    fitted on the training documents. `weight` and `scale` are fitted on the training rows too, as
+    `min_df`, `max_df`, `ngram_range`, `stop_words`, `analyzer`, `token_pattern`, `strip_accents`
+    and `sublinear_tf` mean the same as in scikit-learn's `TfidfVectorizer`, but that no term holds
+    a line break. Where the source has a split, the vocabulary and the idf are fitted on the
+    training documents. `weight` and `scale` are fitted on the training rows too, as
     scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and `MaxAbsScaler` are.
     "lognorm" is `normalize_total` and `log1p` of scanpy.
 
@@ -195,6 +207,9 @@ def stage(
             ngram_range=ngram_range,
             stop_words=stop_words,
             remove=remove,
+            analyzer=analyzer,
+            token_pattern=token_pattern,
+            strip_accents=strip_accents,
             sublinear_tf=sublinear_tf,
             hashing=hashing,
             tile_rows=tile_rows,

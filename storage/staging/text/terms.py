@@ -9,6 +9,7 @@ n-grams sort as tuples of tokens.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -18,7 +19,7 @@ from numba import njit
 
 from bigfs.storage.staging.text import tokens as kernels
 from bigfs.storage.staging.text.tokens import mix, read_tokens, sorted_tokens
-from bigfs.storage.staging.text.weighting import is_token
+from bigfs.storage.staging.text.weighting import Weighting, is_token
 from bigfs.types import AnyArray
 
 NEWLINE, SPACE = 10, 32
@@ -72,6 +73,47 @@ class Documents:
         ).tocsc()
         X.sum_duplicates()
         return lines, X.tocsr()
+
+
+class AnalyzedDocuments:
+    """Documents whose terms scikit-learn finds, for options that the kernels do not have.
+
+    A term over a line break is left out, as names are single lines.
+    """
+
+    def __init__(self, weighting: Weighting, stop_words: Collection[str] = ()) -> None:
+        alone = weighting.analyze((1, 1))  # as a text, a stop word must be one term: itself
+        stops = [word for word in stop_words if alone(word) == [word]]
+        self.analyze = weighting.analyze(weighting.ngram_range, stops)
+        self.numbers: dict[str, int] = {}
+        self.terms, self.counts, self.ends = array("i"), array("i"), array("i", [0])
+
+    def add(self, text: str) -> None:
+        """Count the terms of a document."""
+        for term, count in Counter(self.analyze(text)).items():
+            if term and "\n" not in term:
+                self.terms.append(self.numbers.setdefault(term, len(self.numbers)))
+                self.counts.append(count)
+        self.ends.append(len(self.terms))
+
+    def counted(self) -> tuple[AnyArray, sp.csr_array]:
+        """Return what `Documents.counted` returns."""
+        lines = [f"{term}\n".encode("utf-8", "surrogatepass") for term in self.numbers]
+        order = sorted(range(len(lines)), key=lines.__getitem__)
+        terms = inverse(np.array(order, dtype=np.int32), len(lines))[np.array(self.terms)]
+        shape = len(self.ends) - 1, len(lines)
+        X = sp.csr_array((np.array(self.counts), terms, np.array(self.ends)), shape=shape)
+        X.sort_indices()
+        return np.frombuffer(b"".join(map(lines.__getitem__, order)), dtype=np.uint8), X
+
+
+def documents_of(
+    weighting: Weighting, stop_words: Collection[str] = ()
+) -> Documents | AnalyzedDocuments:
+    """Return a buffer for documents, which counts the terms of a weighting."""
+    if weighting.is_analyzed:
+        return AnalyzedDocuments(weighting, stop_words)
+    return Documents(weighting.ngram_range, stop_words)
 
 
 def inverse(order: AnyArray, size: int) -> AnyArray:

@@ -30,7 +30,7 @@ from bigfs.storage.sources.base import TextSource, seen_by_workers
 from bigfs.storage.sources.samples import Columns, Place
 from bigfs.storage.staging.named import Names, learn_names, number, save_named
 from bigfs.storage.staging.scratch import RowBlock, read_once, save, save_samples
-from bigfs.storage.staging.text.terms import Documents
+from bigfs.storage.staging.text.terms import AnalyzedDocuments, Documents, documents_of
 from bigfs.storage.staging.text.tokens import FIRST_TERMS
 from bigfs.storage.staging.text.weighting import Weighting
 from bigfs.storage.words import UNSPACED
@@ -46,7 +46,8 @@ def vectorize(
 ) -> tuple[list[RowBlock], Names, FloatArray]:
     """Return tf-idf blocks in the order of the pieces, their terms and the idf of these."""
     counted = count(source, pieces, weighting, scratch)
-    unspaced = _unspaced(counted)
+    is_plain = weighting.analyzer == "word" and weighting.token_pattern is None
+    unspaced = _unspaced(counted) if is_plain else ""
     training = [block for block in counted if block.split != "test"] or counted
     n = sum(block.rows for block in training)
     least, most = (
@@ -75,8 +76,9 @@ def _unspaced(counted: Sequence[RowBlock]) -> str:
     if 2 * len(UNSPACED.findall(text)) <= len(text) - text.count("\n"):
         return ""
     return (
-        "words end at blanks, and the script of most letters has none between words: write blanks "
-        "between the words first, as by jieba or pythainlp"
+        "words end at blanks, and the script of most letters has none between words: count "
+        "characters by analyzer=char and ngram_range=(1, 2), on the command line --analyzer char "
+        "--ngram-range 1 2, or write blanks between the words first, as by jieba or pythainlp"
     )
 
 
@@ -136,7 +138,7 @@ def _count(
 def _count_piece(
     piece: Any, path: str, source: Any, weighting: Weighting, stop_words: tuple[str, ...]
 ) -> list[RowBlock]:
-    halves: dict[str | None, tuple[Documents, list[int]]] = {}
+    halves: dict[str | None, tuple[Documents | AnalyzedDocuments, list[int]]] = {}
     parts: list[Columns] = []
     places: list[tuple[int, Place]] = []
     with seen_by_workers(getattr(source, "path", "the source")):
@@ -148,7 +150,7 @@ def _count_piece(
             first = n
             for text, split in zip(texts, known, strict=False):
                 if split not in halves:
-                    halves[split] = Documents(weighting.ngram_range, stop_words), []
+                    halves[split] = documents_of(weighting, stop_words), []
                 halves[split][0].add(strip(text, weighting.remove or ()))
                 halves[split][1].append(n)
                 n += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +25,13 @@ DEFAULTS: dict[str, Any] = {
     "ngram_range": (1, 1),
     "stop_words": None,
     "remove": None,
+    "analyzer": "word",
+    "token_pattern": None,
+    "strip_accents": None,
 }
+ANALYZERS = ("word", "char", "char_wb")
+ACCENTS = ("ascii", "unicode")
+ANALYZED_GROWTH = 7  # of the memory of terms that scikit-learn finds, per length of a term
 
 
 @dataclass(frozen=True)
@@ -38,12 +45,34 @@ class Weighting:
     ngram_range: tuple[int, int] = (1, 1)
     stop_words: str | tuple[str, ...] | None = None
     remove: tuple[str, ...] | None = None
+    analyzer: str = "word"
+    token_pattern: str | None = None
+    strip_accents: str | None = None
+
+    @property
+    def is_analyzed(self) -> bool:
+        """Whether scikit-learn finds the terms, and not the kernels."""
+        return bool(self.changes() & {"analyzer", "token_pattern", "strip_accents"})
 
     @property
     def growth(self) -> int:
         """The memory of counting and weighing these terms, as a multiple of the tokens' memory."""
-        largest = self.ngram_range[1]
+        least, largest = self.ngram_range
+        if self.is_analyzed:
+            return ANALYZED_GROWTH * (largest - least + 1)
         return largest + largest**2 // 16
+
+    def analyze(self, ngram_range: tuple[int, int], stop_words: Sequence[str] = ()) -> Any:
+        """Return scikit-learn's function from a text to its terms."""
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        return CountVectorizer(
+            analyzer=self.analyzer,
+            ngram_range=ngram_range,
+            token_pattern=self.token_pattern or token_pattern().pattern,
+            strip_accents=self.strip_accents,
+            stop_words=list(stop_words) or None,
+        ).build_analyzer()
 
     def with_memory(self, source: TextSource) -> TextSource:
         """Return a source of documents, of which a byte takes the memory of these terms."""
@@ -92,12 +121,35 @@ def make_weighting(**given: Any) -> Weighting:
             raise SourceError(
                 f"{name} needs a vocabulary, and hashing has none: leave out one of them"
             )
+    _require_analyzer(weighting)
     return replace(
         weighting,
         ngram_range=_read_ngram_range(weighting.ngram_range),
-        stop_words=_read_stop_words(weighting.stop_words),
+        stop_words=_read_stop_words(weighting),
         remove=read_parts(weighting.remove),
     )
+
+
+def _require_analyzer(weighting: Weighting) -> None:
+    """Refuse an analyzer that there is not, and what it does not take."""
+    pattern = weighting.token_pattern
+    for name, known in (("analyzer", ANALYZERS), ("strip_accents", (None, *ACCENTS))):
+        if (value := getattr(weighting, name)) not in known:
+            names = ", ".join(filter(None, known))
+            raise SourceError(f"{name} must be one of {names}; got {shorten(value)}")
+    for name in ("token_pattern", "stop_words"):
+        if weighting.analyzer != "word" and getattr(weighting, name) is not None:
+            raise SourceError(
+                f"{name} is about words, and analyzer={weighting.analyzer} makes terms of "
+                f"characters: leave out one of them"
+            )
+    try:
+        if pattern is not None and re.compile(pattern).groups > 1:
+            raise SourceError(f"token_pattern may have one group; got {shorten(pattern)}")
+    except (re.error, TypeError) as error:
+        raise SourceError(
+            f"token_pattern must be a regular expression of Python; got {shorten(pattern)}: {error}"
+        ) from error
 
 
 def require_count(name: str, value: object) -> None:
@@ -120,9 +172,8 @@ def _read_ngram_range(ngram_range: Sequence[int]) -> tuple[int, int]:
     return given[0], given[1]
 
 
-def _read_stop_words(
-    stop_words: str | os.PathLike[str] | Iterable[str] | None,
-) -> str | tuple[str, ...] | None:
+def _read_stop_words(weighting: Weighting) -> str | tuple[str, ...] | None:
+    stop_words: Any = weighting.stop_words
     if stop_words is None or stop_words == ENGLISH:
         return ENGLISH if stop_words else None
     if isinstance(stop_words, str | os.PathLike):
@@ -139,13 +190,14 @@ def _read_stop_words(
         words = list(stop_words) if isinstance(stop_words, Iterable) else [stop_words]
     if not all(isinstance(word, str) for word in words):
         raise SourceError(f"{STOP_WORDS}; got {shorten(stop_words)}")
-    _warn_of_parts(words)
+    _warn_of_parts(words, weighting)
     return tuple(sorted(set(words))) or None
 
 
-def _warn_of_parts(words: list[str]) -> None:
+def _warn_of_parts(words: list[str], weighting: Weighting) -> None:
     """Warn, as scikit-learn does, of words whose own tokens are no stop words."""
-    tokens = {token for word in words for token in token_pattern().findall(word.lower())}
+    find = re.compile(weighting.token_pattern or token_pattern()).findall
+    tokens = {token for word in words for token in find(word.lower())}
     if parts := sorted(tokens - set(words)):
         warnings.warn(
             f"stop_words may leave terms in that were meant: {shorten(parts)} are tokens of stop "

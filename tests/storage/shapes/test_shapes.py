@@ -1204,7 +1204,7 @@ REFUSED = {
     "texts in Chinese": (
         both("".join(f'{{"text": "我们今天去北京{c}"}}\n' for c in "甲乙丙丁"), "t.jsonl"),
         {},
-        "the script of most letters has none between words: write blanks between the words first",
+        "the script of most letters has none between words: count characters by analyzer=char and",
     ),
     "CSV by semicolons": (
         both("a;b;label\n1;2;x\n"),

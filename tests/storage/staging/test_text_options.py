@@ -14,13 +14,17 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils import murmurhash3_32
 
 from bigfs import storage
+from bigfs.flows.use.predict import predict
 from bigfs.storage import appending
+from bigfs.storage.runs.runs import Run
 from bigfs.storage.sources.tables.jsonl import JsonLines
 from bigfs.storage.staging import build
 from bigfs.storage.staging.named import save_named
 from bigfs.storage.staging.scratch import SampleFacts
-from bigfs.storage.staging.text.terms import Documents
+from bigfs.storage.staging.text.terms import documents_of
 from bigfs.storage.staging.text.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
+from bigfs.storage.words import token_pattern
+from tests.helpers import stages
 from tests.helpers.daily import daily
 from tests.helpers.stores import dense_tiles
 
@@ -36,6 +40,20 @@ OPTIONS = [
     {"max_df": 0.4},
     {"max_df": 6, "min_df": 3},
     {"max_df": 1.0, "min_df": 0.2, "stop_words": "english", "ngram_range": (1, 2)},
+    {"analyzer": "char", "ngram_range": (1, 3)},
+    {"analyzer": "char_wb", "ngram_range": (2, 3), "strip_accents": "unicode"},
+    {"token_pattern": r"(?u)\b(\w)\w*", "stop_words": ["c", "τ"], "ngram_range": (1, 2)},
+]
+# in Chinese, Japanese, Thai, Hindi, Turkish, Greek and German, with signs and line breaks
+TEXTS = [
+    *(
+        "我喜欢读书。他喜欢喝茶，\n不喜欢咖啡！",
+        "我们今天去北京图书馆读书",
+        "吾輩は猫である。名前は無い。",
+    ),
+    *("ฉันชอบอ่านหนังสือ", "आधुनिक मानक हिन्दी\tभाषा", "İstanbul'da ılık bir gün"),
+    *("ὈΔΥΣΣΕΎΣ, ὁ πολύτροπος", "Die Straße nach Köln  war   naß.\n\nGrüße!", "ﬁne ℍello"),
+    *("the cat\nsat on the mat", "", " \n "),
 ]
 
 
@@ -70,7 +88,7 @@ def write(folder, kind, records):
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(record["text"], encoding="utf-8")
         records = sorted(records, key=lambda record: record["label"])
-    halves = ([r["text"] for r in records if r["split"] == half] for half in ("train", "test"))
+    halves = ([r["text"] for r in records if r.get("split") == half] for half in ("train", "test"))
     return path, *halves
 
 
@@ -90,6 +108,81 @@ def test_a_store_holds_what_tfidfvectorizer_makes(tmp_path, records, kind, optio
     assert list(corpus.feature_names[:]) == names
     np.testing.assert_allclose(dense_tiles(corpus.X.row_tiles, 0), expected, rtol=2e-7)
     np.testing.assert_allclose(dense_tiles(corpus.X.column_tiles, 1), expected, rtol=2e-7)
+
+
+@pytest.mark.parametrize("strip_accents", [None, "ascii", "unicode"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"analyzer": "char", "ngram_range": (1, 2)},
+        {"analyzer": "char_wb", "ngram_range": (1, 3)},
+        {"token_pattern": r"(?u)\b\w+\b"},
+        {"ngram_range": (1, 2), "stop_words": ["der", "the", "war"]},
+    ],
+    ids=str,
+)
+def test_counts_are_those_of_scikit_learn(options, strip_accents):
+    """But that no term holds a line break."""
+    given = {**options, "strip_accents": strip_accents}
+    documents = documents_of(make_weighting(**given), options.get("stop_words", ()))
+    for text in TEXTS:
+        documents.add(text)
+    lines, X = documents.counted()
+    if "analyzer" not in options:
+        given = {"token_pattern": token_pattern().pattern, **given}
+    vectorizer = CountVectorizer(**given)
+    expected = vectorizer.fit_transform(TEXTS).toarray()
+    names = vectorizer.get_feature_names_out().tolist()
+    kept = [j for j, name in enumerate(names) if "\n" not in name]
+    found = lines.tobytes().decode().split("\n")[:-1]
+    assert sorted(found) == [names[j] for j in kept]
+    columns = [found.index(names[j]) for j in kept]
+    np.testing.assert_array_equal(X.toarray()[:, columns], expected[:, kept])
+
+
+def test_new_texts_are_read_as_the_first_and_scikit_learn_agrees(tmp_path):
+    """Chinese by its characters: appended, predicted and in the pipeline of the model."""
+    about = {"a": "我喜欢喝茶和读书", "b": "今天北京下大雨了"}
+    records = [
+        {"text": text[i % 4 :] + text[: i % 3] + "的" * (i % 2), "label": label}
+        for i in range(12)
+        for label, text in about.items()
+    ]
+    path, *_ = write(tmp_path, "jsonl", records)
+    (tmp_path / "more").mkdir()
+    more, *_ = write(tmp_path / "more", "jsonl", records[::-1])
+    options = {"analyzer": "char", "ngram_range": (1, 2)}
+    uri = storage.stage(path, tmp_path / "t.zarr", **options)
+    assert {"茶", "读书"} <= set(storage.open(uri).feature_names[:])
+    storage.append(more, uri)
+    rows = dense_tiles(storage.open(uri).X.row_tiles, 0)
+    np.testing.assert_array_equal(rows[:24], rows[:23:-1])
+    run = stages.select(uri, tmp_path / "r", method="anova", features=5)
+    stages.evaluate(run)
+    run = str(stages.finish(run))
+    predict(run, str(path), tmp_path / "p.csv")
+    with open(tmp_path / "p.csv", encoding="utf-8") as file:
+        found = [row["prediction"] for row in csv.DictReader(file)]
+    assert found == [record["label"] for record in records]
+    pipeline = Run.open(run).model().to_sklearn()
+    assert pipeline.predict([record["text"] for record in records]).tolist() == found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"analyzer": "letters"}, "analyzer must be one of word, char, char_wb; got 'letters'"),
+        ({"strip_accents": "all"}, "strip_accents must be one of ascii, unicode; got 'all'"),
+        ({"token_pattern": "("}, "token_pattern must be a regular expression of Python; got '\\('"),
+        ({"token_pattern": "(a)(b)"}, "token_pattern may have one group"),
+        ({"token_pattern": "a", "analyzer": "char"}, "token_pattern is about words, and analyzer="),
+        ({"stop_words": "english", "analyzer": "char_wb"}, "stop_words is about words, and anal"),
+    ],
+    ids=str,
+)
+def test_an_analyzer_that_there_is_not_is_refused(options, message):
+    with pytest.raises(storage.SourceError, match=message):
+        make_weighting(**options)
 
 
 def test_pieces_are_smaller_for_more_ngrams(tmp_path, records, monkeypatch):
@@ -143,24 +236,23 @@ def test_pieces_of_tables_fit_in_the_memory_of_their_ngrams(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("hashing", [None, 1 << 20])
+@pytest.mark.parametrize("analyzer", ["word", "char"])
 @pytest.mark.parametrize("largest", [1, 3, 5])
-def test_terms_take_the_memory_that_pieces_are_cut_by(tmp_path, rng, largest, hashing):
+def test_terms_take_the_memory_that_pieces_are_cut_by(tmp_path, rng, analyzer, largest, hashing):
     """Words of two letters have the most terms per byte."""
     letters = [a + b for a in string.ascii_lowercase for b in string.ascii_lowercase]
-    texts = [" ".join(rng.choice(letters, 100)) for _ in range(700)]
-    weighting = Weighting(hashing=hashing, ngram_range=(1, largest))
+    texts = [" ".join(rng.choice(letters, 100)) for _ in range(700 if analyzer == "word" else 70)]
+    weighting = Weighting(hashing=hashing, ngram_range=(1, largest), analyzer=analyzer)
 
     def count(texts):
-        documents = Documents(weighting.ngram_range)
+        documents = documents_of(weighting)
         for text in texts:
             documents.add(text)
-        path = str(tmp_path / "x")
-        return lambda: save_named(path, *documents.counted(), hashing, None, SampleFacts())
+        save_named(str(tmp_path / "x"), *documents.counted(), hashing, None, SampleFacts())
 
-    count(texts[:9])()  # loads compiled code
-    counted = count(texts)
+    count(texts[:9])  # loads compiled code
     tracemalloc.start()
-    counted()
+    count(texts)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak <= JsonLines.memory_per_byte * weighting.growth * sum(map(len, texts))

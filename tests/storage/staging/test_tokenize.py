@@ -399,7 +399,10 @@ def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, op
         path.write_text(" ".join(chosen), encoding="utf-8")
     monkeypatch.setattr("bigfs.storage.staging.build.TEXT_PIECE", 3000)
     fast = storage.open(storage.stage(tmp_path / "texts", tmp_path / "fast.zarr", **options))
-    monkeypatch.setattr("bigfs.storage.staging.text.vectorize.Documents", AnalyzedDocuments)
+    monkeypatch.setattr(
+        "bigfs.storage.staging.text.vectorize.documents_of",
+        lambda weighting, stops: AnalyzedDocuments(weighting.ngram_range, stops),
+    )
     monkeypatch.setattr("bigfs.storage.staging.text.vocabularies.merge_files", merged_in_python)
     monkeypatch.setattr("bigfs.storage.staging.named.find_columns", columns_in_python)
     slow = storage.open(storage.stage(tmp_path / "texts", tmp_path / "slow.zarr", **options))
