@@ -47,7 +47,7 @@ from bigfs.storage.sources.tables.kinds import AUTO
 from bigfs.storage.sources.tables.records import Records
 from bigfs.storage.sources.tables.tables import Csv
 from bigfs.storage.sources.text import Text, require_documents
-from bigfs.storage.sources.vw import VowpalWabbit
+from bigfs.storage.sources.vw import LibFfm, VowpalWabbit
 
 PLAIN = (str, int, float, list, tuple)  # types of options that the manifest keeps
 KINDS: list[type[Source]] = [  # in the order in which they are tried
@@ -57,6 +57,7 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     Mat,
     MatrixMarket,
     VowpalWabbit,
+    LibFfm,
     Parquet,
     Arrow,
     AnnData,

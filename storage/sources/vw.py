@@ -1,7 +1,10 @@
-"""Vowpal Wabbit's text: ``[label] [importance] ['tag]|namespace feature:value feature |…``.
+"""Lines of named features: Vowpal Wabbit's and libffm's. One that comes again in a line is added.
 
-A feature is named as Vowpal Wabbit names it for people: ``namespace^feature``. Its value is 1 if
-none is given, times the value of its namespace. One that comes again in a line is added.
+    [label] [importance] ['tag]|namespace feature:value feature |…
+    label field:feature:value …
+
+A feature is named as Vowpal Wabbit names it for people, ``namespace^feature``, and as libffm writes
+it, ``field:feature``. Its value is 1 if none is given, times the value of its namespace.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from bigfs.storage.sources.samples import parse_number, shorten
 from bigfs.storage.sources.tables.jsonl import JsonFeatures, LinePosition
 
 BLANKS = re.compile("[ \t]+")  # what divides words. Other blanks are letters of a name
+FFM_LINE = re.compile(rb"[^\s:]+(?:[ \t]+\d+:\d+:[-+.\deE]+)+[ \t]*\r?\n")
 # the fields of a line
 LABEL, IMPORTANCE, TAG, FEATURES = "label", "importance", "tag", "features"
 
@@ -76,6 +80,29 @@ class VowpalWabbit(JsonFeatures):
                 features[key] = features.get(key, 0.0) + scale * amount
         weight = 1 if importance is None else importance
         return {LABEL: label, IMPORTANCE: weight, TAG: tag, FEATURES: features}
+
+
+@dataclass(eq=False, kw_only=True)
+class LibFfm(VowpalWabbit):
+    """Rows of features with fields in libffm's text, with simple labels or classes."""
+
+    format = "libffm"
+    suffixes: ClassVar[tuple[str, ...]] = (".ffm",)
+    name: str | None = None
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return FFM_LINE.match(head) is not None
+
+    def _parse(self, line: bytes, place: LinePosition) -> dict[str, Any]:
+        label, *words = line.decode("utf-8", "replace").split()
+        features: dict[str, float] = {}
+        for word in words:
+            key, _, value = word.rpartition(":")
+            if ":" not in key:
+                _refuse(place, f"{shorten(word)} is no field:feature:value")
+            features[key] = features.get(key, 0.0) + _value(value, place)
+        return {LABEL: _number(label, place), FEATURES: features}
 
 
 def _value(word: str, place: LinePosition) -> float:

@@ -45,7 +45,10 @@ MESSAGES = (
 
 @dataclass
 class Svmlight(PlainFile, MatrixSource):
-    """One sample per line: ``label[,label…] [qid:n] index:value … [# comment]``."""
+    """One sample per line: ``label[,label…] [qid:n] index:value … [# comment]``.
+
+    The first line may hold the numbers of samples, features and labels, as XMC's files have it.
+    """
 
     format = "svmlight"
     allows_single = True
@@ -65,6 +68,7 @@ class Svmlight(PlainFile, MatrixSource):
     # of each piece, the number of its first sample. The names lie in a file on scratch
     firsts: dict[int, int] = field(default_factory=dict, init=False, repr=False)
     names_file: str = field(default="", init=False, repr=False)
+    begin: int = field(default=0, init=False, repr=False)  # of the first sample
 
     def __post_init__(self) -> None:
         if self.labels not in (None, "none"):
@@ -100,12 +104,10 @@ class Svmlight(PlainFile, MatrixSource):
     def prepare(self, scratch: Path) -> Self:
         ready = super().prepare(scratch)
         start = head(Path(ready.plain), HEAD)
-        if sizes := SIZES.match(start):
-            raise SourceError(
-                f"{self.path} begins with the numbers of samples, features and labels of the XMC "
-                f"format ({b' '.join(sizes.groups()).decode()}): remove its first line, as by "
-                f"tail -n +2, and give zero_based=true&target=multilabel"
-            )
+        if sizes := SIZES.match(start):  # XMC's, which counts labels and indices from 0
+            ready.begin, d = sizes.end(), int(sizes[2])
+            ready.zero_based = True if ready.zero_based is None else ready.zero_based
+            ready.target, ready.n_features = ready.target or "multilabel", ready.n_features or d
         if ready.zero_based is None:
             ready.zero_based = ZERO.search(start) is not None
         if self.group is None and b" qid:" in start:
@@ -122,6 +124,7 @@ class Svmlight(PlainFile, MatrixSource):
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         pieces = super().pieces(size)
+        pieces[0] = max(pieces[0][0], self.begin), pieces[0][1]
         if self.sample_names is not None:
             n = 0
             for piece in pieces:

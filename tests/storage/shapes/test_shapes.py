@@ -668,6 +668,16 @@ READ = {
         {"header": False, "label": "1", "text": "2", "label_separator": " "},
         SETS,
     ),
+    "the first line of XMC": (
+        both("2 40 3\n0,1 3:1 7:2\n 4:1\n", "t.svm"),
+        {},
+        (2, ["0", "1"], [[1, 1], [0, 0]]),
+    ),
+    "rows of libffm": (
+        both("1 0:3:1 1:4:0.5\n0 0:4:1\n", "t.ffm"),
+        {},
+        (2, ["0", "1"], [1, 0]),
+    ),
     "svmlight of several labels": (
         both("1,2 5:1\n1 3:1\n", "t.svm"),
         {},
@@ -998,11 +1008,6 @@ REFUSED = {
         {},
         "line 1: it may begin with label:weight",
     ),
-    "the first line of XMC": (
-        both("2 40 3\n0,1 3:1 7:2\n 4:1\n", "t.svm"),
-        {},
-        "numbers of samples, features and labels of the XMC format",
-    ),
     "an index twice in a line": (
         both("1 2:2 1:1 2:3\n", "t.svm"),
         {},
@@ -1199,7 +1204,11 @@ REFUSED = {
         TABLE,
         r"row 2 \(from 0\): the split is missing here",
     ),
-    "rows of libffm": (both("1 0:3:1 1:4:0.5\n", "t.ffm"), {}, "a value must be a finite number"),
+    "a row of libffm without a field": (
+        both("1 0:3:1\n0 3:1\n", "t.ffm"),
+        {},
+        "line 2: '3:1' is no field:feature:value",
+    ),
     "NaN in JSON Lines": (both('{"features":{"x":NaN}}\n', "t.jsonl"), {}, "NaN is not a number"),
     "texts in Chinese": (
         both("".join(f'{{"text": "我们今天去北京{c}"}}\n' for c in "甲乙丙丁"), "t.jsonl"),
