@@ -560,6 +560,9 @@ def _labels(values: Any, place: Place, rules: LabelRules) -> Any:
         flat = values.values.slice(values.offset * q, len(values) * q).cast(pa.float64())
         Y = np.array(to_numpy(flat, np.nan)).reshape(-1, q)
         Y[~to_numpy(values.is_valid())] = np.nan
+        if rules.unlabeled is not None:
+            require_number(rules.unlabeled, "label= of several columns")
+            Y[float(rules.unlabeled) == Y] = np.nan
         return _rows(Y, place)
     if types.is_fixed_size_list(kind) or types.is_list_view(kind):
         values = values.cast(pa.list_(kind.value_type))

@@ -225,7 +225,7 @@ class Records(SampleColumns, PlainFile):
             odd, other = files[halves.index(None)], next(itertools.compress(files, halves))
             raise SourceError(
                 f"{redact(odd)} is of no split by its name or its folder, as {redact(other)} "
-                f"is: move it out, or give the others by a pattern, or two files by test="
+                f"is: move it out, or give the others by a pattern, or two files by test= (--test)"
             )
         pairs = zip(files, halves, strict=True)
         split = {f: samples.split_of(half, self.split_words, redact(f)) for f, half in pairs}
@@ -296,19 +296,14 @@ class Records(SampleColumns, PlainFile):
     def samples(self, batch: Batch) -> dict[str, Any]:
         """Return what a batch tells of its samples, by the roles of its columns."""
         fields = {role: getattr(self, role) for role in ROLES} | self.obs_columns
+        told = {role: batch.fields[name] for role, name in fields.items() if name in batch.fields}
         if self.label_fields:
-            del fields["label"]
-        columns = {
-            role: samples.read(
-                role, batch.fields[field], batch.place, self.label_rules, self.split_words
-            )
-            for role, field in fields.items()
-            if field in batch.fields
+            several = {name: batch.array(name) for name in self.label_fields}
+            told["label"] = samples.label_columns(several, batch.place)
+        return {
+            role: samples.read(role, values, batch.place, self.label_rules, self.split_words)
+            for role, values in told.items()
         }
-        if not self.label_fields:
-            return columns
-        several = {name: batch.array(name) for name in self.label_fields}
-        return {"label": samples.label_columns(several, batch.place)} | columns
 
 
 @dataclass(eq=False, kw_only=True)

@@ -108,7 +108,9 @@ class Table(Records):
             if name not in columns:
                 advice = f"name one of them with {role}=, or leave {role}= out"
                 if self.has_halves:  # as of a competition, whose test file has no labels
-                    advice = "give the training file alone and the other as test=, or " + advice
+                    advice = (
+                        "give the training file alone and the other as test= (--test), or " + advice
+                    )
                 raise SourceError(
                     f"{self.path} has no column {name!r}, only {shorten_names(columns) or 'none'}: "
                     f"{advice}"
@@ -125,7 +127,7 @@ class Table(Records):
             lacks = sorted(set(wanted) - set(names))
             more = [] if lacks else sorted(set(self.columns_to_read(names)) - set(wanted))
             if lacks or more:
-                advice = ", or the training file alone and the other as test=" * bool(
+                advice = ", or the training file alone and the other as test= (--test)" * bool(
                     self.has_halves
                 )
                 raise SourceError(

@@ -173,3 +173,17 @@ def test_a_table_with_columns_of_labels_runs_to_its_report(frame, tmp_path, meth
         bigfs("stage", "x.parquet?columns=x*", "s.zarr", "--label", "x0,ad", "--workers", 0),
         "'x0' is one of several columns of labels",
     )
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_the_value_that_means_none_is_missing_in_each_of_several_columns(tmp_path, suffix):
+    """It was read as a target, without a word."""
+    frame = pd.DataFrame({"a": range(6), "p": [1.5, -1, 2, 3, -1, 5], "q": [2.5, -1, 2, 0, -1, 8]})
+    path = tmp_path / f"t{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    options = {"columns": "a", "label": "p,q", "scale": "none"}
+    found = storage.open(storage.stage(path, tmp_path / "t.zarr", unlabeled=-1, **options)).y
+    expected = frame[["p", "q"]].replace(-1, np.nan).to_numpy()
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(SourceError, match="unlabeled='none' must be a number"):
+        storage.stage(path, tmp_path / "u.zarr", unlabeled="none", **options)
