@@ -141,9 +141,17 @@ def _of_splits(sources: Mapping[str, Any], format: str | None, options: dict[str
         part = _construct_located(located, parts[0][0] if parts else None)
         parts.append((part, splits[name]))
     first = parts[0][0]
-    made, others = join(first.path, parts), zip(names[1:], parts[1:], strict=True)
+    made, others = _joined(first.path, parts), zip(names[1:], parts[1:], strict=True)
     made.given = {**first.given, **{name: part.path for name, (part, _) in others}}
     return made
+
+
+def _joined(name: str, parts: list[tuple[Source, str | None]]) -> Source:
+    """Return the sources of several splits as one. The topics of the first are those of all."""
+    if not isinstance(parts[0][0], Topics):
+        return join(name, parts)
+    bare = [(p.parts[0][0] if isinstance(p, Topics) else p, split) for p, split in parts]
+    return Topics(name, bare, parts[0][0].qrels)
 
 
 def _construct_located(located: Located, first: Source | None = None) -> Source:
@@ -272,6 +280,11 @@ def _kind_by_ranges(url: str, format: str | None) -> type[Source] | None:
 
 
 def _construct(kind: Any, path: Any, options: dict[str, Any]) -> Source:
+    if kind is Svmlight and "topics" in options:
+        topics, rest = options["topics"], {n: v for n, v in options.items() if n != "topics"}
+        found = Topics(path, [(_construct(kind, path, rest), None)], topics).absolute()
+        found.given = {**found.parts[0][0].given, "topics": topics}
+        return found
     _, *parameters = inspect.signature(kind).parameters.values()  # the first is the path
     known = {p.name: str(p.annotation) for p in parameters}
     required = [p.name for p in parameters if p.default is p.empty]
@@ -350,6 +363,11 @@ def _guess(path: Path, format: str | None) -> type[Source]:
     start = head(path)
     if start.startswith(POINTER):
         raise SourceError(f"{path} {looks_like(start)}")
+    if start.startswith(b".I "):
+        raise SourceError(
+            f"{path} holds the tokens of RCV1: stage its vectors, with the file of the topics as "
+            f"'vectors.dat?topics=FILE'"
+        )
     if JSON_ARRAY.match(start):
         raise SourceError(
             f"{path} is one JSON array, and JSON Lines has one object per line: turn it into "

@@ -95,6 +95,12 @@ def cells(folder):
         root["obs"].attrs["column-order"] = ["cell_type"]
 
 
+def rcv1(folder):
+    documents = range(2286, 2286 + N)
+    dump_svmlight_file(numbers(), documents, str(folder / "vectors.dat"), zero_based=False)
+    lines(folder / "rcv1.qrels", (f"TOPIC{Y[i]} {number} 1" for i, number in enumerate(documents)))
+
+
 VECTOR = pa.struct(
     [
         ("type", pa.int8()),
@@ -121,6 +127,7 @@ MAKERS = {
             ),
         ],
     ),
+    "RCV1 as published": rcv1,
     "libffm": lambda folder: lines(
         folder / "ads.ffm",
         (

@@ -275,6 +275,8 @@ TOPICS = "id\tlabel\ttext\n1\tE11 ECAT\tword\n2\tECAT\tthing\n3\tE11\tword\n"
 SETS = (3, ["E11", "ECAT"], [[1, 1], [0, 1], [1, 0]])
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 12\n"
 
+QRELS = "E1 2286 1\nC1 2286 1\nE1 2287 1\n"
+
 # what is written, the options, and what is read
 READ = {
     # documents
@@ -672,6 +674,11 @@ READ = {
         both("2 40 3\n0,1 3:1 7:2\n 4:1\n", "t.svm"),
         {},
         (2, ["0", "1"], [[1, 1], [0, 0]]),
+    ),
+    "RCV1 as published": (
+        lambda f: put(f / "v.dat", "2286  1:0.5 3:2\n2287  2:1\n") if put(f / "q", QRELS) else None,
+        {"topics": "q"},
+        (2, ["C1", "E1"], [[1, 1], [0, 1]]),
     ),
     "rows of libffm": (
         both("1 0:3:1 1:4:0.5\n0 0:4:1\n", "t.ffm"),
@@ -1204,6 +1211,11 @@ REFUSED = {
         TABLE,
         r"row 2 \(from 0\): the split is missing here",
     ),
+    "tokens of RCV1": (
+        both(".I 2286\n.W\nrecov excit\n\n", "t.dat"),
+        {},
+        r"t\.dat holds the tokens of RCV1: stage its vectors, .* as 'vectors\.dat\?topics=FILE'",
+    ),
     "a row of libffm without a field": (
         both("1 0:3:1\n0 3:1\n", "t.ffm"),
         {},
@@ -1279,8 +1291,9 @@ def test_a_shape_is_read_right(tmp_path, name):
     write, options, (n, classes, y, *splits) = READ[name]
     (tmp_path / "s").mkdir()
     source = write(tmp_path / "s")
-    if options.get("labels") == "y.txt":
-        options = options | {"labels": tmp_path / "s" / "y.txt"}
+    for option in {"labels", "topics"} & set(options):
+        if options[option] in ("y.txt", "q"):
+            options = options | {option: str(tmp_path / "s" / options[option])}
     text = {"min_df": 1} if "columns" not in options else {}
     try:
         uri = storage.stage(source, tmp_path / "out.zarr", **text, **options)
