@@ -21,6 +21,7 @@ from bigfs.flows.use.transform import require_features
 from bigfs.storage import atomic, write_back
 from bigfs.storage.runs.models import TableUnits
 from bigfs.storage.runs.runs import Run
+from bigfs.storage.sources.samples import label_names
 
 MARK = "written by bigfs"  # behind the sign of a comment, how a file of text begins
 SELECTOR = """
@@ -86,7 +87,7 @@ def _var(run: Run, table: str) -> Any:
 def _select(run: Run, table: str) -> Any:
     names, units, options = _columns(run)
     if "triplets" in options:
-        columns = [_name(column.strip()) for column in options["triplets"].split(",")]
+        columns = list(map(_name, label_names(options["triplets"])))
         rows = f"\nWHERE {columns[1]} IN (\n  {_lines(map(_value, names))}\n)"
     else:
         columns, rows = list(map(_name, units.numbers)), ""

@@ -59,19 +59,9 @@ Answer = Callable[[Any], Any]  # of the model to some rows: predictions, or deci
 HEADER = ("sample", "prediction")
 # options that say what the columns of a source are, and not which labels or samples to take
 READING = {
-    *("text", "columns", "categories", "missing", "delimiter", "encoding", "x", "sample_shape"),
-    *(
-        "format",
-        "indices",
-        "values",
-        "features",
-        "n_features",
-        "zero_based",
-        "by_name",
-        "layer",
-        "raw",
-        "names",
-    ),
+    *("text", "columns", "categories", "missing", "x", "sample_shape", "transpose", "layer", "raw"),
+    *("format", "delimiter", "encoding", "header", "quote", "escape", "decimal"),
+    *("indices", "values", "features", "triplets", "n_features", "zero_based", "by_name", "names"),
 }
 ROLES = {"label", "split", "name", *OBS_ROLES}  # options that name columns other than the features
 CSV, PARQUET, ABOUT = ".csv", ".parquet", "predictions"

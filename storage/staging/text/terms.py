@@ -85,20 +85,21 @@ class AnalyzedDocuments:
         alone = weighting.analyze((1, 1))  # as a text, a stop word must be one term: itself
         stops = [word for word in stop_words if alone(word) == [word]]
         self.analyze = weighting.analyze(weighting.ngram_range, stops)
-        self.numbers: dict[str, int] = {}
+        self.numbers: dict[bytes, int] = {}  # of the terms, each followed by a newline
         self.terms, self.counts, self.ends = array("i"), array("i"), array("i", [0])
 
     def add(self, text: str) -> None:
         """Count the terms of a document."""
         for term, count in Counter(self.analyze(text)).items():
             if term and "\n" not in term:
-                self.terms.append(self.numbers.setdefault(term, len(self.numbers)))
+                line = f"{term}\n".encode("utf-8", "surrogatepass")
+                self.terms.append(self.numbers.setdefault(line, len(self.numbers)))
                 self.counts.append(count)
         self.ends.append(len(self.terms))
 
     def counted(self) -> tuple[AnyArray, sp.csr_array]:
         """Return what `Documents.counted` returns."""
-        lines = [f"{term}\n".encode("utf-8", "surrogatepass") for term in self.numbers]
+        lines = list(self.numbers)
         order = sorted(range(len(lines)), key=lines.__getitem__)
         terms = inverse(np.array(order, dtype=np.int32), len(lines))[np.array(self.terms)]
         shape = len(self.ends) - 1, len(lines)

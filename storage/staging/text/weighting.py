@@ -31,7 +31,7 @@ DEFAULTS: dict[str, Any] = {
 }
 ANALYZERS = ("word", "char", "char_wb")
 ACCENTS = ("ascii", "unicode")
-ANALYZED_GROWTH = 7  # of the memory of terms that scikit-learn finds, per length of a term
+ANALYZED_GROWTH = 9  # of the memory of terms that scikit-learn finds, per length of a term
 
 
 @dataclass(frozen=True)

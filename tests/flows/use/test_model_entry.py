@@ -84,14 +84,15 @@ def test_named_columns_are_as_those_that_were_guessed(table, wanted, tmp_path):
 
 def test_an_option_of_new_samples_stands_beside_those_of_the_run(table, tmp_path):
     frame, out = table[0], str(tmp_path / "r")
-    frame.to_csv(tmp_path / "t.csv", index=False, sep="|")
+    frame.to_csv(tmp_path / "t.csv", index=False, sep="|", decimal=",")
     bigfs.run(
-        *(f"{tmp_path}/t.csv?delimiter=%7C&label=kind", "anova", 4),
+        *(f"{tmp_path}/t.csv?delimiter=%7C&decimal=,&label=kind", "anova", 4),
         **{"store": tmp_path / "named.zarr", "out": out, "settings": {"scale": "standard"}},
         **{"scoring": {"test_size": 0.5}, "engine": {"workers": 0}},
     )
     names = [f"row {i}" for i in range(len(frame))]
-    frame[CHOSEN].assign(who=names).to_csv(tmp_path / "few.csv", index=False, sep="|")
+    few = frame[CHOSEN].assign(who=names)
+    few.to_csv(tmp_path / "few.csv", index=False, sep="|", decimal=",")
     assert predict(out, f"{tmp_path}/few.csv?name=who", tmp_path / "p.csv").rows == N
     assert pd.read_csv(tmp_path / "p.csv")["sample"].tolist() == names
 
