@@ -18,6 +18,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from bigfs.storage.write_back import write_element
 from tests.helpers.anndata import write_anndata
+from tests.storage.shapes import test_cells as genes
 
 PAGE = Path(__file__).parents[2] / "docs/guide/sources.md"
 ROW = re.compile(r"^\| (.+?) \| `bigfs (.+?)` \| `(.+?)` \|$", re.M)
@@ -174,6 +175,9 @@ MAKERS = {
     "Matrix Market": market,
     "arrays of NumPy": arrays,
     "cells of AnnData": cells,
+    "cells of Cell Ranger": lambda folder: genes.write(folder / "filtered", genes.ranger3()),
+    "cells of Cell Ranger in HDF5": lambda folder: genes.write(folder, genes.hdf5()),
+    "cells of Loom": lambda folder: genes.write(folder, genes.loom()),
 }
 
 
