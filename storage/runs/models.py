@@ -239,7 +239,7 @@ class Model:
         """
         if isinstance(X, Matrix):
             self._require_width(X)
-            return self.named(map_rows(self.linear.predict, X, self.columns))
+            return self.labels_of(map_rows(self.linear.predict, X, self.columns))
         X = X if hasattr(X, "shape") else list(X)
         if not hasattr(X, "shape") and len(X):
             if isinstance(X[0], str):
@@ -267,7 +267,7 @@ class Model:
         """Predict rows with the values of the source."""
         X = sp.csr_array(X) if sp.issparse(X) or self.units is not None else X
         Z = X[:, self.columns] if self.units is None else self.units.pick(X, self.columns)
-        return self.named(self.linear.predict(Z))
+        return self.labels_of(self.linear.predict(Z))
 
     def _frame_of(self, frame: Any) -> Any:
         """Return what the pipeline takes of a frame, or refuse one that lacks a chosen column."""
