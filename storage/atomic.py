@@ -241,8 +241,6 @@ def publish(new: Path, target: Path, work: Path | None = None) -> None:
     except BaseException:
         if os.path.lexists(target) and not os.path.lexists(new):
             _rename(target, new)
-        if work is not None:
-            _restore(work, target)
         raise
 
 

@@ -112,8 +112,8 @@ def test_early_ends_are_collected_by_the_innermost_block():
     assert "5.00e-01" in inner[0]
     assert "2.50e-01" in outer[0]
     with pytest.warns(NotConvergedWarning, match="it ended early") as said:
-        warn_early_end("it ended early")
-    assert len(said) == 1
+        warn_early_end("it ended early", stacklevel=1)
+    assert [warning.filename for warning in said] == [__file__]
 
 
 def test_facts_are_the_status_the_gaps_by_their_names_and_the_last_record():

@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from bigfs.storage import atomic
@@ -20,22 +21,18 @@ def place(request, tmp_path):
 
 
 def put(place, name, content=b"x"):
-    import fsspec
-
     fs, path = fsspec.core.url_to_fs(place)
     fs.makedirs(os.path.dirname(f"{path}/{name}"), exist_ok=True)
     fs.pipe_file(f"{path}/{name}", content)
 
 
 def names(place):
-    import fsspec
-
     fs, path = fsspec.core.url_to_fs(place)
     return sorted(key.removeprefix(path).lstrip("/") for key in fs.find(path))
 
 
 def test_claim_and_discard_leave_nothing(place):
-    assert not atomic.has_marker(place)
+    assert atomic.has_marker(place) is False
     atomic.write_marker(place)
     put(place, "deep/file")
     atomic.write_marker(place)  # ours already: its content stays
@@ -264,7 +261,13 @@ def test_an_exchange_that_is_going_on_is_waited_for(tmp_path, monkeypatch):
     with lock(work), pytest.raises(StoreError, match="replaced by another process"):
         atomic.recover(tmp_path / "a")
     assert (work / "old").exists()
+    log = []
+    durable(monkeypatch, log)
     atomic.recover(tmp_path / "a")
+    assert log == [
+        ("rename", str(work / "old"), str(tmp_path / "a")),
+        ("sync", str(tmp_path)),
+    ]
     assert names_in(tmp_path) == [work.name, "a"]
 
 
@@ -378,6 +381,33 @@ def test_a_folder_that_cannot_take_the_files_is_one_line(tmp_path, monkeypatch):
     assert texts(tmp_path) == OLD
     with pytest.raises(RunError, match=r"the disk of .*/work is full"):  # and no name of a marker
         atomic.write_marker(tmp_path / "work")
+    with pytest.raises(RunError, match=r"the disk of .*/run\.json is full"):
+        atomic.write(tmp_path / "run.json").__enter__()
+    assert texts(tmp_path) == OLD
+
+
+def test_a_marker_that_cannot_be_written_or_deleted_with_its_folder_is_an_error(
+    place, tmp_path, monkeypatch
+):
+    def broken(operation, path):
+        if operation == "write" and str(path).endswith(atomic.MARKER):
+            raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic, "fault_point", broken)
+        with pytest.raises(OSError, match="broken"):
+            atomic.write_marker(place)
+        url = f"memory://{tmp_path.name}/a.zarr"
+        with pytest.raises(OSError, match="broken"), build(url, tmp_path / "one"):
+            raise AssertionError("not reached")
+    atomic.write_marker(tmp_path / "ours")
+
+    def busy(folder):
+        raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(Path, "rmdir", busy)
+    with pytest.raises(OSError, match="busy"):
+        atomic.delete_marked(tmp_path / "ours")
 
 
 # --- a name in an object store --------------------------------------------------------------------
@@ -401,6 +431,43 @@ def test_of_two_machines_one_gets_a_name_in_an_object_store(tmp_path):
         ):
             raise AssertionError("not reached")
         assert names(url) == [atomic.MARKER, "X/data/c/0"]
+
+
+def test_a_folder_of_the_user_is_in_the_way_of_a_store(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "thesis.txt").write_text("mine")
+    with (
+        pytest.raises(StoreError, match="a is in the way and bigfs did not make it"),
+        build(str(tmp_path / "a"), None) as (new, _),
+    ):
+        Path(new).mkdir()
+    assert names_in(tmp_path / "a") == ["thesis.txt"]
+    assert atomic.is_available(tmp_path / "nothing")
+
+
+def test_a_bucket_that_is_not_there_is_named(tmp_path, monkeypatch):
+    def missing(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "find", missing)
+    with pytest.raises(StoreError, match=r"there is no bucket .*: make it, or give another URL"):
+        atomic.is_free(f"memory://{tmp_path.name}/a.zarr")
+
+
+def test_what_a_killed_process_spilled_is_there_again_for_the_same_key(tmp_path, monkeypatch):
+    def spilled(key):
+        return atomic.building(str(tmp_path / "a"), never, scratch=tmp_path / "scratch", key=key)
+
+    dead = die_at(monkeypatch, "rename", "none")
+    with pytest.raises(Killed), spilled("0" * 16) as (_, spills):  # noqa: PT012
+        (spills / "part").write_text("x")
+        dead.append(True)
+        raise Killed
+    monkeypatch.undo()
+    with spilled("0" * 16) as (_, spills):
+        assert names_in(spills) == ["part"]
+    with spilled("1" * 16) as (_, spills):
+        assert names_in(spills) == []
 
 
 def leave_claim(url, scratch, monkeypatch):
@@ -440,7 +507,7 @@ def test_a_name_that_another_machine_died_with_is_taken_over_after_half_a_day(
         assert names(url) == [atomic.MARKER]
 
 
-def test_what_version_0_1_left_in_an_object_store_is_taken_over(tmp_path):
+def test_a_marker_that_names_no_holder_is_taken_over(tmp_path):
     url = f"memory://{tmp_path.name}/a.zarr"
     put(url, atomic.MARKER, atomic.WORDS)
     put(url, "X/data/c/0")

@@ -242,6 +242,10 @@ def test_targets_that_no_fold_can_test_are_refused():
     assert not splits.varies(y, rows)
     assert not splits.varies(y, np.array([1]))
     assert splits.varies(np.array([0, 1, 1]), np.array([0, 1]))
+    assert splits.varies(sp.csr_array(np.array([[1], [0]])), np.arange(2))
+    assert splits.target_kind(np.array([[1, 0], [0, 1]])) == "multilabel"
+    for values, answer in (([[1.0, 2.0]] * 2, False), ([[1.0, 2.0], [1.0, 3.0]], True)):
+        assert splits.varies(np.array(values), np.arange(2)) is answer
 
 
 def test_folds_of_many_groups_and_classes_ask_for_their_memory():
@@ -256,6 +260,9 @@ def test_times_are_cut_between_equal_shares_of_the_rows():
     y = np.arange(12) % 2
     made = fold_rows(y, 3, samples=Samples(None, np.arange(12)))
     assert [test.tolist() for _, test in made] == [[3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    # the first sample, of a class of its own, trains with the second one and is never tested
+    made = fold_rows(np.array([2, 0, 1, 0, 1]), 3, samples=Samples(None, np.arange(5)))
+    assert [test.tolist() for _, test in made] == [[2], [3], [4]]
     one_time = Samples(None, np.repeat([0, 1], 6))  # a first time that is as long as three parts
     assert [test.tolist() for _, test in fold_rows(y, 3, samples=one_time)] == [
         [6, 7, 8, 9, 10, 11]

@@ -104,7 +104,8 @@ def test_each_solver_equals_the_dense_formula(solver, shape, middle):
 
 
 def test_the_root_of_a_singular_middle_gives_it_back(rng):
-    for M, oracle in middles(20).values():
+    for kind, (M, oracle) in middles(20).items():
+        assert M.has_root is (kind in ("identity", "centering", "diagonal"))  # in closed form
         C = M.root(20)
         oracle = M.dense(20) if oracle is None else oracle
         V = rng.normal(size=(20, 2))
@@ -178,6 +179,12 @@ def test_cg_warm_started_at_the_solution_needs_no_step():
     assert first.iterations > 1
     assert again.iterations == 0
     np.testing.assert_allclose(again.W, first.W, rtol=1e-12, atol=1e-14)
+
+
+def test_cg_solves_for_orthogonal_columns_in_one_step():
+    X, T, u = np.diag(np.arange(1.0, 8)), np.arange(1.0, 8)[:, None], np.linspace(1, 9, 7)
+    solved = Ridge(Matrix.from_array(X), solver="cg", tol=1e-12).prepare(u).solve(T)
+    assert solved.iterations == 1
 
 
 def test_cg_holds_few_arrays_of_the_size_of_the_solution(rng):
@@ -303,7 +310,7 @@ def test_the_residual_is_that_of_the_weights(rng, solver):
         assert found.status is Status.MAX_ITER  # long before the residual is rounding
     else:
         assert max(found.residual, true.max()) < 1e-12
-        assert found.status is Status.EXACT
+        assert (found.status, found.iterations) == (Status.EXACT, 1)
     np.testing.assert_allclose(found.product, Xc.T @ (Xc @ found.W), atol=1e-9)
 
 
@@ -424,6 +431,7 @@ def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
         (np.where(np.arange(15) == 5, u, np.inf), True),
     ):
         with engine.limit_memory(10_000):
+            working.solve(middle, weights, T, None)
             solved = working.solve(middle, weights, T, None)
         W = dense_ridge(X, middle.dense(40), weights, T)
         np.testing.assert_allclose(solved.W, W, atol=1e-8 * np.abs(W).max())
@@ -431,6 +439,7 @@ def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
         on = np.isfinite(weights)
         np.testing.assert_allclose(working.transposed_times(T)[on], (X.T @ T)[on], atol=1e-12)
         assert working.plans[-1]["gathered"] is gathered
+    assert len(working.plans) == 3  # one per set of features
     whole.passes = 0
     working.solve(middle, weights, T)
     assert whole.passes == 0  # gathered: the corpus is not read again
@@ -626,6 +635,22 @@ def test_the_plan_picks_by_shape(n, d, a_column, expected):
         plan = choose_solver(project_costs(n, d, counts(d, a_column), 2))
     assert plan.solver == expected
     assert plan.cost.seconds == min(c.seconds for c in plan.costs.values())
+
+
+def test_the_projected_costs_are_those_of_the_table():
+    """Of 20 samples of ten features with one entry each, and three right-hand sides."""
+    columns, product = np.ones(10, dtype=int), 4 * 10 * 3 / 3e8
+    costs = project_costs(20, 10, columns, 3)
+    assert [costs[name].bytes for name in SOLVERS] == [24 * 20**2, 24 * 10**2, 72 * 30 + 16 * 60]
+    factors = 20**3 / 3 / 2e10, 10**3 / 3 / 2e10
+    expected = 20 / 3e8 + factors[0] + 3 * product, 10 / 3e8 + factors[1] + 2 * product
+    assert [costs[name].seconds for name in SOLVERS] == pytest.approx([*expected, 51 * product])
+    # with a second term of 20 entries, whose root is made, tiles in workers, and strips
+    more = {"e": 20, "root": True, "iterations": 9, "width": 2, "local": False}
+    costs, product = project_costs(20, 10, columns, 3, **more), 3 * product
+    assert [costs[name].bytes for name in SOLVERS] == [40 * 20**2, 40 * 10**2, 72 * 30 + 16 * 40]
+    expected = 20 / 3e8 + 5 * factors[0] + 3 * product, 20 / 3e8 + factors[1] + 2 * product
+    assert [costs[name].seconds for name in SOLVERS] == pytest.approx([*expected, 10 * product])
 
 
 def test_the_plan_leaves_out_what_does_not_fit_and_says_so():

@@ -1,13 +1,16 @@
 """The rounds of the methods with a ridge solve each: what a round without enough digits is told."""
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from bigfs import JFS, RFS, RLSR, SRLSR
+from bigfs import JFS, RFS, RLSR, SRLSR, Matrix
+from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.linalg.ridge import Prepared
 from bigfs.result import NotConvergedWarning, Status
+from bigfs.selectors.row_sparse.rows import RowSparseProblem, next_momentum
 from tests.helpers.fitting import fit_few_steps
 
 
@@ -72,3 +75,67 @@ def test_a_run_without_convergence_says_what_still_moves(rng):
         if unchanged < 199:
             run = fit_few_steps(RLSR(n_features_to_select=3, max_iter=rounds), X, few)
             assert (set(run.selected_) == set(model.selected_)) is same
+
+
+class State(NamedTuple):
+    theta: np.ndarray
+    theta_before: np.ndarray = np.ones(2)
+    age: float = 3.0
+    objective: float = 1.0
+    violation: float = 0.0
+    gap: float = 0.0
+    residual: float = 0.0
+
+
+class Rounds(RowSparseProblem):
+    """Rounds that leave θ as it is."""
+
+    step = scores = None
+
+    def __init__(self, n_features, objective=0.5, m=2):
+        X = np.random.default_rng(0).random((6, n_features))
+        super().__init__(Matrix.from_array(X), targets=3, tol=0.25, ridge={}, m=m)
+        self.begun, self.objective_of = [], objective
+
+    def round(self, state):
+        self.begun.append(state.theta)
+        return state._replace(objective=self.objective_of)
+
+
+def test_a_problem_says_how_far_its_features_moved_and_which_are_the_best():
+    problem = Rounds(4)
+    problem.measure(State(np.array([4.0, 3, 2, 1])))
+    assert problem.why() == ""
+    problem.measure(State(np.array([4.0, 3, 1.5, 2])))  # the third one by the tolerance itself
+    moves = "θ of {} of 4 features still moves by up to {}% per round, and the 2 best {}"
+    assert problem.why() == moves.format(1, 50, "have not changed for 1 rounds")
+    problem.measure(State(np.array([4.0, 1.5, 3, 2])))
+    assert problem.why() == moves.format(2, 50, "changed in the last round")
+    problem.measure(State(np.array([4.0, 1.5, 3, 2])))
+    assert problem.why() == ""
+
+
+@pytest.mark.parametrize("objective", [0.5, 2.0])
+def test_a_round_from_beyond_is_made_again_where_the_objective_rises(objective):
+    problem, state = Rounds(2, objective), State(np.array([2.0, 1.0]))
+    end, (older, momentum) = problem.go_beyond(state), next_momentum(3.0)
+    assert 0 < momentum < 1
+    np.testing.assert_allclose(problem.begun[0], [2 * 2**momentum, 1.0])
+    if objective > state.objective:
+        np.testing.assert_array_equal(problem.begun[1:], [state.theta])
+        assert end.age == 1.0
+    else:
+        assert len(problem.begun) == 1
+        assert end.age == older
+    np.testing.assert_array_equal(end.theta_before, state.theta)
+    assert next_momentum(1.0)[1] == 0.0
+
+
+def test_a_problem_refuses_what_it_cannot_weigh():
+    with pytest.raises(ValueError, match="no feature of X is correlated with y"):
+        Rounds(4).require_weight(np.zeros((4, 3)))
+    with (
+        limit_memory(4 * (192 + 8 * 11 * 3) - 1),
+        pytest.raises(MemoryLimitError, match="weights of 4 features for 3 columns of y"),
+    ):
+        Rounds(4)
