@@ -1,4 +1,5 @@
-"""Two more solvers of the restricted master, which newton is checked against.
+"""Two more solvers of the restricted master, which newton is checked against, and the objective of
+a set of features.
 
 simplex   the fixed point η_t ∝ ‖Ωᵗ‖
 apg       accelerated proximal gradient on Ω itself, the paper's
@@ -11,6 +12,13 @@ from bigfs.cutting_plane.restricted_master import MASTER_TOL, coverage, ridge_at
 
 CHECK_EVERY = 20  # iterations of apg between two certificates
 EIGENVALUE_MARGIN = 1.05  # over the power iteration's estimate, which is from below
+
+
+def dense_objective(X, T, gamma, features):
+    """Return J(S), of the ridge regression of T on the features alone."""
+    Z = X[:, features]
+    W = np.linalg.solve(Z.T @ Z + gamma * np.eye(len(features)), Z.T @ T)
+    return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
 
 
 def simplex(master, eta, tol=MASTER_TOL, max_iter=2000):

@@ -9,6 +9,7 @@ from bigfs import SparGE
 from bigfs.cutting_plane import exchanges
 from bigfs.cutting_plane.elimination import eliminate
 from bigfs.cutting_plane.exchanges import LEAST_FALL, Exchanges, exchange
+from tests.helpers.master_solvers import dense_objective
 
 GAMMA = 0.3
 NONE = np.empty(0, dtype=np.int64)
@@ -23,19 +24,13 @@ def problem(seed, n=40, u=12, r=2):
     return X, T, X.T @ X, X.T @ T, float(np.vdot(T, T))
 
 
-def dense_objective(X, T, features, gamma=GAMMA):
-    Z = X[:, features]
-    W = np.linalg.solve(Z.T @ Z + gamma * np.eye(len(features)), Z.T @ T)
-    return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_every_change_is_the_difference_of_two_dense_objectives(seed):
     X, T, G, B, _ = problem(seed)
     chosen = np.random.default_rng(seed).choice(12, 5, replace=False)
-    before = dense_objective(X, T, chosen)
+    before = dense_objective(X, T, GAMMA, chosen)
     changes = {
-        (i, j): dense_objective(X, T, [*np.delete(chosen, i), j]) - before
+        (i, j): dense_objective(X, T, GAMMA, [*np.delete(chosen, i), j]) - before
         for i in range(5)
         for j in np.setdiff1d(np.arange(12), chosen)
     }
@@ -54,12 +49,12 @@ def test_the_objective_falls_with_each_exchange_until_none_gains(
     monkeypatch.setattr(exchanges, "ROUNDS_PER_FEATURE", 100)
     monkeypatch.setattr(exchanges, "MOST_GAINING", weighed)
     worst = eliminate(G, B, T_norm2, GAMMA, pauses=(6,), rate=0.9)
-    values, swap = [dense_objective(X, T, worst.order[:6])], Exchanges.swap
+    values, swap = [dense_objective(X, T, GAMMA, worst.order[:6])], Exchanges.swap
 
     def watch(one, i, j):
         expected = values[-1] + one.best()[0]
         swap(one, i, j)
-        values.append(dense_objective(X, T, one.inside))
+        values.append(dense_objective(X, T, GAMMA, one.inside))
         assert values[-1] == pytest.approx(expected, rel=1e-9)
         P = np.linalg.inv(G[np.ix_(one.inside, one.inside)] + GAMMA * np.eye(6))
         W, G_NS = P @ B[one.inside], G[np.ix_(one.outside, one.inside)]
@@ -75,7 +70,9 @@ def test_the_objective_falls_with_each_exchange_until_none_gains(
     assert found.objectives[6] == pytest.approx(values[-1], rel=1e-9)
     S = found.order[:6]
     others = np.setdiff1d(np.arange(30), S)
-    least = min(dense_objective(X, T, [*np.delete(S, i), j]) for i in range(6) for j in others)
+    least = min(
+        dense_objective(X, T, GAMMA, [*np.delete(S, i), j]) for i in range(6) for j in others
+    )
     if weighed == 24:  # all that are outside
         assert least >= values[-1] * (1 - LEAST_FALL) - 1e-9
     assert sorted(found.order) == list(range(30))
@@ -91,7 +88,9 @@ def test_exchanges_come_closer_to_the_best_of_all_sets():
         K = G[sets[:, :, None], sets[:, None, :]] + GAMMA * np.eye(4)
         explained = np.einsum("sir,sir->s", B[sets], np.linalg.solve(K, B[sets]))
         best = (T_norm2 - explained.max()) / 2
-        assert best == pytest.approx(dense_objective(X, T, sets[explained.argmax()]), rel=1e-9)
+        assert best == pytest.approx(
+            dense_objective(X, T, GAMMA, sets[explained.argmax()]), rel=1e-9
+        )
         assert best * (1 - 1e-9) <= found.objectives[4] <= first.objectives[4]
         shares.append([first.objectives[4] / best - 1, found.objectives[4] / best - 1])
     before, after = np.mean(shares, axis=0)
@@ -109,7 +108,7 @@ def test_the_choices_below_m_are_those_of_an_elimination_of_the_m():
     alone = eliminate(G[np.ix_(S, S)], B[S], T_norm2, GAMMA)
     np.testing.assert_array_equal(found.order[:8], S[alone.order])
     for k in range(1, 9):
-        expected = dense_objective(X, T, found.order[:k])
+        expected = dense_objective(X, T, GAMMA, found.order[:k])
         assert found.objectives[k] == pytest.approx(expected, rel=1e-9)
     rest = first.order[~np.isin(first.order, S)]
     np.testing.assert_array_equal(found.order[8:], rest)

@@ -17,7 +17,7 @@ from bigfs.cutting_plane.restricted_master import (
     hessian,
     ridge_at,
 )
-from tests.helpers.master_solvers import apg, simplex
+from tests.helpers.master_solvers import apg, dense_objective, simplex
 
 SOLVERS = {"newton": newton, "simplex": simplex, "apg": apg}
 
@@ -160,21 +160,15 @@ def test_newton_drops_a_useless_set_and_finds_a_useful_one():
     np.testing.assert_allclose(newton(master, np.array([0.0, 1.0])).eta, [1, 0], atol=1e-12)
 
 
-def dense_minimum(X, T, gamma, features):
-    Z = X[:, features]
-    W = np.linalg.solve(Z.T @ Z + gamma * np.eye(len(features)), Z.T @ T)
-    return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
-
-
 def test_elimination_removes_the_feature_of_least_exact_cost():
     X, T, master = problem(3)
     elimination = eliminate(master.G, master.B, master.T_norm2, master.gamma, rate=1e-9)
     remaining = list(range(12))
     for removed, cost in zip(elimination.order[::-1], elimination.costs[::-1], strict=True):
-        before = dense_minimum(X, T, master.gamma, remaining)
+        before = dense_objective(X, T, master.gamma, remaining)
         assert elimination.objectives[len(remaining)] == pytest.approx(before, rel=1e-9)
         rises = {
-            j: dense_minimum(X, T, master.gamma, [k for k in remaining if k != j]) - before
+            j: dense_objective(X, T, master.gamma, [k for k in remaining if k != j]) - before
             for j in remaining
         }
         assert min(rises, key=rises.get) == removed
@@ -193,7 +187,7 @@ def test_elimination_of_many_features_makes_one_array_of_their_square(rng):
     assert peak < 1.5 * G.nbytes
     np.testing.assert_array_equal(G, before)
     for k in (40, 900):
-        expected = dense_minimum(X, T, 5.0, elimination.order[:k])
+        expected = dense_objective(X, T, 5.0, elimination.order[:k])
         assert elimination.objectives[k] == pytest.approx(expected, rel=1e-9)
 
 
@@ -205,7 +199,7 @@ def test_elimination_in_blocks_does_not_pass_over_a_pause():
     assert sorted(elimination.order) == list(range(12))
     for k in (7, 3):
         assert elimination.objectives[k] == pytest.approx(
-            dense_minimum(X, T, master.gamma, elimination.order[:k]), rel=1e-9
+            dense_objective(X, T, master.gamma, elimination.order[:k]), rel=1e-9
         )
 
 

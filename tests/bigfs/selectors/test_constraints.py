@@ -25,6 +25,7 @@ from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.targets import lda_factor
 from bigfs.selectors.registry import METHODS
 from tests.helpers.daily import daily
+from tests.helpers.master_solvers import dense_objective
 
 KEEP, FORBID = [11, 4], [0, 7]
 CONSTRAINTS = Constraints(np.array([4, 11]), np.array([0, 7]))
@@ -93,9 +94,7 @@ def test_bound_holds_for_every_choice_that_obeys(data):
     Xc, T, gamma = X - X.mean(axis=0), lda_factor(y, 3)[y], selector.result_.stats["gamma"]
 
     def objective(index):
-        Z = Xc[:, index]
-        W = np.linalg.solve(Z.T @ Z + gamma * np.eye(len(index)), Z.T @ T)
-        return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
+        return dense_objective(Xc, T, gamma, index)
 
     free = [j for j in range(14) if j not in KEEP + FORBID]
     values = [objective([*KEEP, *pair]) for pair in itertools.combinations(free, 2)]

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import scipy.io
 import scipy.sparse as sp
 from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
@@ -25,6 +24,7 @@ from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
 from tests.helpers.daily import daily
 from tests.helpers.processes import write_corpus
+from tests.helpers.stores import write_mat
 
 pytestmark = pytest.mark.slow
 
@@ -41,15 +41,10 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write_matrix(path, X, y):
-    scipy.io.savemat(path, {"X": X, "Y": np.asarray(y, dtype=float)[:, None]})
-    return str(path)
-
-
 def noise(path, seed, n=120, d=1500):
     """Two random classes of values that know nothing of them."""
     rng = np.random.default_rng(seed)
-    return write_matrix(path, np.abs(rng.normal(size=(n, d))), rng.permutation(np.arange(n) % 2))
+    return write_mat(path, np.abs(rng.normal(size=(n, d))), rng.permutation(np.arange(n) % 2))
 
 
 def label_sets(rng, n):
@@ -186,7 +181,7 @@ def test_all_features_beyond_the_memory_are_scored_tile_by_tile(home):
 def test_all_features_of_a_real_target_beyond_the_memory_in_words(home, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3000))
-    store = stages.stage(write_matrix(home / "real.mat", X, X[:, 3] + 0.5))["store"]
+    store = stages.stage(write_mat(home / "real.mat", X, X[:, 3] + 0.5))["store"]
     run = stages.select(store, "r", method="f-regression", features=2)
     with engine.limit_memory(600_000):
         points = stages.evaluate(run)
@@ -259,7 +254,7 @@ def test_methods_on_graphs_are_measured_in_folds(home, method):
     y = np.arange(60) % 3
     X = np.abs(rng.normal(size=(60, 36)))
     X[:, :3] += 5 * np.eye(3)[y]
-    store = stages.stage(write_matrix(home / "X.mat", X, y))["store"]
+    store = stages.stage(write_mat(home / "X.mat", X, y))["store"]
     run = stages.select(store, "r", method=method, features=6)
     point = next(p for p in stages.evaluate(run) if (p.method, p.n_features) == (method, 6))
     assert run.metadata["measured"]["how"] == "nested folds"
@@ -488,7 +483,7 @@ def test_real_targets_are_evaluated_by_the_r2_of_a_ridge(home):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 30))
     y = X[:, 3] - 2 * X[:, 7] + 0.1 * rng.normal(size=100)
-    run = finished(write_matrix(home / "real.mat", X, y), "sparge-cca", 2)
+    run = finished(write_mat(home / "real.mat", X, y), "sparge-cca", 2)
     assert set(run.selected.tolist()) == {3, 7}
     assert run.metadata["measured"]["metrics"] == ["r2"]
     assert scores(run)["sparge-cca", 2]["r2"] > 0.98
