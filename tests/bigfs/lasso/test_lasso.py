@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 from sklearn import linear_model
-from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 from bigfs import L1SVM, Matrix, MultiTaskLasso
@@ -13,7 +12,7 @@ from bigfs.cutting_plane.hinge import best_slack
 from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.linalg.descent import descend
 from bigfs.result import NotConvergedWarning, Status
-from tests.helpers.fitting import fit_and_resume, fit_few_steps
+from tests.helpers.fitting import fit_few_steps
 
 
 @pytest.fixture
@@ -170,39 +169,6 @@ def test_best_intercepts_minimize_the_loss(rng):
 
 @pytest.mark.parametrize("selector", [MultiTaskLasso(tol=1e-6), L1SVM(tol=1e-4)])
 class TestBoth:
-    def test_tiles_and_layouts_do_not_matter(self, noisy, selector):
-        X, y = noisy
-        expected = selector.fit(X, y).scores_
-        both = Matrix.from_array(sp.csr_array(X), tile_rows=11, tile_columns=9)
-        rows = Matrix(both.shape, rows=both.row_tiles, local=True)
-        columns = Matrix(both.shape, columns=both.column_tiles, local=True)
-        for matrix in (both, rows, columns):
-            np.testing.assert_allclose(
-                selector.fit(matrix, y).scores_, expected, rtol=1e-6, atol=1e-9
-            )
-
-    def test_unlabeled_samples_are_left_out(self, noisy, selector):
-        X, y = noisy
-        partly = np.where(np.arange(60) % 4 == 1, -1, y)
-        expected = selector.fit(X[partly >= 0], y[partly >= 0]).scores_
-        found = selector.fit(Matrix.from_array(X, tile_rows=7), partly).scores_
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-
-    def test_features_permute_the_scores(self, noisy, selector, rng):
-        X, y = noisy
-        order = rng.permutation(90)
-        found = clone(selector).fit(X[:, order], y).scores_
-        expected = selector.fit(X, y).scores_[order]
-        # coordinate descent goes in the order of the features: as close as the gap says
-        np.testing.assert_allclose(found, expected, atol=10 * np.sqrt(selector.tol))
-        assert np.argsort(-found)[:3].tolist() == np.argsort(-expected)[:3].tolist()
-
-    def test_resumes_from_a_checkpoint(self, noisy, selector):
-        X, y = noisy
-        expected, resumed = fit_and_resume(selector, X, y, die_after=4)
-        np.testing.assert_array_equal(resumed.scores_, expected.scores_)
-        assert resumed.result_.history == expected.result_.history
-
     def test_each_step_is_one_pass(self, noisy, selector):
         X, y = noisy
         matrix = Matrix.from_array(sp.csr_array(X), tile_rows=20, tile_columns=30)

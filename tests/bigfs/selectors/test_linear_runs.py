@@ -1,5 +1,5 @@
-"""The selectors that iterate, on stores: killed and continued, on two workers, and with a worker
-killed in the middle, the answer is the same to the bit.
+"""The selectors that iterate, on stores: on two workers, and with a worker killed in the middle,
+the answer is the same to the bit.
 """
 
 import os
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from bigfs import (
-    DLSR,
     GLSPFS,
     GSC,
     JELSR,
@@ -19,33 +18,25 @@ from bigfs import (
     L2SVM,
     LLFS,
     MCFS,
-    MRSF,
     NDFS,
     RFS,
-    SPFS,
     SVMRFE,
     UDFS,
-    MultiTaskLasso,
     engine,
     storage,
 )
 from bigfs.engine.budget import Shares
 from bigfs.linalg import svm
 from bigfs.result import observe
-from bigfs.storage.runs.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
 
 pytestmark = pytest.mark.slow
 
-METHODS = {
+METHODS = {  # one per solver
     "L2SVM": lambda: L2SVM(),
     "SVMRFE": lambda: SVMRFE(n_features_to_select=20, step=0.4),
     "L1SVM": lambda: L1SVM(n_features_to_select=20),
-    "MultiTaskLasso": lambda: MultiTaskLasso(n_features_to_select=20),
     "MCFS": lambda: MCFS(n_features_to_select=60),
-    "MRSF": lambda: MRSF(n_features_to_select=20),
-    "DLSR": lambda: DLSR(n_features_to_select=20),
-    "SPFS": lambda: SPFS(n_features_to_select=20),
     "RFS": lambda: RFS(solver="cg", max_iter=4),
 }
 # on few features: the wide store would take them long, and JFS reconstructs every one
@@ -98,70 +89,14 @@ def fit(method, uri):
 
 
 @pytest.fixture(scope="module")
-def straight(store):
-    return {method: fit(method, store) for method in METHODS}
-
-
-@pytest.fixture(scope="module")
-def straight_on_few(few):
-    return cache(lambda method: fit(method, few))
-
-
-class Killed(BaseException):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("method", "loop"),
-    [(m, m) for m in METHODS] + [("SVMRFE", "SVMRFE, first classifiers")],
-)
-def test_a_killed_run_goes_on_to_the_same_answer(store, straight, tmp_path, method, loop):
-    """Killed after the second step of a loop, before its state is on disk: one step is repeated."""
-    steps = []
-
-    def strike(name, record):
-        steps.append(name)
-        if steps.count(loop) == 2:
-            raise Killed
-
-    with pytest.raises(Killed), observe(callback=strike, checkpoint=Checkpoint(tmp_path, "k")):
-        fit(method, store)
-    again = Checkpoint(tmp_path, "k")
-    with observe(checkpoint=again):
-        model = fit(method, store)
-    assert again.resumed[loop] == 1
-    tolerance = 1e-9 if method == "RFS" else 0  # its working set is gathered again
-    np.testing.assert_allclose(model.scores_, straight[method].scores_, rtol=tolerance, atol=0)
-    assert len(model.result_.history) == len(straight[method].result_.history)
-
-
-@pytest.mark.parametrize(
-    ("method", "loop"), [(m, m) for m in ON_FEW] + [("GSC", "dictionary learning")]
-)
-def test_a_killed_run_on_few_features_goes_on(few, straight_on_few, tmp_path, method, loop):
-    if method == "GSC":
-        pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
-    steps = []
-
-    def strike(name, record):
-        steps.append(name)
-        if steps.count(loop) == 2:
-            raise Killed
-
-    with pytest.raises(Killed), observe(callback=strike, checkpoint=Checkpoint(tmp_path, "k")):
-        fit(method, few)
-    again = Checkpoint(tmp_path, "k")
-    with observe(checkpoint=again):
-        model = fit(method, few)
-    assert again.resumed[loop] == 1
-    np.testing.assert_array_equal(model.scores_, straight_on_few(method).scores_)
-    assert model.result_.history == straight_on_few(method).result_.history
+def straight():
+    return cache(fit)
 
 
 @pytest.mark.nightly
 @pytest.mark.process
 @pytest.mark.parametrize("method", ON_FEW)
-def test_a_worker_killed_in_the_middle_changes_nothing(few, straight_on_few, method):
+def test_a_worker_killed_in_the_middle_changes_nothing(few, straight, method):
     """Killed when the first step of the method's own loop is done."""
     if method == "GSC":
         pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
@@ -177,23 +112,24 @@ def test_a_worker_killed_in_the_middle_changes_nothing(few, straight_on_few, met
         with observe(callback=strike):
             model = fit(method, few)
     assert killed
-    np.testing.assert_array_equal(model.scores_, straight_on_few(method).scores_)
-    assert model.result_.history == straight_on_few(method).result_.history
+    np.testing.assert_array_equal(model.scores_, straight(method, few).scores_)
+    assert model.result_.history == straight(method, few).result_.history
 
 
 def test_elimination_streams_a_store_that_does_not_fit(store, straight, monkeypatch):
+    expected = straight("SVMRFE", store)
     monkeypatch.setattr(engine, "SHARES", Shares(active_columns=1e-7))
     selector = fit("SVMRFE", store)
     assert selector.result_.stats["passes"] > 100
-    assert straight["SVMRFE"].result_.stats["passes"] <= 1
-    np.testing.assert_array_equal(selector.selected_, straight["SVMRFE"].selected_)
+    assert expected.result_.stats["passes"] <= 1
+    np.testing.assert_array_equal(selector.selected_, expected.selected_)
 
 
 @pytest.mark.nightly
 @pytest.mark.process
 def test_two_workers_give_the_same_bits(store, straight):
     with engine.cluster(workers=2, memory_limit="1GB"):
-        for method in ("L2SVM", "SVMRFE", "L1SVM", "MCFS", "RFS"):  # one per solver
+        for method in METHODS:
             np.testing.assert_array_equal(
-                fit(method, store).scores_, straight[method].scores_, err_msg=method
+                fit(method, store).scores_, straight(method, store).scores_, err_msg=method
             )

@@ -11,7 +11,6 @@ from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.graph import affinity, knn, laplacian
 from bigfs.matrix import Matrix
 from bigfs.result import NotConvergedWarning, Status
-from tests.helpers.fitting import fit_and_resume
 
 
 @pytest.fixture
@@ -81,20 +80,6 @@ def test_atoms_are_scored_by_their_largest_code(data):
     dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
     expected = 1 - (dense - rebuilt).var(axis=0) / dense.var(axis=0)
     np.testing.assert_allclose(model.column_importance_, expected)
-
-
-def test_tiles_do_not_matter(data):
-    X, atoms, _ = data
-    expected = gsc(atoms).fit(X)
-    found = gsc(atoms).fit(Matrix.from_array(sp.csr_array(X), tile_rows=13, tile_columns=5))
-    np.testing.assert_allclose(found.codes_, expected.codes_, atol=1e-9)
-
-
-def test_resumes_from_a_checkpoint(data):
-    X, atoms, _ = data
-    expected, resumed = fit_and_resume(gsc(atoms), X, die_after=2)
-    np.testing.assert_array_equal(resumed.codes_, expected.codes_)
-    assert resumed.n_iter_ == expected.n_iter_
 
 
 def test_what_can_not_be_coded_is_refused(data):

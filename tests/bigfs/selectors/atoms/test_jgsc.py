@@ -259,14 +259,6 @@ def test_robust_weighs_spoiled_features_less(data, rng):
 
 
 @BOTH
-def test_tiles_and_density_do_not_matter(data, Method):
-    X, atoms, _ = data
-    one = fit(Method, X, atoms).scores_
-    for other in (Matrix.from_array(X, tile_rows=11, tile_columns=5), X.toarray()):
-        np.testing.assert_allclose(fit(Method, other, atoms).scores_, one, rtol=1e-6)
-
-
-@BOTH
 def test_permuting_samples_permutes_codes(data, Method, rng):
     X, atoms, _ = data
     order = rng.permutation(60)

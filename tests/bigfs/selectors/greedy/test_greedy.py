@@ -13,7 +13,6 @@ from bigfs.engine import MemoryLimitError
 from bigfs.result import Status
 from bigfs.selectors.greedy import search
 from bigfs.selectors.greedy.correlations import Correlations
-from tests.helpers.fitting import fit_and_resume
 from tests.helpers.stores import write_svmlight
 
 M = 9
@@ -239,14 +238,6 @@ class TestGreedy:
         assert few.selected_.tolist() == many.selected_[:4].tolist()
         assert many.scores_[many.selected_].tolist() == [1 - k / 10 for k in range(10)]
         assert many.scores_[~many.support_].tolist() == [0] * 14
-
-    def test_a_killed_run_resumes(self, sample, selector):
-        X, y = sample
-        selector = clone(selector).set_params(n_features_to_select=M)
-        expected, resumed = fit_and_resume(selector, X, y, die_after=5)
-        assert len(resumed.result_.history) == M
-        np.testing.assert_array_equal(resumed.selected_, expected.selected_)
-        np.testing.assert_array_equal(resumed.criterion_, expected.criterion_)
 
     def test_equal_features_are_chosen_by_index(self, sample, selector):
         X, y = sample

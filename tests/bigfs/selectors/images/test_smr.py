@@ -251,14 +251,6 @@ def test_bad_parameters_say_what_to_do(images, change, message):
         fit(X, y, **change)
 
 
-def test_unlabeled_samples_are_left_out(images):
-    X, y = images
-    found = fit(Matrix.from_array(X), np.where(np.arange(90) < 10, -1, y))
-    expected = fit(X[10:], y[10:])
-    np.testing.assert_allclose(found.scores_, expected.scores_, rtol=1e-9)
-    np.testing.assert_allclose(found.intercept_, expected.intercept_)
-
-
 @pytest.mark.parametrize("gram", ["kernel", "covariance", "samples"])
 def test_a_forbidden_pixel_is_blank_in_every_image(images, gram):
     X, y = images

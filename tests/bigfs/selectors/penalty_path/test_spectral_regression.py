@@ -11,7 +11,6 @@ from sklearn.neighbors import kneighbors_graph
 
 from bigfs import JELSR, MCFS, MRSF, NDFS, Matrix, SparGE
 from bigfs.graph import affinity, knn
-from tests.helpers.fitting import fit_and_resume
 
 
 @pytest.fixture
@@ -80,13 +79,6 @@ class TestBoth:
         selector = clone(selector).set_params(n_features_to_select=2, n_components=2)
         assert set(selector.set_params(metric="euclidean").fit(clusters).selected_) == {4, 11}
 
-    def test_tiles_and_layouts_do_not_matter(self, clusters, selector):
-        expected = selector.fit(clusters).scores_
-        both = Matrix.from_array(sp.csr_array(clusters), tile_rows=11, tile_columns=4)
-        rows = Matrix(both.shape, rows=both.row_tiles, local=True)
-        for matrix in (both, rows):
-            np.testing.assert_allclose(selector.fit(matrix).scores_, expected, atol=1e-6)
-
     def test_graph_of_the_user(self, clusters, selector):
         expected = selector.fit(clusters).scores_
         # a constant column takes no part
@@ -96,18 +88,6 @@ class TestBoth:
             np.testing.assert_array_equal(found, expected)
         with pytest.raises(ValueError, match="but X has 66 samples"):
             clone(selector).set_params(graph=sp.eye_array(5, format="csr")).fit(clusters)
-
-    def test_features_permute_the_scores(self, clusters, selector, rng):
-        order = rng.permutation(30)
-        expected = selector.fit(clusters).scores_[order]
-        found = clone(selector).fit(clusters[:, order]).scores_
-        np.testing.assert_allclose(found, expected, atol=1e-3)
-
-    def test_resumes_from_a_checkpoint(self, clusters, selector):
-        selector = clone(selector).set_params(n_features_to_select=28)
-        expected, resumed = fit_and_resume(selector, clusters, die_after=4)
-        np.testing.assert_array_equal(resumed.scores_, expected.scores_)
-        assert resumed.result_.history == expected.result_.history
 
 
 def test_each_eigenvector_has_features_of_its_own():

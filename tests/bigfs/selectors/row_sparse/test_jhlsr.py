@@ -758,29 +758,6 @@ def test_a_hypergraph_that_does_not_fit_is_refused_before_the_graph():
     assert seen.passes <= 2  # the statistics and the product with the labels
 
 
-def test_resumes_from_a_checkpoint():
-    X, y, H = data()
-    whole = fit(X, y, hyperedges=H, max_iter=9, tol=0)
-    steps, checkpoint = [], MemoryCheckpoint()
-    with observe(lambda *_: steps.append(1), checkpoint):
-        fit(X, y, hyperedges=H, max_iter=4, tol=0)
-    with observe(lambda *_: steps.append(1), checkpoint):
-        resumed = fit(X, y, hyperedges=H, max_iter=9, tol=0)
-    assert len(resumed.result_.history) == len(steps) == 9
-    np.testing.assert_allclose(resumed.scores_, whole.scores_, rtol=1e-9)
-
-
-def test_permuting_features_permutes_scores_and_tiles_do_not_matter(rng):
-    X, y, H = data(30, 20, labeled=5)
-    order = rng.permutation(20)
-    parameters = {"hyperedges": H, "solver_tol": 1e-12, "max_iter": 10, "tol": 0}
-    a = fit(X, y, **parameters)
-    b = fit(X[:, order], y, **parameters)
-    c = fit(Matrix.from_array(X, tile_rows=7, tile_columns=3), y, **parameters)
-    np.testing.assert_allclose(b.scores_, a.scores_[order], atol=1e-8)
-    np.testing.assert_allclose(c.scores_, a.scores_, atol=1e-8)
-
-
 def test_bad_input_is_named():
     X, y, H = data()
     with pytest.raises(

@@ -10,7 +10,7 @@ from bigfs import JELSR, NDFS, Matrix
 from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.graph import affinity, knn
 from bigfs.result import Status, observe
-from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume, fit_few_steps
+from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
 
 @pytest.fixture
@@ -148,17 +148,6 @@ class TestBoth:
         for matrix, solver in ((both, "primal"), (rows, "cg"), (columns, "woodbury")):
             found = clone(selector).set_params(solver=solver, **exact).fit(matrix).scores_
             np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
-
-    def test_features_permute_the_scores(self, X, selector, rng):
-        order = rng.permutation(18)
-        expected = clone(selector).fit(X).scores_[order]
-        found = clone(selector).fit(X[:, order]).scores_
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
-
-    def test_resumes_from_a_checkpoint(self, X, selector):
-        expected, resumed = fit_and_resume(selector, X, die_after=4)
-        np.testing.assert_allclose(resumed.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
-        assert resumed.n_iter_ == expected.n_iter_
 
     def test_a_feature_that_left_returns(self, X, selector):
         whole = clone(selector).set_params(tol=1e-4, max_iter=2000).fit(X).result_

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
-from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 from bigfs import JFS, RFS, Matrix
@@ -12,7 +11,7 @@ from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.linalg.ridge.plan import SOLVERS
 from bigfs.result import Status
 from bigfs.selectors.row_sparse.rfs import RFSProblem
-from tests.helpers.fitting import fit_and_resume, fit_few_steps
+from tests.helpers.fitting import fit_few_steps
 
 
 @pytest.fixture
@@ -151,40 +150,6 @@ def test_a_feature_that_left_returns(data):
 
 
 SELECTOR = RFS(gamma=1.0, tol=0.03, solver_tol=1e-12, solver_max_iter=500)
-
-
-def test_tiles_and_layouts_do_not_matter(data):
-    X, y = data
-    expected = clone(SELECTOR).fit(X, y).scores_
-    both = Matrix.from_array(sp.csr_array(X), tile_rows=11, tile_columns=4)
-    rows = Matrix(both.shape, rows=both.row_tiles, local=True)
-    columns = Matrix(both.shape, columns=both.column_tiles, local=True)
-    for matrix in (both, rows, columns):
-        found = clone(SELECTOR).fit(matrix, y).scores_
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-
-
-def test_unlabeled_samples_are_left_out(data):
-    X, y = data
-    partly = np.where(np.arange(45) % 4 == 1, -1, y)
-    expected = clone(SELECTOR).fit(X[partly >= 0], y[partly >= 0]).scores_
-    found = clone(SELECTOR).fit(Matrix.from_array(X, tile_rows=7), partly).scores_
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-
-
-def test_features_permute_the_scores(data, rng):
-    X, y = data
-    order = rng.permutation(20)
-    found = clone(SELECTOR).fit(X[:, order], y).scores_
-    expected = clone(SELECTOR).fit(X, y).scores_[order]
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-
-
-def test_resumes_from_a_checkpoint(data):
-    X, y = data
-    expected, resumed = fit_and_resume(SELECTOR, X, y, die_after=4)
-    np.testing.assert_allclose(resumed.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
-    assert resumed.n_iter_ == expected.n_iter_
 
 
 def test_solver_that_does_not_fit_is_refused(data):

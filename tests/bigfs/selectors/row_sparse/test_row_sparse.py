@@ -5,11 +5,9 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn import linear_model
-from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
 
-from bigfs import DLSR, SPFS, Matrix
-from tests.helpers.fitting import fit_and_resume
+from bigfs import DLSR, SPFS
 
 
 @pytest.fixture
@@ -91,36 +89,3 @@ def test_spfs_without_labels_preserves_a_gaussian_kernel(data):
     scores = SPFS(alpha=0.055, tol=1e-9).fit(X).scores_  # 50 landmarks: exact
     np.testing.assert_allclose(np.maximum(scores, 0), expected, atol=1e-6)
     assert 2 <= np.count_nonzero(expected) < 29
-
-
-@pytest.mark.parametrize("selector", [DLSR(tol=1e-5), SPFS(tol=1e-7)])
-class TestBoth:
-    def test_tiles_and_layouts_do_not_matter(self, data, selector):
-        X, y = data
-        expected = clone(selector).fit(X, y).scores_
-        both = Matrix.from_array(sp.csr_array(X), tile_rows=11, tile_columns=4)
-        rows = Matrix(both.shape, rows=both.row_tiles, local=True)
-        columns = Matrix(both.shape, columns=both.column_tiles, local=True)
-        for matrix in (both, rows, columns):
-            found = clone(selector).fit(matrix, y).scores_
-            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-
-    def test_unlabeled_samples_are_left_out(self, data, selector):
-        X, y = data
-        partly = np.where(np.arange(50) % 4 == 1, -1, y)
-        expected = clone(selector).fit(X[partly >= 0], y[partly >= 0]).scores_
-        found = clone(selector).fit(Matrix.from_array(X, tile_rows=7), partly).scores_
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-
-    def test_features_permute_the_scores(self, data, selector, rng):
-        X, y = data
-        order = rng.permutation(30)
-        expected = clone(selector).fit(X, y).scores_[order]
-        found = clone(selector).fit(X[:, order], y).scores_
-        np.testing.assert_allclose(found, expected, atol=10 * np.sqrt(selector.tol))
-
-    def test_resumes_from_a_checkpoint(self, data, selector):
-        X, y = data
-        expected, resumed = fit_and_resume(selector, X, y, die_after=4)
-        np.testing.assert_array_equal(resumed.scores_, expected.scores_)
-        assert resumed.result_.history == expected.result_.history

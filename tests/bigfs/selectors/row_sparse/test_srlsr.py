@@ -179,20 +179,6 @@ def test_features_of_zero_weight_rank_last_by_correlation_with_the_residual():
     assert np.all(np.diff(correlations[order]) <= 1e-12)
 
 
-@pytest.mark.parametrize("accelerate", [False, True])
-def test_permuting_features_permutes_scores_and_tiles_do_not_matter(accelerate, rng):
-    X, y = data(40, 20, labeled=5)
-    order = rng.permutation(20)
-    parameters = {"gamma": 0.01, "solver_tol": 1e-12, "max_iter": 15, "tol": 0}
-    parameters["accelerate"] = accelerate
-    a = fit(SRLSR, X, y, **parameters)
-    b = fit(SRLSR, X[:, order], y, **parameters)
-    c = fit(SRLSR, Matrix.from_array(X, tile_rows=7, tile_columns=3), y, **parameters)
-    np.testing.assert_allclose(b.scores_, a.scores_[order], atol=1e-8)
-    np.testing.assert_allclose(c.scores_, a.scores_, atol=1e-8)
-    np.testing.assert_array_equal(c.selected_, a.selected_)
-
-
 def test_predicts_and_completes_labels():
     X, y = data(90, 15, labeled=4)
     model = SRLSR(p=0.7, gamma=0.01, n_features_to_select=3).fit(X, y)

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
 
 from bigfs import GLSPFS, JFS, Matrix
 from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.graph import affinity, knn
-from tests.helpers.fitting import fit_and_resume
 
 
 @pytest.fixture
@@ -68,22 +66,3 @@ def test_jfs_refuses_features_that_do_not_fit(X):
         pytest.raises(MemoryLimitError, match=r"12 features of 40 samples .* needs 31\.50 kiB"),
     ):
         JFS().fit(X)
-
-
-@pytest.mark.parametrize(
-    "selector", [GLSPFS(metric="euclidean"), JFS(gamma=3.0)], ids=["GLSPFS", "JFS"]
-)
-class TestBoth:
-    def test_tiles_do_not_matter_and_features_permute(self, X, selector, rng):
-        expected = clone(selector).fit(X).scores_
-        tiled = Matrix.from_array(sp.csr_array(X), tile_rows=11, tile_columns=4)
-        found = clone(selector).fit(tiled).scores_
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-        order = rng.permutation(12)
-        found = clone(selector).fit(X[:, order]).scores_
-        np.testing.assert_allclose(found, expected[order], rtol=1e-6, atol=1e-9)
-
-    def test_resumes_from_a_checkpoint(self, X, selector):
-        expected, resumed = fit_and_resume(selector, X, die_after=3)
-        np.testing.assert_allclose(resumed.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
-        assert resumed.n_iter_ == expected.n_iter_

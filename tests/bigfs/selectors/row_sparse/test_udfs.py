@@ -14,7 +14,7 @@ from bigfs.linalg.ridge import Ridge
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse.udfs import UDFSProblem
-from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
+from tests.helpers.fitting import MemoryCheckpoint
 
 SELECTOR = UDFS(n_components=3, metric="euclidean", n_features_to_select=3)
 
@@ -108,18 +108,6 @@ def test_solvers_tiles_and_layouts_do_not_matter(X):
     for matrix, solver in ((both, "primal"), (both, "cg"), (rows, "primal")):
         found = clone(SELECTOR).set_params(solver=solver, **exact).fit(matrix).scores_
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
-
-
-def test_features_permute_the_scores(X, rng):
-    order = rng.permutation(18)
-    found = clone(SELECTOR).fit(X[:, order]).scores_
-    np.testing.assert_allclose(found, clone(SELECTOR).fit(X).scores_[order], rtol=1e-6, atol=1e-8)
-
-
-def test_resumes_from_a_checkpoint(X):
-    expected, resumed = fit_and_resume(SELECTOR, X, die_after=3)
-    np.testing.assert_allclose(resumed.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
-    assert resumed.n_iter_ == expected.n_iter_
 
 
 def test_a_feature_that_left_returns(X):

@@ -90,16 +90,3 @@ class TestByColumn:
         monkeypatch.setattr(estimator, "MEMORY_SHARE", 1e-9)  # a column at a time
         for matrix in (both, rows, da.from_array(X, chunks=(30, 25))):
             assert np.array_equal(selector.fit(matrix, y).scores_, expected)
-
-    def test_unlabeled_samples_are_left_out(self, signed, selector):
-        X, y = signed
-        y = np.where(np.arange(90) % 4 == 0, -1, y)
-        known = y >= 0
-        expected = selector.fit(X[known], y[known]).scores_
-        assert np.array_equal(selector.fit(Matrix.from_array(X), y).scores_, expected)
-
-    def test_features_permute_the_scores(self, signed, selector, rng):
-        X, y = signed
-        order = rng.permutation(25)
-        expected = selector.fit(X, y).scores_[order]
-        assert np.array_equal(selector.fit(X[:, order], y).scores_, expected)

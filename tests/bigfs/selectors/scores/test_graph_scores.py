@@ -121,14 +121,6 @@ SELECTORS = [
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=str)
 class TestOnGraph:
-    def test_tiles_and_layouts_do_not_matter(self, sample, selector):
-        X, y = sample
-        X = np.abs(X)
-        both = Matrix.from_array(sp.csr_array(X), tile_columns=4, tile_rows=11)
-        expected = selector.fit(Matrix.from_array(X), y).scores_
-        for matrix in (both, Matrix(both.shape, rows=both.row_tiles, local=True)):
-            np.testing.assert_allclose(selector.fit(matrix, y).scores_, expected, rtol=1e-7)
-
     def test_a_given_graph_is_used(self, sample, selector):
         X, y = sample
         X = Matrix.from_array(np.abs(X))

@@ -1,6 +1,5 @@
 """Variance, t and F of a regression against scikit-learn and SciPy."""
 
-import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -45,21 +44,6 @@ def test_constant_and_perfect_features():
     assert TScore().fit(X, [0, 0, 1, 1]).scores_[:2].tolist() == [0, np.inf]
     assert FRegression().fit(X, [-1.0, -1.0, 5.0, 5.0]).scores_[:2].tolist() == [0, np.inf]
     assert Variance().fit(X).scores_[:2].tolist() == [0, 2.25]
-
-
-@pytest.mark.parametrize("selector", [Variance(), TScore(), FRegression()])
-def test_tiles_and_layouts_do_not_matter(sample, selector):
-    X, y, classes = sample
-    y = y if isinstance(selector, FRegression) else classes
-    expected = selector.fit(X, y).scores_
-    both = Matrix.from_array(sp.csr_array(X), tile_columns=5, tile_rows=7)
-    for matrix in (
-        both,
-        Matrix(both.shape, rows=both.row_tiles, local=True),
-        Matrix(both.shape, columns=both.column_tiles, local=True),
-        da.from_array(X, chunks=(20, 12)),
-    ):
-        assert np.allclose(selector.fit(matrix, y).scores_, expected, rtol=1e-10)
 
 
 def test_a_store_answers_without_a_pass(sample, tmp_path):

@@ -87,17 +87,6 @@ def test_tiles_and_layouts_do_not_matter(rng, monkeypatch):
             np.testing.assert_array_equal(getattr(selector, name), getattr(expected, name))
 
 
-def test_unlabeled_samples_are_left_out(rng):
-    X, y = samples(rng, 3)
-    known = np.arange(len(y)) % 4 > 0
-    X[~known, :2] = rng.normal(size=(np.count_nonzero(~known), 2))
-    selector = RankSum(n_features_to_select=20).fit(
-        Matrix.from_array(sp.csr_array(X)), np.where(known, y, -1)
-    )
-    assert_is_scipys(selector, X[known], y[known])
-    assert set(selector.selected_[-2:]) == {0, 1}
-
-
 def test_names_of_the_classes_are_kept(rng):
     X, y = samples(rng, 3)
     selector = RankSum().fit(X, np.array(["b", "a", "c"])[y])

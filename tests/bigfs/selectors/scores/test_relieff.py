@@ -78,15 +78,6 @@ def test_tiles_blocks_and_layouts_do_not_matter(sample, monkeypatch):
         np.testing.assert_array_equal(ReliefF(n_neighbors=K).fit(matrix, y).scores_, expected)
 
 
-def test_unlabeled_samples_are_left_out(sample):
-    X, y = sample
-    known = np.arange(61) % 4 > 0
-    found = ReliefF(n_neighbors=K).fit(Matrix.from_array(X), np.where(known, y, -1)).scores_
-    np.testing.assert_allclose(
-        found, ReliefF(n_neighbors=K).fit(X[known], y[known]).scores_, atol=1e-12
-    )
-
-
 def test_lists_that_do_not_fit_are_refused(sample):
     X, y = sample
     with (

@@ -102,12 +102,3 @@ def test_trcfs_is_propagation_and_soft_scatter(sample, alpha):
 def test_trcfs_of_labels_alone_ranks_as_fisher(sample):
     X, y = sample
     assert TRCFS().fit(X, y).selected_.tolist() == Fisher().fit(X, y).selected_.tolist()
-
-
-@pytest.mark.parametrize("selector", [TraceRatio(), TraceRatio(form="laplacian"), TRCFS()], ids=str)
-def test_tiles_and_layouts_do_not_matter(sample, selector):
-    X, y = np.abs(sample[0]), np.where(np.arange(60) % 2, sample[1], -1)
-    both = Matrix.from_array(sp.csr_array(X), tile_columns=3, tile_rows=11)
-    expected = selector.fit(Matrix.from_array(X), y).scores_
-    for matrix in (both, Matrix(both.shape, rows=both.row_tiles, local=True)):
-        np.testing.assert_allclose(selector.fit(matrix, y).scores_, expected, rtol=1e-7, atol=1e-9)

@@ -64,15 +64,6 @@ def test_constant_and_perfect_features():
     np.testing.assert_array_equal(Fisher().fit(X, [0, 0, 1, 1]).scores_[:2], [0, np.inf])
 
 
-def test_unlabelled_samples_of_a_matrix_are_left_out(text):
-    X, y = text
-    half = np.where(np.arange(len(y)) % 2, y, -1)
-    expected = ANOVA().fit(X[half >= 0], half[half >= 0])
-    np.testing.assert_allclose(
-        ANOVA().fit(Matrix.from_array(X), half).scores_, expected.scores_, rtol=1e-8
-    )
-
-
 def test_chi2_refuses_negative_values():
     with pytest.raises(ValueError, match="non-negative"):
         Chi2().fit(np.array([[-1.0, 2], [1, 1]]), [0, 1])

@@ -18,7 +18,7 @@ from bigfs.embedding.targets import lda_factor, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConvergedWarning, Status, observe
 from tests.helpers.daily import daily
-from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
+from tests.helpers.fitting import MemoryCheckpoint
 from tests.helpers.master_solvers import apg, simplex
 
 
@@ -221,17 +221,6 @@ def test_features_of_the_same_variance_do_not_make_gamma_grow(rng):
         assert selector.result_.stats["gamma"] == pytest.approx(2 * 40, rel=1e-6)
 
 
-def test_permuting_features_permutes_scores(text):
-    X, y = text
-    order = np.random.default_rng(1).permutation(80)
-    a, b = (
-        SparGE(n_features_to_select=12, tol=1e-6).fit(X, y),
-        SparGE(n_features_to_select=12, tol=1e-6).fit(X[:, order], y),
-    )
-    # the gap's own freedom
-    np.testing.assert_allclose(b.scores_, a.scores_[order], atol=1e-4 * a.scores_.max())
-
-
 def test_duplicate_columns_do_no_harm(text):
     X, y = text
     doubled = np.hstack([X.toarray(), X.toarray()])
@@ -242,24 +231,6 @@ def test_duplicate_columns_do_no_harm(text):
     norms = np.zeros(160)
     norms[selector.union_] = np.linalg.norm(selector.coef_, axis=1)
     np.testing.assert_allclose(norms[:80], norms[80:], atol=1e-6 * norms.max())
-
-
-def test_unlabeled_samples_take_no_part(text):
-    X, y = text
-    half = np.where(np.arange(len(y)) % 2, y, -1)
-    np.testing.assert_array_equal(
-        SparGE(n_features_to_select=9).fit(Matrix.from_array(X), half).selected_,
-        SparGE(n_features_to_select=9).fit(X[half >= 0], half[half >= 0]).selected_,
-    )
-
-
-@pytest.mark.parametrize("after", [1, 3, 8])
-def test_killed_run_resumes_to_the_same_answer(text, after):
-    X, y = text
-    selector = SparGE(n_features_to_select=5, tol=1e-3)
-    whole, resumed = fit_and_resume(selector, X, y, die_after=after)
-    np.testing.assert_array_equal(resumed.scores_, whole.scores_)
-    assert resumed.result_.history == whole.result_.history
 
 
 def test_iteration_limit_warns_with_the_gap(text):

@@ -11,7 +11,6 @@ from bigfs import Matrix, SparGE, SparGECV
 from bigfs.matrix import gathering
 from bigfs.selectors.sparge import cross_validation
 from bigfs.selectors.sparge.cross_validation import EndOfGridWarning
-from tests.helpers.fitting import fit_and_resume
 
 pytestmark = [
     pytest.mark.slow,
@@ -143,17 +142,6 @@ def test_the_score_chooses_one_candidate_for_all_sizes_of_a_path(noisy, scoring)
             )
     found = path[9].cv_results_["mean_test_score"][0]
     assert found == pytest.approx(np.mean(expected), rel=1e-9)
-
-
-@pytest.mark.parametrize("after", [2, 8])
-def test_a_killed_grid_goes_on(noisy, after):
-    X, y = noisy
-    selector = SparGECV(n_features_to_select=4, cv=2)
-    whole, resumed = fit_and_resume(selector, X, y, die_after=after)
-    np.testing.assert_array_equal(
-        resumed.cv_results_["mean_test_score"], whole.cv_results_["mean_test_score"]
-    )
-    np.testing.assert_array_equal(resumed.scores_, whole.scores_)
 
 
 @pytest.mark.parametrize("ranking", ["weights", "svm"])

@@ -256,32 +256,6 @@ def test_columns_are_streamed_until_they_fit(noisy):
 
 @pytest.mark.parametrize("selector", [L2SVM(tol=1e-9), SVMRFE(step=0.3, tol=1e-9)])
 class TestBoth:
-    def test_tiles_and_layouts_do_not_matter(self, noisy, selector):
-        X, y = noisy
-        expected = selector.fit(X, y).scores_
-        both = Matrix.from_array(sp.csr_array(X), tile_rows=11, tile_columns=4)
-        rows = Matrix(both.shape, rows=both.row_tiles, local=True)
-        columns = Matrix(both.shape, columns=both.column_tiles, local=True)
-        for matrix in (both, rows, columns):
-            np.testing.assert_allclose(selector.fit(matrix, y).scores_, expected, rtol=1e-6)
-
-    def test_unlabeled_samples_are_left_out(self, noisy, selector):
-        X, y = noisy
-        partly = np.where(np.arange(60) % 4 == 1, -1, y)
-        expected = selector.fit(X[partly >= 0], y[partly >= 0]).scores_
-        found = selector.fit(Matrix.from_array(X, tile_rows=7), partly).scores_
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-
-    def test_features_permute_the_scores(self, noisy, selector, rng):
-        X, y = noisy
-        order = rng.permutation(25)
-        expected = selector.fit(X, y).scores_[order]
-        np.testing.assert_allclose(selector.fit(X[:, order], y).scores_, expected, rtol=1e-6)
-
-    def test_resumes_from_a_checkpoint(self, noisy, selector):
-        X, y = noisy
-        assert_goes_on_when_killed(selector, X, y)
-
     def test_too_little_memory_is_refused_before_training(self, noisy, selector):
         X, y = noisy
         matrix = Matrix.from_array(X, tile_rows=20)
