@@ -190,7 +190,7 @@ class Search:
         """Return whether the sets of a node are enumerated."""
         n_in, n_out = np.count_nonzero(d == IN), np.count_nonzero(d == OUT)
         n_free, k = len(d) - n_in - n_out, self.m - n_in
-        return n_free <= k or k <= 1 or (k == 2 and n_free <= MOST_PAIRS)
+        return bool(n_free <= k or k <= 1 or (k == 2 and n_free <= MOST_PAIRS))
 
     def rounded(self, d: FloatArray, best: float) -> tuple[IntArray, FloatArray]:
         """Return the set of the largest d after exchanges, if it is better than the best one."""

@@ -203,10 +203,18 @@ def audit(
     least = {m: _least_found(best[m], problem) for m, problem in problems.items()}
     lower = {m: max(one.result_.value.lower, _proven(one)) for m, one in best.items()}
     near = {}
-    for m, problem in problems.items() if alternatives is not None else ():
-        state, limits = best[m].result_.value, (selector.max_nodes, selector.max_seconds)
-        given = (problem, state, best[m].selected_, alternatives, *limits)
-        exact = search_exactly(*given, f"the search for lists of {m} features")
+    for m, problem in problems.items():
+        if alternatives is None:
+            break
+        exact = search_exactly(
+            problem,
+            best[m].result_.value,
+            best[m].selected_,
+            alternatives,
+            selector.max_nodes,
+            selector.max_seconds,
+            f"the search for lists of {m} features",
+        )
         is_complete = exact.status is Status.CONVERGED
         near[m] = Alternatives(exact.lists, exact.objectives, exact.n_undecided, is_complete)
         least[m] = min(least[m], float(exact.objectives[0]))
