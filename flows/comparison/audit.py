@@ -156,8 +156,9 @@ def picture(one: Mapping[str, Any]) -> str:
     with mpl.rc_context(STYLE):
         height = 1.2 + 0.22 * min(len(names), MOST_DRAWN)
         figure = Figure(figsize=(9.6, height), layout="constrained")
-        drawn = {"feature_names": names, "n_features": MOST_DRAWN}
-        plot.alternatives(found, **drawn, ax=figure.subplots()).set_title(one["summary"])
+        ax = figure.subplots()
+        plot.alternatives(found, feature_names=names.tolist(), n_features=MOST_DRAWN, ax=ax)
+        ax.set_title(one["summary"])
         return svg_of(figure)
 
 
