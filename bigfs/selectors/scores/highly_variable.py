@@ -6,10 +6,12 @@
                   in the bins between the percentiles 10, 15, …, 100 of m
     seurat_v3     Σ_i min(z_i, √n)² / (n − 1),  z = (x − m)/σ,
                   log σ² the loess of log s² on log m
+    pearson_residuals   the variance of the residuals of `pearson`
 
 s² has n − 1 degrees of freedom. With batches, each batch is scored by itself, and genes are ranked
 by the number of batches that choose them and by their mean (`seurat`, `cell_ranger`) or median rank
-(`seurat_v3`). The values equal `scanpy.pp.highly_variable_genes`.
+(the others). The values equal `scanpy.pp.highly_variable_genes`, and the function in
+`scanpy.experimental.pp` for Pearson residuals.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ from bigfs.linalg.loess import loess
 from bigfs.matrix import Matrix
 from bigfs.rounding import unless_rounding
 from bigfs.selectors.base.estimator import MANY, Cost, Selector
-from bigfs.selectors.base.parameters import COUNT, SHARE, Allowed
+from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE, Allowed
+from bigfs.selectors.scores.pearson import residual_variances
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 from bigfs.validation import LARGEST, require_magnitude
 
 V3 = ("seurat_v3", "seurat_v3_paper")
+PEARSON = "pearson_residuals"
+OF_COUNTS = (*V3, PEARSON)
 MAD = 0.6744897501960817  # median absolute deviation of a normal variable
 TINY = 1e-12  # in place of a mean of zero
 MOST_NAMED = 3  # batches that a warning names
@@ -42,20 +47,22 @@ class HighlyVariable(Selector):
     """Score each gene by how much it varies for its mean.
 
     It is unsupervised. The flavors "seurat" and "cell_ranger" take the natural logarithms of
-    normalized counts, as a store of ``weight="lognorm"`` has them. The flavors "seurat_v3" take
-    counts.
+    normalized counts, as a store of ``weight="lognorm"`` has them. The others take counts.
 
     Parameters
     ----------
     %(select)s
-    flavor : {"seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper"}, default="seurat"
-        How the score is made. The last two differ only with batches: "seurat_v3" ranks genes by
-        their median rank over the batches, and "seurat_v3_paper" first by the number of batches
-        that choose them.
+    flavor : {"seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"}, \
+            default="seurat"
+        How the score is made. Those of "seurat_v3" differ only with batches: "seurat_v3" ranks
+        genes by their median rank over the batches, and "seurat_v3_paper" first by the number of
+        batches that choose them, as "pearson_residuals" does.
     n_bins : int, default=20
         Number of bins of the mean, for "seurat" only.
     span : float, default=0.3
         Share of the genes in each local fit of the variance on the mean, for "seurat_v3".
+    theta : float, default=100
+        Overdispersion of the counts under "pearson_residuals": their variance is μ + μ²/θ.
     mode : {"k_best", "cutoffs"}, default="k_best"
         How genes are chosen. "k_best" keeps `n_features_to_select`. "cutoffs" keeps all genes whose
         mean and normalized dispersion are between the next four, as scanpy does without
@@ -72,15 +79,16 @@ class HighlyVariable(Selector):
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
-        Normalized dispersion (`dispersions_norm`) or variance (`variances_norm`) of each gene. One
-        without, because it is constant or forbidden, gets less than all others. With batches, the
-        number of genes that rank below it. Larger is better.
+        Normalized dispersion (`dispersions_norm`) or variance (`variances_norm`, or
+        `residual_variances`) of each gene. One without, because it is constant or forbidden, gets
+        less than all others. With batches, the number of genes that rank below it. Larger is
+        better.
     %(selected)s
     columns_ : dict of str to ndarray of shape (n_features,)
         The columns that scanpy writes to `var`: `highly_variable`, `means`, and `dispersions` and
-        `dispersions_norm`, or `variances`, `variances_norm` and `highly_variable_rank`. With
-        batches, `highly_variable_nbatches` too, and `highly_variable_intersection` of the flavors
-        "seurat" and "cell_ranger".
+        `dispersions_norm`, or `variances`, `highly_variable_rank`, and `variances_norm` or
+        `residual_variances`. With batches, `highly_variable_nbatches` too, and
+        `highly_variable_intersection` of the flavors "seurat" and "cell_ranger".
     %(passes)s
 
     See Also
@@ -97,7 +105,8 @@ class HighlyVariable(Selector):
     digit tells genes of equal mean apart: by up to 0.02 of a score with 20 cells per batch. The
     values here are those that it gives to each batch alone, and those of scanpy 1.11. Where no two
     genes of a batch have the same mean, all agree. Forbidden genes take no part. The flavors
-    "seurat" and "cell_ranger" need one pass over X, and "seurat_v3" two.
+    "seurat" and "cell_ranger" need one pass over X, "seurat_v3" two, and "pearson_residuals" three.
+    The residuals of each batch are clipped at the root of its own number of cells.
 
     References
     ----------
@@ -106,6 +115,8 @@ class HighlyVariable(Selector):
     .. [2] G. X. Y. Zheng et al., "Massively parallel digital transcriptional profiling of single
        cells", Nature Communications, 2017.
     .. [3] T. Stuart et al., "Comprehensive integration of single-cell data", Cell, 2019.
+    .. [4] J. Lause, P. Berens and D. Kobak, "Analytic Pearson residuals for normalization of
+       single-cell RNA-seq UMI data", Genome Biology, 2021, doi:10.1186/s13059-021-02451-7.
 
     Examples
     --------
@@ -122,9 +133,12 @@ class HighlyVariable(Selector):
     _nested = False  # a batch chooses as many genes as are asked for
     _largest_tried = MANY
 
-    flavor: Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper"] = "seurat"
+    flavor: Literal[
+        "seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"
+    ] = "seurat"
     n_bins: int = 20
     span: float = 0.3
+    theta: float = 100
     mode: Literal["k_best", "cutoffs"] = "k_best"
     min_mean: float = 0.0125
     max_mean: float = 3
@@ -135,6 +149,7 @@ class HighlyVariable(Selector):
         **{name: [Real] for name in ("min_mean", "max_mean", "min_disp", "max_disp")},
         "n_bins": COUNT,
         "span": SHARE,
+        "theta": POSITIVE,
     }
 
     columns_: dict[str, AnyArray] = field(init=False)
@@ -146,7 +161,7 @@ class HighlyVariable(Selector):
                 "mode='cutoffs' chooses the number of genes by itself: leave out "
                 f"n_features_to_select={self.n_features_to_select}"
             )
-        if self.mode == "cutoffs" and self.flavor in V3:
+        if self.mode == "cutoffs" and self.flavor in OF_COUNTS:
             raise ValueError(
                 f"flavor={self.flavor!r} has no cutoffs: give mode='k_best' and "
                 "n_features_to_select, or another flavor"
@@ -157,7 +172,8 @@ class HighlyVariable(Selector):
 
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
-        return Cost("2" if self.flavor in V3 else "1", "d b")
+        passes = "3" if self.flavor == PEARSON else "2" if self.flavor in V3 else "1"
+        return Cost(passes, "d b")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -202,14 +218,18 @@ class HighlyVariable(Selector):
         allowed[self._constraints.forbidden] = False
         m = self._count(X.shape[1])
         with np.errstate(divide="ignore", invalid="ignore"):
-            if self.flavor in V3:
+            if self.flavor in OF_COUNTS:
                 if fractions.any():
                     warnings.warn(
                         f"flavor={self.flavor!r} is for counts, and X holds values that are not "
                         "whole: give counts, or flavor='seurat'",
                         stacklevel=2,
                     )
-                self._rank_variances(X, codes, names, sizes, means, variances, allowed, m)
+                if self.flavor == PEARSON:
+                    norms = residual_variances(X, codes, sizes, sums, self.theta)
+                else:
+                    norms = self._norms(X, codes, names, sizes, means, variances, allowed)
+                self._rank_variances(norms, allowed, m)
                 total = _mean_and_variance(
                     sums.sum(axis=1, keepdims=True),
                     squares.sum(axis=1, keepdims=True),
@@ -301,9 +321,9 @@ class HighlyVariable(Selector):
             norm[inside] = (dispersion[inside] - center) / spread
         return np.array([mean, dispersion, norm])
 
-    # --- seurat_v3 --------------------------------------------------------------------------------
+    # --- flavors of counts ------------------------------------------------------------------------
 
-    def _rank_variances(
+    def _norms(
         self,
         X: Matrix,
         codes: IntArray,
@@ -312,9 +332,8 @@ class HighlyVariable(Selector):
         means: FloatArray,
         variances: FloatArray,
         allowed: BoolArray,
-        m: int,
-    ) -> None:
-        """Set the columns and the scores. The means and variances are d × b."""
+    ) -> FloatArray:
+        """Return the normalized variances. They, the means and the variances are d × b."""
         d, b = means.shape
         expected = np.ones((d, b))  # σ²
         for k in range(b):
@@ -329,6 +348,11 @@ class HighlyVariable(Selector):
         clip = np.sqrt(expected * sizes) + means
         sums, squares, _ = _moments(X, codes, b, False, clip)
         norms = (sizes * means**2 + squares - 2 * sums * means) / ((sizes - 1) * expected)
+        return np.asarray(norms)
+
+    def _rank_variances(self, norms: FloatArray, allowed: BoolArray, m: int) -> None:
+        """Set the columns and the scores by normalized variances (d × b)."""
+        d, b = norms.shape
         norms[~allowed] = np.nan
         ranks = np.argsort(np.argsort(-norms, axis=0, kind="stable"), axis=0).astype(float)
         ranks[(ranks >= m) | np.isnan(norms)] = np.nan
@@ -339,7 +363,7 @@ class HighlyVariable(Selector):
         self.columns_ = {
             "highly_variable_rank": rank,
             "highly_variable_nbatches": n_batches,
-            "variances_norm": norms.mean(axis=1),
+            ("residual_variances" if self.flavor == PEARSON else "variances_norm"): norms.mean(1),
         }
         if b == 1:
             self.scores_ = _last_if_unknown(norms[:, 0])

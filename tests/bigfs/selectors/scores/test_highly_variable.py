@@ -211,6 +211,44 @@ def test_genes_are_those_of_scanpy(flavor, batched, form):
     assert columns.get("highly_variable_nbatches", np.empty(0))[::8].tolist() == n_batches
 
 
+def residual_variances(X, theta):
+    """The formula of Lause et al. on the dense matrix."""
+    mu = np.outer(X.sum(1), X.sum(0)) / X.sum()
+    with np.errstate(invalid="ignore"):
+        r = np.nan_to_num((X - mu) / np.sqrt(mu + mu**2 / theta))
+    return np.clip(r, -np.sqrt(len(X)), np.sqrt(len(X))).var(axis=0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("theta", [100, 2.5])
+def test_pearson_residuals_are_those_of_the_dense_formula(theta, form):
+    X = COUNTS.copy()
+    X[[3, 17]], X[:, [5, 80]], X[9, 11] = 0, 0, 900  # empty cells and genes, and one that is cut
+    selector = HighlyVariable(n_features_to_select=20, flavor="pearson_residuals", theta=theta)
+    selector.fit(FORMS[form](X))
+    expected = residual_variances(X, theta)
+    found = selector.columns_["residual_variances"]
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    assert set(selector.selected_) == set(np.argsort(-expected, kind="stable")[:20])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pearson_residuals_rank_by_batches_and_then_by_their_median_rank(form):
+    selector = HighlyVariable(n_features_to_select=20, flavor="pearson_residuals")
+    selector.fit(FORMS[form](COUNTS), batch=BATCH)
+    expected = np.array([residual_variances(COUNTS[k::3], 100) for k in range(3)])
+    found = selector.columns_["residual_variances"]
+    np.testing.assert_allclose(found, expected.mean(axis=0), rtol=1e-10)
+    ranks = np.argsort(np.argsort(-expected, axis=1), axis=1).astype(float)
+    ranks[ranks >= 20] = np.nan
+    n_batches = np.sum(~np.isnan(ranks), axis=0)
+    order = [
+        (-n, np.median(r[~np.isnan(r)]) if n else np.inf)
+        for n, r in zip(n_batches, ranks.T, strict=True)
+    ]
+    assert selector.selected_.tolist() == sorted(range(160), key=order.__getitem__)[:20]
+
+
 @pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("flavor", ["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper"])
 @pytest.mark.filterwarnings("ignore")  # scanpy's own
