@@ -8,11 +8,12 @@ from typing import Any
 from bigfs.storage.sources.base import Source
 from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
-from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonLines, JsonLists
+from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonFile, JsonLines, JsonLists
 from bigfs.storage.sources.tables.numeric import NumericTable
 from bigfs.storage.sources.tables.records import TextRecords
 from bigfs.storage.sources.tables.streams import Stream
 from bigfs.storage.sources.tables.tables import Csv, CsvFile
+from bigfs.storage.sources.tables.triplets import TripletRecords
 
 
 def _format(name: str, format: str, holds: Any, container: Any) -> Any:
@@ -25,14 +26,19 @@ Parquet = _format("Parquet", "parquet", TextRecords, ParquetFile)
 ParquetFeatures = _format("ParquetFeatures", "parquet-features", NumericTable, ParquetFile)
 ParquetLists = _format("ParquetLists", "parquet-lists", ListRecords, ParquetFile)
 ParquetMaps = _format("ParquetMaps", "parquet-maps", MapRecords, ParquetFile)
+ParquetTriplets = _format("ParquetTriplets", "parquet-triplets", TripletRecords, ParquetFile)
 Arrow = _format("Arrow", "arrow", TextRecords, ArrowFile)
 ArrowFeatures = _format("ArrowFeatures", "arrow-features", NumericTable, ArrowFile)
 ArrowLists = _format("ArrowLists", "arrow-lists", ListRecords, ArrowFile)
 ArrowMaps = _format("ArrowMaps", "arrow-maps", MapRecords, ArrowFile)
+ArrowTriplets = _format("ArrowTriplets", "arrow-triplets", TripletRecords, ArrowFile)
 StreamText = _format("StreamText", "stream", TextRecords, Stream)
 StreamFeatures = _format("StreamFeatures", "stream-features", NumericTable, Stream)
 StreamLists = _format("StreamLists", "stream-lists", ListRecords, Stream)
 StreamMaps = _format("StreamMaps", "stream-maps", MapRecords, Stream)
+StreamTriplets = _format("StreamTriplets", "stream-triplets", TripletRecords, Stream)
+JsonTriplets = _format("JsonTriplets", "jsonl-triplets", TripletRecords, JsonFile)
+CsvTriplets = _format("CsvTriplets", "csv-triplets", TripletRecords, CsvFile)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -63,5 +69,9 @@ BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
     "indices": {
         **{JsonLines: JsonLists, JsonFeatures: JsonLists},
         **{Parquet: ParquetLists, Arrow: ArrowLists, StreamText: StreamLists},
+    },
+    "triplets": {
+        **{Csv: CsvTriplets, Parquet: ParquetTriplets, Arrow: ArrowTriplets},
+        **{JsonLines: JsonTriplets, JsonFeatures: JsonTriplets, StreamText: StreamTriplets},
     },
 }

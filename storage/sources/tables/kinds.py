@@ -167,8 +167,8 @@ class Values:
         return self.kind is None and self.words >= WORDS * self.seen > 0
 
 
-def triplets_of(batch: Batch, found: Kinds, name: str) -> tuple[str, str] | None:
-    """Return the columns of the samples and the features, if records seem to be single values.
+def triplets_of(batch: Batch, found: Kinds, name: str) -> tuple[str, str, str] | None:
+    """Return the columns of samples, features and values, if records seem to be single values.
 
     They have a name of a sample that comes again, a feature, and a number.
     """
@@ -179,7 +179,7 @@ def triplets_of(batch: Batch, found: Kinds, name: str) -> tuple[str, str] | None
     if not ids or len(values) != 1 or len(features) != 1:
         return None
     different = set(batch.values(ids[0]))
-    return (ids[0], features[0]) if len(different) < batch.length else None
+    return (ids[0], features[0], values[0]) if len(different) < batch.length else None
 
 
 def label_columns(batch: Batch, names: Iterable[str]) -> list[str]:

@@ -187,8 +187,8 @@ class NumericTable(MatrixRecords, Table):
         if batch is not None and (of := kinds.triplets_of(batch, found, self.name or "")):
             raise SourceError(
                 f"{self.path} seems to hold one value per record, of the sample {of[0]!r} and the "
-                f"feature {of[1]!r}: write a row for each sample, as by pandas.DataFrame.pivot, or "
-                f"say that a record is a sample, by columns="
+                f"feature {of[1]!r}: give triplets={','.join(of)}, or say that a record is a "
+                f"sample, by columns="
             )
         return found
 
@@ -238,8 +238,8 @@ class NumericTable(MatrixRecords, Table):
         name = self.name or ""
         if name in batch.fields and 2 * len({*batch.values(name)}) <= batch.length:
             log.warning(
-                "%s: the names of samples in %r come again: turn the table first, as by "
-                "pandas.pivot_table, if a row is one entry of a sample",
+                "%s: the names of samples in %r come again: give triplets=SAMPLE,FEATURE,VALUE if "
+                "a row is one entry of a sample",
                 *(self.path, name),
             )
         table, _ = self._numbers(batch, self.numbers)
