@@ -15,10 +15,10 @@ from bigfs.advice import closest
 from bigfs.plugins import plugins
 from bigfs.storage.downloads import catalog, remote
 from bigfs.storage.errors import SourceError, redact
-from bigfs.storage.sources import samples
+from bigfs.storage.sources import labeled, samples
 from bigfs.storage.sources.anndata import AnnData
 from bigfs.storage.sources.arrays import Npy, Npz
-from bigfs.storage.sources.base import Source, TextSource, parse_options, shorten
+from bigfs.storage.sources.base import MatrixSource, Source, TextSource, parse_options, shorten
 from bigfs.storage.sources.files import (
     CORPORA,
     POINTER,
@@ -159,6 +159,12 @@ def _construct_located(located: Located, first: Source | None = None) -> Source:
     if isinstance(located, Source):
         return located
     kind, path, options = located
+    labels = options.get("labels")
+    if issubclass(_by_options(kind, options), MatrixSource) and labeled.table_kind(labels):
+        own = {name: options[name] for name in labeled.OPTIONS if name in options}
+        others = {name: options[name] for name in options if name not in {*own, "labels"}}
+        source: Any = _of_table(kind, path, others)
+        return labeled.label(source, os.fspath(labels), own)
     if first is not None:
         given = {"optional": "label", **first.given}
         given = {name: value for name, value in given.items() if name not in first.of_samples}
