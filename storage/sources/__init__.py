@@ -250,6 +250,9 @@ def _of_table(kind: type[Source], path: Any, options: dict[str, Any]) -> Source:
         return _construct(kind, path, options)
     if not found.numbers and not found.categories and len(found.texts) == 1:
         return _construct(kind, path, options | {"text": found.texts[0]})
+    if not found.numbers and not found.categories and len(found.vectors) == 1:
+        rows = BY_OPTION["features"][kind]
+        return _construct(rows, path, options | {"features": found.vectors[0]})
     return _construct(features, path, options | {"columns": AUTO})
 
 

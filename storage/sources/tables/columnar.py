@@ -24,7 +24,7 @@ from bigfs.storage.errors import SourceError, is_full, redact
 from bigfs.storage.sources.base import TextSource
 from bigfs.storage.sources.files import open_decompressed
 from bigfs.storage.sources.tables import tables
-from bigfs.storage.sources.tables.columns import decode_batch
+from bigfs.storage.sources.tables.columns import decode_batch, field_names, pick
 from bigfs.storage.sources.tables.records import Batch
 from bigfs.storage.sources.tables.tables import (
     Part,
@@ -141,6 +141,7 @@ class ColumnFile(Table):
         for number, batch in self.read_groups(file, numbers, columns):
             with _arrow_errors(f"{redact(file)}, {self.part_name} {number} is broken"):
                 batch.validate(full=True)
+            batch = pick(batch, columns) if self.paths else batch
             yield number, add_partitions(decode_batch(batch), partitions, wanted)
 
     part_name: ClassVar[str]  # in messages
@@ -163,7 +164,7 @@ class ParquetFile(ColumnFile):
 
     def names(self, file: str) -> list[str]:
         with self._open(file) as table:
-            return list(table.schema_arrow.names)
+            return field_names(table.schema_arrow, self.paths)
 
     def groups_of(self, file: str) -> list[Part]:
         from pyarrow import types
@@ -262,7 +263,7 @@ class ArrowFile(ColumnFile):
 
     def names(self, file: str) -> list[str]:
         with self._reader(file) as reader:
-            return list(reader.schema.names)
+            return field_names(reader.schema, self.paths)
 
     def groups_of(self, file: str) -> list[Part] | None:
         if not self._is_in_place(file):
@@ -282,8 +283,10 @@ class ArrowFile(ColumnFile):
         self, file: str, numbers: list[int] | None, columns: list[str]
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         names = self.names(file)
+        tops = set(names).difference(self.paths)
         rows = self.rows_of_batch(len(columns))
-        with self._reader(file, sorted(map(names.index, columns))) as reader:
+        fields = {name if name in tops else name.split(".")[0] for name in columns}
+        with self._reader(file, sorted(map(names.index, fields))) as reader:
             batches: Iterable[tuple[int, Any]]
             if self._is_in_place(file):
                 chosen = range(reader.num_record_batches) if numbers is None else numbers

@@ -96,6 +96,55 @@ def without(texts: Any, words: Sequence[str]) -> Any:
     return compute.if_else(is_one, pa.nulls(len(texts), texts.type), texts)
 
 
+def is_vector(kind: Any) -> bool:
+    """Return whether a type is of vectors: lists of numbers or pairs, or structs as Spark has."""
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        return {"indices", "values"} <= {field.name for field in kind}
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        return False
+    inside = kind.value_type
+    is_pair = types.is_struct(inside) and inside.num_fields == 2
+    return bool(is_pair or types.is_floating(inside) or types.is_integer(inside))
+
+
+def field_names(schema: Any, paths: Sequence[str]) -> list[str]:
+    """Return the names of fields, and those of paths with dots that lead inside of one."""
+    names = list(schema.names)
+    return names + [path for path in paths if path not in names and _leads(path, schema)]
+
+
+def _leads(path: str, schema: Any) -> bool:
+    from pyarrow import types
+
+    first, *inside = path.split(".")
+    if schema.get_field_index(first) < 0:
+        return False
+    kind = schema.field(first).type
+    for part in inside:
+        if not types.is_struct(kind) or kind.get_field_index(part) < 0:
+            return False
+        kind = kind.field(part).type
+    return True
+
+
+def pick(batch: Any, names: Sequence[str]) -> Any:
+    """Return the named fields of a batch, of which some may lie inside of others."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if set(names) <= set(batch.schema.names):
+        return batch.select(names)
+    columns = []
+    for name in names:
+        is_path = name not in batch.schema.names
+        first, *inside = name.split(".") if is_path else [name]
+        values = batch.column(first)
+        columns.append(compute.struct_field(values, inside) if inside else values)
+    return pa.RecordBatch.from_arrays(columns, names, metadata=batch.schema.metadata)
+
+
 def is_text(values: Any) -> bool:
     """Return whether a column holds texts."""
     import pyarrow as pa

@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
@@ -25,7 +25,8 @@ from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
 
 BATCH_LINES = 256
-WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
+WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*[{\[]')
+ABSENT = object()  # in place of a field that is not there
 
 
 class JsonPiece(NamedTuple):
@@ -93,14 +94,14 @@ class JsonFile(Records):
                     place = LinePosition(self.path, self.plain, file.tell() - limit)
                     what = f"{place}: a record of {format_bytes(limit)} or more cannot be cut and"
                     require_memory(limit * self.memory_per_byte, what, engine.memory_limit())
-                may_hold = quoted in line or b"\\u" in line or b"\\/" in line
+                may_hold = "." in name or quoted in line or b"\\u" in line or b"\\/" in line
                 if line.isspace() or (fields and not may_hold):
                     continue
                 try:
                     record = json.loads(line)
                 except (ValueError, RecursionError):
                     return  # reading the line names the fault
-                if not isinstance(record, dict) or name in record:
+                if not isinstance(record, dict) or field_of(record, name) is not ABSENT:
                     return
                 fields = fields or list(record)
         raise SourceError(
@@ -115,7 +116,7 @@ class JsonFile(Records):
         lines, partitions = source._lines(piece[:2]), source.partitions
         while some := list(itertools.islice(lines, BATCH_LINES)):
             yield Batch(
-                {name: [r.get(name, partitions.get(name)) for r, _ in some] for name in names},
+                {name: [_value(r, name, partitions) for r, _ in some] for name in names},
                 len(some),
                 lambda i, some=some: some[i][1],  # type: ignore[misc]  # a default binds it
             )
@@ -142,12 +143,29 @@ class JsonFile(Records):
         if not isinstance(record, dict):
             raise SourceError(f"{place} holds {type(record).__name__}, not an object with fields")
         for option in self.required:
-            if (name := getattr(self, option)) and name not in record:
+            if (name := getattr(self, option)) and field_of(record, name) is ABSENT:
+                rows = ", or a field with the numbers of a row with features="
                 raise SourceError(
                     f"{place} has no field {name!r}, only "
                     f"{', '.join(map(repr, record)) or 'none'}: name it with {option}="
+                    f"{rows if option == 'text' else ''}"
                 )
         return record
+
+
+def field_of(record: Any, name: str) -> Any:
+    """Return a field of an object, to which dots may lead inside of it, or `ABSENT`."""
+    if not isinstance(record, dict):
+        return ABSENT
+    first, dot, rest = name.partition(".")
+    if name in record or not dot:
+        return record.get(name, ABSENT)
+    return field_of(record.get(first), rest)
+
+
+def _value(record: dict[str, Any], name: str, partitions: Mapping[str, str | None]) -> Any:
+    value = field_of(record, name)
+    return partitions.get(name) if value is ABSENT else value
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -193,7 +211,7 @@ class JsonLists(ListRecords, JsonFile):
 
 
 def _has_features(first: dict[str, Any]) -> bool:
-    return isinstance(first.get("features"), dict)
+    return isinstance(first.get("features"), dict | list)
 
 
 def _first(start: bytes) -> dict[str, Any] | None:

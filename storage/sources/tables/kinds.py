@@ -15,7 +15,7 @@ import numpy as np
 
 from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.samples import plain_number
-from bigfs.storage.sources.tables.columns import as_texts, is_text
+from bigfs.storage.sources.tables.columns import as_texts, is_text, is_vector
 from bigfs.storage.sources.tables.records import Batch
 from bigfs.types import BoolArray, FloatArray
 
@@ -27,6 +27,7 @@ MOST_NAMED = 20  # columns that are left out, which are named
 MOST_LABELS = 5  # columns that are named as possible labels
 LOOKED = 200  # columns of a table whose first records decide whether it is a text
 TEXT = "text, which text={} takes in place of the table"  # why a column is left out
+VECTORS = "vectors, which features={} takes in place of the table"
 LEAST_COUNTED = 4  # samples, of which a column is said to count them
 DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}.*)?$"
 ID = re.compile(r"(.*[_\W])?(id|uid|uuid|guid|index|key)|.*[a-z]ID", re.IGNORECASE)
@@ -43,6 +44,7 @@ class Kinds(NamedTuple):
     categories: list[str]
     unused: dict[str, str]  # the columns that are left out, with the reason
     texts: list[str]  # the columns among them that hold texts to read
+    vectors: list[str]  # and those that hold the numbers of a row
     # of the columns of numbers, used or not, over the samples that are not for the test
     means: dict[str, float]
 
@@ -68,7 +70,8 @@ def kinds_of(
     texts = [name for name, reason in reasons.items() if reason and columns[name].is_prose()]
     categories = [name for name, reason in reasons.items() if not reason]
     unused = {name: unused[name] for name in names if name in unused}
-    return Kinds(numbers, categories, unused, texts, means)
+    vectors = [name for name in unused if unused[name] == VECTORS.format(name)]
+    return Kinds(numbers, categories, unused, texts, vectors, means)
 
 
 def _numbers_of(
@@ -133,7 +136,9 @@ class Values:
         from pyarrow import compute, types
 
         if not is_text(values):
-            if not types.is_null(values.type):
+            if is_vector(values.type):
+                self.kind = VECTORS
+            elif not types.is_null(values.type):
                 is_time = types.is_temporal(values.type)
                 self.kind = "dates" if is_time else f"holds {values.type}"
             return
@@ -148,7 +153,7 @@ class Values:
     def reason(self, name: str) -> str:
         """Return why the column is left out, empty if it holds categories."""
         if self.kind is not None:
-            return self.kind
+            return self.kind.format(name) if self.kind == VECTORS else self.kind
         if not self.seen:
             return "empty"
         if self.is_date:

@@ -181,7 +181,7 @@ class NumericTable(MatrixRecords, Table):
         """Return what the columns seem to be, by the first records. Many are numbers, unread."""
         names = self._features(self.column_names())
         if len(names) > kinds.LOOKED:
-            return kinds.Kinds(names, [], {}, [], {})
+            return kinds.Kinds(names, [], {}, [], [], {})
         batch = self.head()
         found = self._survey(names if batch else [], [] if batch is None else [batch])
         if batch is not None and (of := kinds.triplets_of(batch, found, self.name or "")):

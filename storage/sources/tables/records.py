@@ -178,6 +178,12 @@ class Records(SampleColumns, PlainFile):
         named = [*self.named.items(), *labels, *where]
         return [pair for pair in named if pair[0] not in self.optional.split(",")]
 
+    @property
+    def paths(self) -> list[str]:
+        """The fields to read whose names may be paths inside of others, as in payload.city."""
+        rows = [getattr(self, option) or "" for option in self.required]
+        return [name for name in self.with_condition([*self.roles, *rows]) if "." in name]
+
     def batches(self, piece: Any) -> Iterator[Batch]:
         """Yield the records of a piece that `where` keeps, in order."""
         for batch in self.all_batches(piece):

@@ -17,7 +17,7 @@ import numpy as np
 
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.base import shorten
-from bigfs.storage.sources.tables.columns import decode_batch
+from bigfs.storage.sources.tables.columns import decode_batch, field_names, pick
 from bigfs.storage.sources.tables.records import Batch
 from bigfs.storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table, as_batch
 
@@ -55,7 +55,7 @@ class Stream(Table):
         if self.header is None:
             first = next(self.tables)
             self.tables = itertools.chain([first], self.tables)
-            self.header = list(first.schema.names)
+            self.header = field_names(first.schema, self.paths)
         return self.header
 
     def head(self) -> Batch | None:
@@ -67,7 +67,7 @@ class Stream(Table):
                 again = itertools.chain([batch], reader)
                 first = pa.RecordBatchReader.from_batches(reader.schema, again)
                 self.tables = itertools.chain([first], self.tables)
-                return as_batch(decode_batch(batch.select(names)), 0, "stream: row")
+                return as_batch(decode_batch(pick(batch, names)), 0, "stream: row")
         return None
 
     def spool(self, scratch: Path) -> Self:
@@ -94,16 +94,17 @@ class Stream(Table):
     def _batches(self) -> Iterator[pa.RecordBatch]:
 
         for reader in self.tables:
-            names = self.columns_to_read(reader.schema.names)
+            names = self.columns_to_read(field_names(reader.schema, self.paths))
             for name in names:  # pyarrow ends the process where it slices or casts some of these
-                kind = reader.schema.field(name).type
+                top = name if name in reader.schema.names else name.partition(".")[0]
+                kind = reader.schema.field(top).type
                 if str(kind).startswith(UNREAD):
                     raise SourceError(
                         f"the column {name!r} holds {kind}, which cannot be read: turn it into "
                         f"plain values or lists"
                     )
             for batch in reader:
-                batch = batch.select(names)
+                batch = pick(batch, names)
                 rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)
                 rows = max(1, min(rows, BATCH_ROWS))
                 for start in range(0, batch.num_rows, rows):

@@ -191,7 +191,7 @@ def test_types_of_arrow_are_known(tmp_path):
     assert source.unused == {
         "when": "dates",
         "raw": "holds binary",
-        "list": "holds list<element: int64>",
+        "list": "vectors, which features=list takes in place of the table",
     }
 
 
