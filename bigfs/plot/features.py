@@ -107,7 +107,7 @@ def alternatives(
     >>> from sklearn.datasets import load_iris
     >>> from bigfs import audit, plot
     >>> X, y = load_iris(return_X_y=True)
-    >>> found = audit(X, y, {"mine": [2, 3]}, alternatives=0.5).alternatives[2]
+    >>> found = audit(X, y, {"mine": [2, 3]}, alternatives=0.05).alternatives[2]
     >>> ax = plot.alternatives(found)
     >>> ax.get_title()
     '2 lists are as good; 1 of 2 features are in all of these'

@@ -160,7 +160,8 @@ def _construct_located(located: Located, first: Source | None = None) -> Source:
         return located
     kind, path, options = located
     labels = options.get("labels")
-    if issubclass(_by_options(kind, options), MatrixSource) and labeled.table_kind(labels):
+    reader = _by_options(kind, options)
+    if labels is not None and issubclass(reader, MatrixSource) and labeled.table_kind(labels):
         own = {name: options[name] for name in labeled.OPTIONS if name in options}
         others = {name: options[name] for name in options if name not in {*own, "labels"}}
         source: Any = _of_table(kind, path, others)

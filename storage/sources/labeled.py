@@ -63,7 +63,7 @@ def table_kind(path: Any) -> Any:
         return None
     suffix = suffix_of(os.fspath(path))
     if suffix in SUFFIXES:
-        with open_text(path) as file:
+        with open_text(os.fspath(path)) as file:
             return CsvSamples if SUFFIXES[suffix].encode() in file.readline(1 << 20) else None
     kinds = (ParquetSamples, ArrowSamples)
     return next((kind for kind in kinds if suffix in kind.suffixes), None)

@@ -1062,7 +1062,7 @@ REFUSED = {
             lambda f: f / "m.mtx",
         ),
         {},
-        "3 rows and 3 columns, so that the lines of samples beside it do not tell",
+        "3 rows and 3 columns, so that the lines of samples next to it do not tell",
     ),
     "labels of a table as those of an array": (
         lambda f: pd.DataFrame({"a": [1.0, 2.0]}),
