@@ -79,6 +79,13 @@ def with_names(folder):
     lines(folder / "y.txt", Y)
 
 
+def triplets(folder):
+    entries = sp.coo_array(numbers())
+    table = {"user": entries.row, "item": entries.col, "count": entries.data}
+    pd.DataFrame(table).to_csv(folder / "events.csv", index=False)
+    pd.DataFrame({"user": range(N), "churn": Y}).to_csv(folder / "users.csv", index=False)
+
+
 def market(folder):
     scipy.io.mmwrite(folder / "X.mtx", sp.coo_array(numbers()))
     lines(folder / "y.txt", Y)
@@ -171,6 +178,7 @@ MAKERS = {
         "embedded.parquet",
         embedding=pa.FixedSizeListArray.from_arrays(pa.array(numbers().ravel()), D),
     ),
+    "triplets": triplets,
     "a sparse matrix of SciPy and a word list": with_names,
     "Matrix Market": market,
     "arrays of NumPy": arrays,

@@ -51,6 +51,29 @@ def test_a_select_gives_the_chosen_columns(run, tmp_path):
         export(path, tmp_path / "q.py", table="shop")
 
 
+def test_a_select_of_triplets_gives_the_rows_of_the_chosen_features(tmp_path):
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(0.7, (40, 6))
+    counts[:, 2] += 4 * (np.arange(40) % 2)
+    user, item = np.nonzero(counts)
+    names = np.array(["tea", "rum", "it's", "rye", "gin", "ale"])[item]
+    frame = pd.DataFrame({"user": user, "an item": names, "n": counts[user, item]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    pd.DataFrame({"user": range(40), "y": np.arange(40) % 2}).to_csv(
+        tmp_path / "y.csv", index=False
+    )
+    options = {"triplets": "user,an item,n", "labels": str(tmp_path / "y.csv"), "label": "y"}
+    store = storage.stage(tmp_path / "t.csv", tmp_path / "t.zarr", **options)
+    path = stages.finish(stages.select(store, tmp_path / "r", method="anova", features=2))
+    chosen = [row["name"] for row in Run.open(path).read_table("selected.csv")]
+    assert chosen[0] == "it's"
+    with sqlite3.connect(":memory:") as base:
+        frame.to_sql("log", base)
+        found = pd.read_sql(export(path, tmp_path / "q.sql", table="log").read_text(), base)
+    wanted = frame[frame["an item"].isin(chosen)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, wanted)
+
+
 def corpus_names(corpus, start):
     return [name for name in corpus.feature_names[:] if name.startswith(start)]
 
