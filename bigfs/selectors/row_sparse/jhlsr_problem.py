@@ -90,7 +90,7 @@ class JHLSRState(NamedTuple):
 class JHLSRProblem(RowSparseProblem):
     """The data, the step and the certificate."""
 
-    weight_arrays = 16
+    weight_arrays = 13
 
     def __init__(
         self,
