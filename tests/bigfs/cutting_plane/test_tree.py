@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bigfs
-from bigfs import Matrix, SparGE
+from bigfs import Matrix, SparGE, engine
 from bigfs.cutting_plane.node import IN, OUT, node_bound
 from bigfs.cutting_plane.tree import fix
 from bigfs.embedding.targets import lda_factor
@@ -124,6 +124,26 @@ def test_a_limit_of_nodes_ends_with_the_gap_that_is_left(hard):
     assert some.status is Status.CONVERGED
     assert some.stats["objective_gap"] <= 0.02 * (1 + ROUNDING)
     assert some.stats["nodes"] < best["nodes"]
+
+
+@pytest.mark.parametrize(("what", "times"), [("open nodes", 3), ("", 1)], ids=["nodes", "columns"])
+def test_no_room_ends_the_search_with_the_gap_that_is_left(hard, monkeypatch, what, times):
+    X, y = hard
+    best = SparGE(n_features_to_select=6, gap=0).fit(X, y).result_.stats
+    asked = []
+
+    def refuse(size, text, limit=None):
+        if text == what or (what and what in text):
+            asked.append(size)
+            if len(asked) == times:
+                raise engine.MemoryLimitError(f"{text} needs more")
+
+    monkeypatch.setattr(engine, "require_memory", refuse)
+    with pytest.warns(NotConvergedWarning, match="does not fit in memory"):
+        early = SparGE(n_features_to_select=6, gap=0).fit(X, y).result_
+    assert early.status is Status.MEMORY
+    assert 0 < early.stats["objective_gap"] < 1
+    assert early.stats["objective"] * (1 - early.stats["objective_gap"]) <= best["objective"]
 
 
 def test_the_choice_is_that_of_any_tiles_and_of_a_run_that_resumes(hard):
