@@ -346,6 +346,7 @@ print(*selector.selected_)
 """
 
 
+@pytest.mark.nightly
 def test_a_process_killed_between_cuts_goes_on_without_repeating_one(store, tmp_path):
     corpus = storage.open(store)
     whole = SparGE(n_features_to_select=30, gamma=3.0, tol=1e-6).fit(corpus.X, corpus.y)
