@@ -3,6 +3,7 @@ lie.
 """
 
 import atexit
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -132,3 +133,10 @@ def pytest_collection_modifyitems(items):
             item.add_marker("real_data")
         if SERVERS & set(item.fixturenames):
             item.add_marker("process")
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector of a worker what lives until its end: modules, 10,000 tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        gc.collect()
+        gc.freeze()

@@ -31,6 +31,7 @@ from bigfs.storage import locks
 from bigfs.storage.errors import BusyError, StoreError, may_pass
 from bigfs.storage.runs.runs import Run, lock_run, results_of
 from bigfs.storage.staging import stage as staging
+from tests.helpers.daily import daily
 from tests.helpers.processes import PREFECT_WARNS, client, write_corpus
 from tests.helpers.processes import artifacts as artifacts_of
 
@@ -140,7 +141,7 @@ def test_a_flow_of_another_question_does_not_take_the_directory(prefect, corpus,
     assert len(Run.open("runs/r").selected) == FEATURES
 
 
-@pytest.mark.parametrize("kind", ["progress", "table", "image", "markdown"])
+@pytest.mark.parametrize("kind", daily(["progress", "table", "image", "markdown"], "markdown"))
 def test_a_server_that_takes_no_artifact_costs_a_line_of_the_log(
     prefect, corpus, monkeypatch, caplog, kind
 ):

@@ -15,6 +15,7 @@ from bigfs.evaluation.scoring import score_sets
 from bigfs.evaluation.splits import Split
 from bigfs.matrix import gathering
 from bigfs.selectors.registry import METHODS
+from tests.helpers.daily import daily
 from tests.helpers.fitting import fit_few_steps
 from tests.helpers.threads import threads
 
@@ -93,7 +94,7 @@ def sizes(name, d, forbid, client, store, monkeypatch):
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("forbid", [None, [1]])
+@pytest.mark.parametrize("forbid", daily([None, [1]], None))
 def test_every_task_of_a_method_is_small(name, forbid, client, store, monkeypatch):
     """At most 10 kB for 10⁶ columns, if a task grows with them by the same number of bytes from
     1,000 columns to 3,000 as from there. A bit per column would be 125 kB."""

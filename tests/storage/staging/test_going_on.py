@@ -11,6 +11,7 @@ from bigfs import storage
 from bigfs.storage.sources.svmlight.source import Svmlight
 from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonLines
 from bigfs.storage.staging import build
+from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 
 PIECES, KILLED = 20, 12  # the process dies while it reads piece number KILLED
@@ -48,7 +49,7 @@ SOURCES = {"svm": (Svmlight, svmlight), "texts": (JsonLines, texts), "names": (J
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", daily(SOURCES, "names"))
 def test_a_killed_staging_goes_on(tmp_path, monkeypatch, name):
     kind, line = SOURCES[name]
     source = tmp_path / "rows"
