@@ -157,8 +157,8 @@ def stability(
         The `frequencies` of the d features, between 0 and 1, and the `index` Φ of [2]_: 1 where the
         choice is always the same, 0 in the mean where it is random. It is 1 where every feature or
         none is chosen each time. With `pairs`, ``false_choices(threshold)`` is the bound for the
-        features that ``chosen(threshold)`` returns, and `groups` holds near copies (|correlation|
-        of 0.9 and more): one of two copies cannot be sure, though the two together are.
+        features that ``chosen(threshold)`` returns, and `groups` holds near copies, by an absolute
+        correlation of 0.9 and more: one of two copies cannot be sure, though the two together are.
 
     Raises
     ------
