@@ -28,7 +28,7 @@ from benchmarks.papers.results import Values
 from bigfs import SparGE, engine
 
 SIZES = (5, 10, 20, 50)
-LARGE = {"20news": (100, 500)}  # sizes beside
+LARGE = {"20news": (100, 500)}  # further sizes
 CLOSED = 1e-3  # share of the objective below which a gap counts as nearly closed
 MOST_PEER = 5000  # features of a set on which HiGHS runs
 

@@ -23,7 +23,7 @@ from bigfs.storage.runs.models import TableUnits
 from bigfs.storage.runs.runs import Run
 from bigfs.storage.sources.samples import label_names
 
-MARK = "written by bigfs"  # behind the sign of a comment, how a file of text begins
+MARK = "written by bigfs"  # the first words of a text file, in a comment
 SELECTOR = """
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
@@ -39,14 +39,14 @@ ONE_HOT = "OneHotEncoder(categories={!r}, handle_unknown='ignore', sparse_output
 
 
 def export(run: str | Path, out: str | Path, *, table: str | None = None) -> Path:
-    """Write what a run chose, in the way that the ending of the file says.
+    """Write what a run chose, in the format that the ending of the file names.
 
-    A SELECT is of the `table`, which it has as it is given.
+    A SELECT names `table` as it is given.
     """
     file = with_suffix(out, tuple(WRITERS), ".skops")
     ending = file.suffix.lower()
     if table is not None and ending != ".sql":
-        raise ValueError(f"--table is that of a SELECT, so OUT must end in .sql; got {out}")
+        raise ValueError(f"--table names the table of a SELECT, so OUT must end in .sql; got {out}")
     is_ours, content_of = WRITERS[ending]
     require_ours(file, is_ours)
     write = content_of(Run.open(run), table or '"TABLE"')
@@ -109,8 +109,8 @@ def _selector(run: Run, table: str) -> Any:
 
 
 def _columns(run: Run) -> tuple[list[str], TableUnits, dict[str, Any]]:
-    """Return the names of the features that were chosen, best first, the columns of a table that
-    they are, and the options of its source."""
+    """Return the names of the chosen features, best first, their columns in the table, and the
+    options of its source."""
     corpus = storage.open(run.store)
     names, manifest = require_features(run, corpus), getattr(corpus, "manifest", None)
     settings, source = ({}, {}) if manifest is None else (manifest.settings, manifest.source)
@@ -141,7 +141,9 @@ def _value(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-WRITERS: dict[str, Any] = {  # by the ending: what tells a file of ours, and what gives its writer
+WRITERS: dict[
+    str, Any
+] = {  # by the ending: the test of a file of ours, and the maker of its writer
     ".skops": (lambda file: "schema.json" in archive_members(file), _pipeline),
     ".py": (partial(begins_with, start=f"# {MARK}"), _selector),
     ".sql": (partial(begins_with, start=f"-- {MARK}"), _select),

@@ -84,7 +84,7 @@ def is_table(file: Path, header: Sequence[str], *, more: bool = False) -> bool:
 
 
 def begins_with(file: Path, start: str) -> bool:
-    """Return whether a file of text begins so."""
+    """Return whether a text file begins with `start`."""
     with contextlib.suppress(OSError), file.open("rb") as stream:
         return stream.read(len(start.encode())) == start.encode()
     return False

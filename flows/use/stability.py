@@ -14,8 +14,8 @@ from bigfs.flows.use.files import is_table, require_ours, with_suffix, write_tab
 from bigfs.selectors.stability import Stability, stability
 
 HEADER = ("rank", "index", "name", "frequency")
-THRESHOLDS = (0.6, 0.75, 0.9, 1.0)  # of frequencies, whose bounds are said
-MOST_GROUPS, MOST_NAMES = 5, 10  # of near copies that are said
+THRESHOLDS = (0.6, 0.75, 0.9, 1.0)  # of frequencies, whose bounds are printed
+MOST_GROUPS, MOST_NAMES = 5, 10  # of near copies that are printed
 PAIRED_HEADER = (*HEADER, "false_choices", "group")
 
 
@@ -66,14 +66,14 @@ def describe_pairs(found: Stability, names: Sequence[str]) -> list[str]:
     for threshold in THRESHOLDS:
         n, bound = len(found.chosen(threshold)), found.false_choices(threshold)
         lines.append(
-            f"{n:,} features in {threshold:.0%} of the halves or more: {bound:.2g} of them at most "
-            "are expected to be there by chance"
+            f"{n:,} features are in {threshold:.0%} of the halves or more; by chance at most "
+            f"{bound:.2g} are expected there"
         )
     for group in found.groups[:MOST_GROUPS]:
         some = ", ".join(str(names[j]) for j in group.features[:MOST_NAMES])
         more = len(group.features) - MOST_NAMES
         lines.append(
-            f"near copies, of which {group.frequency:.0%} of the halves hold one or more: {some}"
+            f"near copies, at least one of them in {group.frequency:.0%} of the halves: {some}"
             + (f" and {more} others" if more > 0 else "")
         )
     return lines

@@ -1,7 +1,7 @@
-"""A source beside a table that tells of its samples: ``labels=meta.csv``, joined by their names.
+"""A matrix joined with a table of facts about its samples, by their names: ``labels=meta.csv``.
 
-The table is sorted by the names on scratch, and each piece looks its samples up. One that the table
-lacks is unlabeled. What a role is and when it may be missing is that of all tables.
+The table is sorted by the names on scratch, and each piece looks its samples up. A sample that the
+table lacks is unlabeled. Roles have the rules of all tables.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def table_kind(path: Any) -> Any:
 
 @dataclass(eq=False)
 class Labeled(JoinedRows):
-    """A matrix whose samples have names, by which a table tells of them."""
+    """A matrix whose samples have names, and the table with the facts about them."""
 
     _: KW_ONLY
     table: Any = None
@@ -149,7 +149,7 @@ class Labeled(JoinedRows):
     def _samples(
         self, columns: Any, split: str | None, n: int, place: samples.Place
     ) -> dict[str, Any]:
-        """Return what is told of n samples, and what the table tells of them by their names."""
+        """Return the facts of n samples, and those that the table has under their names."""
         import pyarrow as pa
 
         known = samples.open_columns(f"{self.found}.names")["name"]
@@ -165,7 +165,7 @@ class Labeled(JoinedRows):
 
 
 def label(source: MatrixSource, path: str, options: dict[str, Any]) -> Labeled:
-    """Return a source whose samples a table tells of, by options such as ``label=cell_type``."""
+    """Return a source joined with a table of its samples. Its options name columns of the table."""
     table = table_kind(path)(path, **options)
     table.check()
     made = Labeled(source.path, [(source, None)], table=table.absolute())

@@ -47,7 +47,9 @@ def test_a_select_gives_the_chosen_columns(run, tmp_path):
     columns = corpus.X.columns(Run.open(path).selected).toarray()
     np.testing.assert_allclose(found[names].to_numpy(), columns, rtol=1e-6)
     assert 'FROM "TABLE";' in export(path, tmp_path / "q.sql").read_text()  # its own is replaced
-    with pytest.raises(ValueError, match=r"--table is that of a SELECT, so OUT must end in \.sql"):
+    with pytest.raises(
+        ValueError, match=r"--table names the table of a SELECT, so OUT must end in \.sql"
+    ):
         export(path, tmp_path / "q.py", table="shop")
 
 

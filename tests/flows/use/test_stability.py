@@ -53,7 +53,9 @@ def test_pairs_say_the_bound_on_false_choices(bigfs, store):
         bound = f"{expected.false_choices(frequency)}" if frequency > 0.5 else ""
         assert row["false_choices"] == bound
     n = np.count_nonzero(expected.frequencies >= 0.9)
-    assert any(f"{n} features in 90% of the halves" in line for line in json.loads(out)["pairs"])
+    assert any(
+        f"{n} features are in 90% of the halves" in line for line in json.loads(out)["pairs"]
+    )
     assert bigfs("stability", store, "s.csv", *COMMAND)[0] == 0  # it replaces its own
     message = "give an even --subsamples and no --share"
     fails(bigfs("stability", store, "s.csv", *COMMAND, "--pairs", "--share", "0.4"), message)
