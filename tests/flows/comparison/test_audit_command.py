@@ -72,7 +72,10 @@ def test_the_lists_as_good_are_written_and_drawn(bigfs, store, home):
         "audit", store, "--out", "near", *words, "--alternatives", 0.01, "--json"
     )
     assert status == 0
-    (one,) = json.loads(out)["alternatives"]
+    (one,), rows = (json.loads(out)[name] for name in ("alternatives", "rows"))
+    own = next(row for row in rows if row["list"] == "SparGE")
+    exact = pytest.approx(1 - one["objectives"][0] / own["objective"], abs=1e-9)
+    assert (own["most_better"], own["least_worse"]) == (exact, exact)
     train = storage.open(store).part("train")
     asked = {"estimator": SparGE(gamma=0.5), "alternatives": 0.01}
     expected = package.audit(train.X, train.y, {"first": [0, 1, 2, 3]}, **asked).alternatives[4]
