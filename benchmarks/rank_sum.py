@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,7 +47,7 @@ def fit_all(store: Path, memory_limit: str) -> None:
     with engine.cluster(workers=0, memory_limit=memory_limit):
         corpus = storage.open(store)
         run = timed(lambda: RankSum().fit(corpus.X, corpus.y))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    peak = engine.peak_memory()["driver"] >> 20
     np.save(store.with_suffix(".npy"), run.value.pvalues_[:, :SLICE])
     print(json.dumps({"seconds": run.seconds, "peak": peak, "passes": corpus.X.passes}))
 

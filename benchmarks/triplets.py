@@ -9,7 +9,6 @@ process, which may take 1 GB.
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
 
 import duckdb
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 import typer
 from shared import timed
 
-from bigfs import storage
+from bigfs import engine, storage
 
 BLOCK = 1_000_000  # triplets that are generated at a time
 SAMPLE_TRIPLETS, FEATURES = 100, 2_000
@@ -51,7 +50,7 @@ def main(folder: Path, tool: str, count: int = 1_000_000) -> None:
     triplets = {"triplets": "id,code,value", "memory_limit": LIMIT}
     stage = {"bigfs": lambda: storage.stage(path, f"{path}.zarr", **triplets)}
     run = timed((stage | {"duckdb": lambda: pivot(path)})[tool])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    peak = engine.peak_memory()["driver"] >> 20
     print(f"{tool}: {count:,} triplets, {run.seconds:.1f} s, {peak} MB", flush=True)
 
 
