@@ -372,7 +372,7 @@ def nightly(
     The first night stages the samples. Each later one appends them, unless the corpus has them.
     Returns the run's directory.
     """
-    with runs.keeping_failures(out, Exception):  # as a row of the history
+    with runs.keeping_failures(out, BaseException):  # as a row of the history
         if manifest.exists(manifest.normalize_uri(store)):
             append(source, store, engine=engine, timeout=timeout)
         else:

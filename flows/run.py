@@ -65,7 +65,7 @@ def run(
 
     call, reads_store = call or try_again, job.store == manifest.normalize_uri(job.source)
     selection.require_parameters(job.method, job.features, job.parameters)
-    with lock_run(job.folder, waits=job.waits), keeping_failures(job.folder, Exception):
+    with lock_run(job.folder, waits=job.waits), keeping_failures(job.folder, BaseException):
         require_own(job)
         with cluster(job.engine):
             earlier = [start_up(loaded)]
@@ -107,12 +107,15 @@ def prepare(job: Job) -> Job:
 
 
 @contextlib.contextmanager
-def keeping_failures(folder: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Write next to the results of a run that the block failed, so that its history shows it."""
+def keeping_failures(folder: str, *kinds: type[BaseException]) -> Iterator[None]:
+    """Write next to the results of a run that the block failed, or was cancelled by Ctrl-C, a
+    signal or Prefect, so that its history shows it.
+    """
     try:
         yield
     except kinds as error:
-        record_failure(folder, " ".join(str(error).split()) or type(error).__name__)
+        reason = " ".join(str(error).split()) if isinstance(error, Exception) else "cancelled"
+        record_failure(folder, reason or type(error).__name__)
         raise
 
 

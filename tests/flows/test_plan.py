@@ -4,6 +4,7 @@ or goes on from the same content.
 
 import contextlib
 import errno
+import re
 import shutil
 import signal
 import sys
@@ -28,7 +29,7 @@ from bigfs.storage import atomic, locks
 from bigfs.storage.errors import BusyError, RunError
 from bigfs.storage.format import manifest, verified
 from bigfs.storage.runs.checkpoints import Checkpoint
-from bigfs.storage.runs.runs import Run, results_of
+from bigfs.storage.runs.runs import Run, failures_of, results_of
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.stores import write_svmlight
@@ -243,6 +244,8 @@ def test_no_failure_after_a_selection_deletes_it(request, tmp_path, monkeypatch,
         with pytest.raises((kind, RunError)):
             run("s.zarr", "r", "anova")
         assert len(Run.open_unfinished("r").selected) == 3
+        reason = "space" if fault is FULL else "^cancelled$"  # a row of the history
+        assert re.search(reason, failures_of("r")[-1]["reason"])
         run("s.zarr", "r", "anova")
     assert len(begun) == 1
 
