@@ -282,7 +282,7 @@ def test_a_late_writer_never_blocks_the_next(tmp_path):
     assert names_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["new/X/c/", "new/zarr.json", "new/X/data/c/0"])
+@pytest.mark.parametrize("name", ["new/X/c/", "new/X/zarr.json", "new/X/data/c/0"])
 def test_what_a_late_thread_writes_once_more_is_deleted(tmp_path, name):
     with atomic.workplace(tmp_path / "a") as work:
         pass
@@ -389,15 +389,16 @@ def test_a_folder_that_cannot_take_the_files_is_one_line(tmp_path, monkeypatch):
 def test_a_marker_that_cannot_be_written_or_deleted_with_its_folder_is_an_error(
     place, tmp_path, monkeypatch
 ):
+    url = f"memory://{tmp_path.name}/a.zarr"
+
     def broken(operation, path):
-        if operation == "write" and str(path).endswith(atomic.MARKER):
+        if operation == "write" and path in (f"{place}/{atomic.MARKER}", f"{url}/{atomic.MARKER}"):
             raise OSError(errno.EIO, "broken")
 
     with monkeypatch.context() as patched:
         patched.setattr(atomic, "fault_point", broken)
         with pytest.raises(OSError, match="broken"):
             atomic.write_marker(place)
-        url = f"memory://{tmp_path.name}/a.zarr"
         with pytest.raises(OSError, match="broken"), build(url, tmp_path / "one"):
             raise AssertionError("not reached")
     atomic.write_marker(tmp_path / "ours")
@@ -431,6 +432,18 @@ def test_of_two_machines_one_gets_a_name_in_an_object_store(tmp_path):
         ):
             raise AssertionError("not reached")
         assert names(url) == [atomic.MARKER, "X/data/c/0"]
+
+
+def test_a_store_that_is_built_has_its_name_and_no_marker(place, tmp_path, monkeypatch):
+    uri, log = f"{place}/a", []
+    monkeypatch.chdir(tmp_path)  # which holds the spills of an object store
+    durable(monkeypatch, log)
+    with atomic.building(uri, lambda at: "zarr.json" in names(at)) as (new, spills):
+        put(new, "zarr.json")
+        if place.startswith("/"):
+            assert spills.parent == Path(new).parent
+            assert ("sync", str(tmp_path)) in log  # the name of the folder, which is new
+    assert names(uri) == ["zarr.json"]
 
 
 def test_a_folder_of_the_user_is_in_the_way_of_a_store(tmp_path):

@@ -3,8 +3,10 @@
 import json
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import zarr
@@ -87,6 +89,34 @@ def test_a_manifest_of_another_form_is_one_line(store, text):
         storage.open(store)
 
 
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"manifest": {"version": 9}}, "was written by a bigfs before version 1.0: remove it"),
+        ({"manifest": {}, "version": 2}, "has store version 2, but this bigfs reads versions up"),
+    ],
+)
+def test_a_store_of_another_version_is_refused_by_name(store, told, message):
+    document = {"attributes": {"bigfs": told | {"checksum": ""}}}
+    (Path(store) / manifest.MANIFEST).write_text(json.dumps(document))
+    with pytest.raises(StoreError, match=message):
+        storage.open(store)
+
+
+def test_a_store_without_values_and_with_an_empty_split_is_right(store):
+    told = manifest.manifest_of(str(store))
+    empty = manifest.Segment("1", "test", 3, 3, 0)
+    assert replace(told, nnz=0, segments=(*told.segments, empty)).faults() == []
+
+
+@pytest.mark.parametrize("word", ["ETag", "etag"])
+def test_the_etags_of_an_object_store_are_all_but_that_of_the_manifest(monkeypatch, word):
+    found = {f"/b/a/{key}": {word: key} for key in ("zarr.json", "X/c/0", ".made-by-bigfs")}
+    memory = fsspec.get_filesystem_class("memory")
+    monkeypatch.setattr(memory, "find", lambda *_, **__: found)
+    assert manifest.objects_of("memory://b/a") == ({"X/c/0"}, manifest.digest(b'{"X/c/0":"X/c/0"}'))
+
+
 def test_a_forged_graph_is_one_line(store):
     uri = storage.graph(storage.open(store), 1, method="exact").uri
     forge(uri, lambda m: m.update(graph=5))
@@ -96,17 +126,28 @@ def test_a_forged_graph_is_one_line(store):
         storage.graph(storage.open(store), 1, method="exact")
 
 
-def test_append_links_no_file_from_outside_the_store(store, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "message"),
+    [
+        ("documents", "../secret", "00", r"the checksum of '\.\./secret' is wrong"),
+        ("documents", "/secret", "00", "the checksum of '/secret' is wrong"),
+        ("documents", "secret", 0, "the checksum of 'secret' is wrong"),
+        ("shards", "../secret", [0, 1, 1], r"the checksum of '\.\./secret' is wrong"),
+        ("shards", "X/data", [0, 1, 0], "an array has shards of no size"),
+        ("shards", "X/data", [-1, 1, 1], "an array has shards of no size"),
+    ],
+)
+def test_append_links_no_file_from_outside_the_store(store, tmp_path, kind, key, value, message):
     """A list of checksums that names ../secret, with all hashes right."""
     (tmp_path / "secret").write_text("mine")
     path = Path(store) / manifest.CHECKSUMS / "c" / "0"
     listed = json.loads(path.read_text())
-    listed["documents"]["../secret"] = "00"
+    listed[kind][key] = value
     raw = manifest.canonical(listed)
     path.write_bytes(raw)
     forge(store, lambda m: m.update(content=manifest.digest(raw)))
     (tmp_path / "b.svm").write_text("1 1:0.5\n")
-    with pytest.raises(CorruptStoreError, match=r"the checksum of '\.\./secret' is wrong"):
+    with pytest.raises(CorruptStoreError, match=message):
         storage.append(tmp_path / "b.svm", store)
     assert names_in(tmp_path) == ["a.svm", "a.zarr", "b.svm", "secret"]
 
