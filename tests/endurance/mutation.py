@@ -2,23 +2,18 @@
 
 python -m tests.endurance.mutation GROUP [FIRST LAST]    # the mutants FIRST to LAST of at most 40
 
-A mutant differs from its module in one place: a comparison, an operator, a Boolean, a constant, a
-value that is returned, or a statement that is dropped. Messages and logs stay, and so do the
-constants of modules, which are settings. The tests are collected once. A fork gives the functions
-of a mutant their new code and runs the tests that call its function, those that have killed most
-first, until one fails or a time limit. Tests that start processes or take long are left out.
+A mutant differs from its module in one place of a function, but not in a message. Tests that start
+processes or take long are left out. A fork runs those first that have killed most.
 """
 
 import ast
 import gc
-import json
 import os
 import random
 import signal
 import sys
 import tempfile
-import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -26,9 +21,8 @@ import numba
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MOST, SEED = 40, 0  # mutants per group
+MOST = 40  # mutants per group
 LIMIT = 120  # seconds for the tests of a mutant
-KINDS = "not process and not slow and not nightly"
 # the name of a group, its modules and their tests
 LINES = """
 result bigfs/result.py tests/bigfs/test_result.py
@@ -42,133 +36,102 @@ atomic storage/atomic.py tests/storage/test_atomic.py tests/storage/test_power_l
 plan flows/plan.py tests/flows/test_plan.py
 """
 GROUPS = {name: patterns for name, *patterns in map(str.split, LINES.strip().splitlines())}
-PAIRS = [
-    *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)),
-    *((ast.In, ast.NotIn), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.BitAnd, ast.BitOr)),
-    *((ast.And, ast.Or), (ast.FloorDiv, ast.Mult), (ast.Mod, ast.Mult), (ast.Pow, ast.Mult)),
-]
-SWAPS = {new: old for old, new in reversed(PAIRS)} | dict(PAIRS)
+SWAPS = """Lt-LtE LtE-Lt Gt-GtE GtE-Gt Eq-NotEq NotEq-Eq Is-IsNot IsNot-Is In-NotIn NotIn-In Add-Sub
+Sub-Add Mult-Div Div-Mult BitAnd-BitOr BitOr-BitAnd And-Or Or-And FloorDiv-Mult Mod-Mult Pow-Mult"""
+OTHER = {getattr(ast, old): getattr(ast, new) for old, new in (s.split("-") for s in SWAPS.split())}
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def change(node):
     """Return an attribute of a node with its value in a mutant, or None."""
     match node:
-        case ast.Compare(ops=[op, *others]) if type(op) in SWAPS:
-            return "ops", [SWAPS[type(op)](), *others]
-        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in SWAPS:
-            return "op", SWAPS[type(op)]()
+        case ast.Compare(ops=[op, *others]) if type(op) in OTHER:
+            return "ops", [OTHER[type(op)](), *others]
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in OTHER:
+            return "op", OTHER[type(op)]()
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return "operand", ast.UnaryOp(ast.Not(), operand)
         case ast.UnaryOp(op=ast.USub()):
             return "op", ast.UAdd()
-        case ast.Constant(value=bool(value)):
-            return "value", not value
         case ast.Constant(value=int(value) | float(value)):
-            return "value", value + 1
+            return "value", not value if isinstance(value, bool) else value + 1
         case ast.Return(value=value) if value is not None:
             return "value", ast.Constant(None)
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name("log")))):
             return None
         case ast.Raise() | ast.AugAssign() | ast.Expr(value=ast.Call()):
             return "__class__", ast.Pass
-    return None
 
 
 def places(tree):
-    """Yield the nodes that change, without those of annotations and messages, and the first line of
-    their functions."""
+    """Yield the nodes of functions that change, but for annotations and messages."""
     for function in [node for node in ast.walk(tree) if isinstance(node, FUNCTION)]:
-        start = min(node.lineno for node in (function, *function.decorator_list))
         todo = list(function.body)
         while todo:
             node = todo.pop()
             if not isinstance(node, ast.JoinedStr | FUNCTION | ast.ClassDef):
                 if change(node) is not None:
-                    yield node, start
+                    yield node
                 annotation = getattr(node, "annotation", None)
                 todo += [child for child in ast.iter_child_nodes(node) if child is not annotation]
 
 
-def mutant(file, number):
-    """Return the code of a mutant, the first line of its function, and what was there and is."""
-    tree = ast.parse(Path(file).read_bytes())
-    node, start = list(places(tree))[number]
-    words = f"{Path(file).name}:{node.lineno}: {ast.unparse(node)[:70]}  →  "
-    setattr(node, *change(node))
-    code = compile(ast.fix_missing_locations(tree), file, "exec")
-    return code, f"{file}:{start}", words + ast.unparse(node)[:70]
-
-
-def codes(code):
-    """Yield the codes of the functions in a code."""
-    for inner in (const for const in code.co_consts if isinstance(const, CodeType)):
-        yield inner
-        yield from codes(inner)
-
-
 def put(file, code):
-    """Give the functions of a module their code."""
-    new = {(inner.co_qualname, inner.co_firstlineno): inner for inner in codes(code)}
+    """Give the functions of a module their code of a mutant."""
+    new, todo = {}, [code]
+    while todo:
+        inner = todo.pop()
+        new[inner.co_qualname, inner.co_firstlineno] = inner
+        todo += [const for const in inner.co_consts if isinstance(const, CodeType)]
     for function in gc.get_objects():
-        if isinstance(function, FunctionType) and function.__code__.co_filename == file:
-            old = function.__code__
+        if isinstance(function, FunctionType) and (old := function.__code__).co_filename == file:
             function.__code__ = new.get((old.co_qualname, old.co_firstlineno), old)
 
 
 class Loop:
     """The loop of pytest, over mutants."""
 
-    def __init__(self, files, chosen, folder):
-        self.files, self.chosen, self.folder, self.killed = files, chosen, folder, 0
-        self.calls, self.now, self.report = defaultdict(list), set(), folder / "report"
-
-    def trace(self, frame, *_):
-        if (code := frame.f_code).co_filename in self.files:
-            self.now.add(f"{code.co_filename}:{code.co_firstlineno}")
+    def __init__(self, chosen, folder):
+        self.chosen, self.folder, self.failed = chosen, folder, folder / "failed"
+        self.ends, self.kills = Counter(), Counter()
 
     def pytest_runtest_logreport(self, report):
-        """Note what a test called. What its fixtures call serves all tests of its file."""
         if report.failed:
-            self.report.write_text(report.nodeid)
+            self.failed.write_text(report.nodeid)
             os._exit(1)
-        self.calls[report.fspath if report.when == "setup" else report.nodeid] += self.now
-        self.now.clear()
 
-    def passes(self, items, limit, *mutant):
-        """Return whether tests pass in a fork within some seconds, and what it reports."""
-        if not (pid := os.fork()):
-            try:
-                signal.alarm(limit)
-                os.chdir(self.folder)
-                for stream in (1, 2):
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-                if mutant:
-                    put(*mutant)
-                else:
-                    threading.settrace(self.trace)
-                    sys.settrace(self.trace)
-                for item, after in zip(items, [*items[1:], None], strict=True):
-                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-                self.report.write_text(json.dumps(self.calls))
-                os._exit(0)
-            finally:
-                os._exit(1)
-        return os.waitpid(pid, 0)[1] == 0, self.report.read_text()
+    def fork(self, items, *mutant):
+        """Run tests in a fork until one fails. Return how it ends, and the test that failed."""
+        self.failed.write_text("")
+        if pid := os.fork():
+            return os.waitpid(pid, 0)[1], self.failed.read_text()
+        try:
+            os.chdir(self.folder)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            if mutant:
+                signal.alarm(LIMIT)
+                put(*mutant)
+            for item, after in zip(items, [*items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            os._exit(0)
+        finally:
+            os._exit(1)
 
     def pytest_runtestloop(self, session):
-        passed, report = self.passes(session.items, 5 * LIMIT)
-        assert passed, f"without a mutant fails {report}"
-        calls, kills = json.loads(report), Counter()
+        status, failed = self.fork(session.items)
+        assert status == 0, f"without a mutant fails {failed}"
         for file, number in self.chosen:
-            code, function, words = mutant(file, number)
-            keys = {key for key in calls if function in calls[key]}
-            items = [item for item in session.items if {item.nodeid, item.location[0]} & keys]
-            items.sort(key=lambda item: -kills[item.nodeid])
-            passed, report = self.passes(items, LIMIT, file, code)
-            print(f"{words}  ({len(items)} tests)" if passed else "killed", flush=True)
-            self.killed += not passed
-            kills[report] += 1
+            tree = ast.parse(Path(file).read_bytes())
+            node = list(places(tree))[number]
+            words = f"{Path(file).name}:{node.lineno}: {ast.unparse(node)[:70]}  →  "
+            setattr(node, *change(node))
+            code = compile(ast.fix_missing_locations(tree), file, "exec")
+            items = sorted(session.items, key=lambda item: -self.kills[item.nodeid])
+            status, failed = self.fork(items, file, code)
+            end = {0: "survived", signal.SIGALRM: "out of time"}.get(status, "killed")
+            print(f"{end}: {words}{ast.unparse(node)[:70]}  {failed}", flush=True)
+            self.ends[end] += 1
+            self.kills[failed] += 1
         return True
 
 
@@ -177,21 +140,20 @@ def main(group, first=0, last=MOST):
     modules = sorted(map(str, ROOT.glob(pattern)))
     tests = [str(path) for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     found = [(m, i) for m in modules for i, _ in enumerate(places(ast.parse(Path(m).read_bytes())))]
-    random.Random(SEED).shuffle(found)
-    chosen, compiled = found[:MOST][int(first) : int(last)], numba.njit
+    random.Random(0).shuffle(found)
+    compiled = numba.njit
 
-    def njit(*functions, **options):  # functions with mutants are not compiled
-        if not functions:
-            return lambda function: njit(function, **options)
-        is_mutated = functions[0].__code__.co_filename in modules
-        return functions[0] if is_mutated else compiled(*functions, **options)
+    def njit(*function, **options):  # functions with mutants are not compiled
+        jit = compiled(*function, **options)
+        return jit if function else lambda f: f if f.__code__.co_filename in modules else jit(f)
 
     numba.njit = njit
     with tempfile.TemporaryDirectory() as folder:
-        loop = Loop(modules, chosen, Path(folder))
-        options = ["-s", "-p", "no:cacheprovider", f"--basetemp={folder}/tests", "-m", KINDS]
-        pytest.main([*options, *tests], plugins=[loop])
-    print(f"{group}: {loop.killed} killed of the {len(chosen)} mutants {first} to {last}")
+        loop = Loop(found[:MOST][int(first) : int(last)], Path(folder))
+        options = ["-s", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
+        kinds = ["-m", "not process and not slow and not nightly"]
+        pytest.main([*options, *kinds, *tests], plugins=[loop])
+    print(f"{group}, mutants {first} to {last} of {len(found)}: {dict(loop.ends)}")
 
 
 if __name__ == "__main__":
