@@ -277,6 +277,8 @@ def test_a_plan_has_what_its_job_says():
     job = Job(source="s.zarr", method="anova", features=3, out="r", timeout=7.5)
     plan = Plan(job, None, "key")
     assert (plan.folder, plan.timeout, plan.method, plan.features) == (job.folder, 7.5, "anova", 3)
+    corpus = SimpleNamespace(spec={"content": "c"})  # which is not opened again
+    assert Plan.of(job, corpus).corpus is corpus
 
 
 def test_a_key_holds_the_question_and_nothing_else():

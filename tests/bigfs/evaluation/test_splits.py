@@ -318,3 +318,15 @@ def test_subsamples_draw_a_share_of_each_group_without_replacement():
     assert len({tuple(rows) for rows in drawn}) == 3
     again = splits.draw_subsamples(groups, 1, 0.3, seed=4)
     np.testing.assert_array_equal(next(again), drawn[0])
+
+
+def test_the_halves_of_a_pair_share_no_row_and_have_half_of_each_group():
+    groups = np.repeat([5, 7, 9], [10, 3, 1])
+    drawn = list(splits.draw_halves(groups, 3, seed=4))
+    for one, other in zip(drawn[::2], drawn[1::2], strict=True):
+        assert set(one) & set(other) == {13}  # the only row of its group
+        for rows in (one, other):
+            assert np.bincount(groups[rows], minlength=10)[[5, 7, 9]].tolist() == [5, 1, 1]
+            np.testing.assert_array_equal(np.unique(rows), rows)
+    assert len({tuple(rows) for rows in drawn}) == 6
+    np.testing.assert_array_equal(next(splits.draw_halves(groups, 1, seed=4)), drawn[0])

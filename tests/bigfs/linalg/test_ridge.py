@@ -294,6 +294,22 @@ def test_a_residual_that_is_not_finite_is_not_solved():
     found = block_cg(lambda V: V, B, np.zeros((2, 2)), np.ones(2), lambda Y: Y, 1e-3, 10, 0.0, None)
     assert found.status is Status.NOT_FINITE
     assert not found.converged
+    ridge = Ridge(Matrix.from_array(np.eye(3)), solver="primal")
+    ridge.gram[:] = np.nan  # of values whose products overflow
+    assert ridge.prepare(np.ones(3)).solve(np.eye(3)).status is Status.NOT_FINITE
+
+
+def test_a_direct_solution_is_refined(rng):
+    """The weights of the features differ by eight decades."""
+    X, T = rng.normal(size=(200, 100)) * 10 ** rng.uniform(-4, 4, 100), rng.normal(size=(200, 2))
+    u = 10 ** rng.uniform(2, 10, 100)[:, None]
+    prepared = Ridge(Matrix.from_array(X), solver="woodbury").prepare(u[:, 0])
+    once, found = prepared.direct.solve(X.T @ T), prepared.solve(T).W
+    size = np.linalg.norm(X.T @ T / np.sqrt(u))
+    before, after = (
+        np.linalg.norm((X.T @ (T - X @ W) - u * W) / np.sqrt(u)) / size for W in (once, found)
+    )
+    assert after < 1e-13 < before
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -445,6 +461,18 @@ def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
     assert whole.passes == 0  # gathered: the corpus is not read again
     returned = working.solve(middle, few, T)  # a feature that was left out comes back
     np.testing.assert_allclose(returned.W, dense_ridge(X, middle.dense(40), few, T), atol=1e-8)
+
+
+def test_a_plan_expects_the_steps_of_the_last_solve_but_for_the_first():
+    """The first one knows no solution."""
+    X, T, u = data(40, 15)
+    working, expected, made = WorkingSet(Matrix.from_array(X), solver="cg", targets=3), [], []
+    for on in (15, 10, 5):
+        weights = np.where(np.arange(15) < on, u, np.inf)
+        made.append(working.solve(centering(40), weights, T).iterations)
+        product = 4 * (X[:, :on].nnz + 40) * 3 / 3e8  # 40 of the centering
+        expected.append(working.plans[-1]["plan"].cost.seconds / product - 1)
+    assert expected == pytest.approx([50, 50, made[1]])
 
 
 @pytest.mark.parametrize("tiles", [None, 9])

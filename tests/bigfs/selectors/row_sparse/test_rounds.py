@@ -113,9 +113,24 @@ def test_a_problem_says_how_far_its_features_moved_and_which_are_the_best():
     assert problem.why() == moves.format(2, 50, "changed in the last round")
     problem.measure(State(np.array([4.0, 1.5, 3, 2])))
     assert problem.why() == ""
+    problem, theta = Rounds(2000, m=1), np.random.default_rng(0).random(2000)
+    problem.measure(State(theta))
+    assert problem.best == [theta.argmax()]
 
 
-@pytest.mark.parametrize("objective", [0.5, 2.0])
+def test_features_that_violate_optimality_return_once_the_others_are_solved():
+    problem, theta = Rounds(4), np.array([4.0, 0, 0, 0])
+    excess = np.array([9, 0.25, 0.3, 0.5])
+    assert problem.with_violators(theta, 0.3, lambda: excess)[1] == np.inf
+    more, gap = problem.with_violators(theta, 0.25, lambda: excess)
+    np.testing.assert_allclose(more, [4, 0, 4e-3, 4e-3])
+    assert gap == 0.5
+    same, gap = problem.with_violators(theta, 0.2, lambda: np.minimum(excess, 0.25))
+    assert same is theta
+    assert gap == 0.2
+
+
+@pytest.mark.parametrize("objective", [0.5, 1.0, 2.0])
 def test_a_round_from_beyond_is_made_again_where_the_objective_rises(objective):
     problem, state = Rounds(2, objective), State(np.array([2.0, 1.0]))
     end, (older, momentum) = problem.go_beyond(state), next_momentum(3.0)

@@ -19,7 +19,7 @@ from bigfs.linalg.ridge.plan import SOLVERS
 from bigfs.matrix import Matrix, kernels
 from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse.label_sums import complete_labels, sum_samples
-from bigfs.selectors.row_sparse.rows import norm_alone
+from bigfs.selectors.row_sparse.rows import norm_alone, without_negligible
 from bigfs.selectors.row_sparse.srlsr import FIRST, RESTART, SRLSRProblem
 from tests.helpers.daily import daily
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
@@ -438,6 +438,9 @@ def test_a_row_alone_has_the_length_of_the_dense_minimum(rng, p):
         value = square * grid**2 - 2 * pull * grid + 1.5 * grid**p
         assert length == pytest.approx(grid[value.argmin()], abs=2e-4)
     assert 0 < np.count_nonzero(lengths) < 50
+    assert norm_alone(np.array([1.5]), np.ones(1), 2.0, 0.5) == 0  # a tie with the length 1
+    few = without_negligible(4 * np.array([1, 0.9e-6, 1.1e-6]))
+    np.testing.assert_array_equal(few > 0, [True, False, True])
 
 
 def test_features_that_left_too_early_return_once_and_stay():
