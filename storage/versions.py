@@ -38,7 +38,7 @@ def _kept_path(uri: str, content: str) -> Path:
 
 def place_of(uri: str, content: str) -> str:
     """Return where a store lies with this content: at its name, or kept for its readers."""
-    if "://" in uri or not os.path.isdir(kept := _kept_path(uri, content)):
+    if "://" in uri or not atomic.has_marker(kept := _kept_path(uri, content)):
         return uri
     return str(kept)
 
@@ -82,14 +82,18 @@ def keep(uri: str, content: str) -> Iterator[None]:
 
 
 def is_left(kept: Path) -> bool:
-    """Return whether a folder is a state that is kept and nobody holds."""
-    return atomic.has_marker(kept) and not is_held(_state_of(kept))
+    """Return whether a folder is a state that is kept and nobody holds, or is empty since a process
+    was killed as it deleted it.
+    """
+    return (atomic.has_marker(kept) or atomic.is_free(kept)) and not is_held(_state_of(kept))
 
 
 def delete(kept: Path) -> None:
     """Delete a state that is kept, or raise a BusyError if somebody holds it."""
     with lock(_state_of(kept), wait=0):
         atomic.delete_marked(kept)
+        if kept.exists() and atomic.is_free(kept):
+            kept.rmdir()
 
 
 def _state_of(kept: Path) -> Path:

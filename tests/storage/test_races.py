@@ -243,14 +243,18 @@ def test_a_state_that_nobody_reads_any_more_is_deleted(store, tmp_path, monkeypa
     with pytest.raises(OSError, match="the work ends"):
         fail()
     assert not kept()
-    with monkeypatch.context() as killed, versions.hold(store, storage.open(store).spec["content"]):
-        grow(store, 10)
-        assert storage.find_unused() == []
-        killed.setattr(versions, "_forget", lambda kept: None)
-    found = storage.find_unused()
-    assert [item.path for item in found] == kept() != []
-    assert storage.delete_unused(found) > 0
-    assert not kept()
+    for name, rows in (("delete_marked", 10), ("rmdir", 15)):  # where the process is killed
+        content = storage.open(store).spec["content"]
+        with monkeypatch.context() as killed, versions.hold(store, content):
+            grow(store, rows)
+            assert storage.find_unused() == []
+            assert versions.place_of(store, content) == str(kept()[0])
+            killed.setattr(Path if name == "rmdir" else atomic, name, lambda path: None)
+        assert (versions.place_of(store, content) == store) == (name == "rmdir")
+        found = storage.find_unused()
+        assert [item.path for item in found] == kept() != []
+        storage.delete_unused(found)
+        assert not kept()
 
 
 def test_an_unfinished_run_that_was_finished_meanwhile_is_not_pruned(tmp_path, monkeypatch):
