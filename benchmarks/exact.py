@@ -30,6 +30,7 @@ from bigfs import SparGE, engine
 SIZES = (5, 10, 20, 50)
 LARGE = {"20news": (100, 500)}  # further sizes
 CLOSED = 1e-3  # share of the objective below which a gap counts as nearly closed
+LIMIT = "2GB"
 MOST_PEER = 5000  # features of a set on which HiGHS runs
 
 
@@ -102,7 +103,8 @@ def run(
     """Search for the best choices that are not finished, and print the gaps."""
     names = tuple(sets.split(",")) if sets else tuple(SOURCES)
     exact = Experiment("exact", names, 1, partial(cells, seconds, peer), files=())
-    with engine.one_blas_thread(), warnings.catch_warnings():
+    limit = engine.cluster(workers=0, memory_limit=LIMIT)
+    with limit, engine.one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         run_experiments([exact], folder, say=partial(print, flush=True))
     finished = {

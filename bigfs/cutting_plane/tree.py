@@ -325,7 +325,7 @@ def search_exactly(
     J = first.objective(np.arange(problem.m))
     found = candidates(problem, state, first.cutoff(J))
     union = np.union1d(found.features, best)
-    if len(union) < LARGE_SIZE:
+    if len(union) < LARGE_SIZE or not problem.data.in_single:
         with contextlib.suppress(MemoryLimitError):
             engine.require_memory(ARRAYS * 8 * len(union) ** 2, "")
             problem.data.add(union)
