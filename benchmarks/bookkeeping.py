@@ -19,7 +19,6 @@ from shared import STORES, peaks, row, timed
 
 from bigfs import engine, storage
 
-COMMAND = "bookkeeping.py"
 OPEN = """
 import sys, time
 from bigfs import storage
@@ -70,10 +69,10 @@ def main(
     opened, loaded = min(numbers_of(OPEN, staged.value) for _ in range(3))
     listed, read = numbers_of(HOLD, staged.value)
     about = f"{corpus.X.shape[0]:,} × {corpus.X.shape[1]:,}, {corpus.X.nnz:,} non-zeros"
-    row("files", about, f"{files:,}", "", COMMAND)
-    row("bytes held per worker", about, f"{listed:,.0f} and {read:,.0f}", "", COMMAND)
-    row("seconds to open, to load a tile", about, f"{opened:.3f}, {loaded:.3f}", "", COMMAND)
-    row("staging", about, f"{staged.seconds:.1f} s, {staged.processor:.1f} s; {most}", "", COMMAND)
+    row("files", about, f"{files:,}")
+    row("bytes held per worker", about, f"{listed:,.0f} and {read:,.0f}")
+    row("seconds to open, to load a tile", about, f"{opened:.3f}, {loaded:.3f}")
+    row("staging", about, f"{staged.seconds:.1f} s, {staged.processor:.1f} s; {most}")
 
 
 if __name__ == "__main__":

@@ -44,8 +44,7 @@ def jgsc(robust: bool = False, n_atoms: int = 256, workers: int = 2, limit: str 
             run = timed(lambda: method(n_atoms=n_atoms).fit(X))
         figure = f"{run.seconds:.1f} s, dictionary {learned:.1f} s; {peaks()}"
     print(run.value.n_iter_, "Sylvester equations:", run.value.result_.history[-1])
-    command = f"coding.py jgsc{' --robust' * robust}"
-    row(f"{method.__name__}, {n_atoms} atoms", "scale of News20", figure, "asked 180 s", command)
+    row(f"{method.__name__}, {n_atoms} atoms", "scale of News20", figure)
 
 
 @app.command()
@@ -59,7 +58,7 @@ def smr(k: int = 4) -> None:
         run = timed(lambda model=model: model.fit(X, y))
         figure = f"{run.seconds:.1f} s, {run.processor:.1f} s of processor"
         print(run.value.result_.history[-1])
-        row(f"SMR, k = {k}, {rounds} rounds by {gram}", str(X.shape), figure, "", "coding.py smr")
+        row(f"SMR, k = {k}, {rounds} rounds by {gram}", str(X.shape), figure)
 
 
 def covered(X: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -47,13 +47,12 @@ def any_size(folder: Path, rows: int = 1_400_000, limit: int = 10**9) -> None:
             found[solver] = float(np.mean(answer == small.y_test))
     Z, T = (part.rows(np.arange(len(part))) for part in (small.X_train, small.X_test))
     inside = LinearSVC(random_state=0, max_iter=10_000).fit(Z, small.y_train)
-    command = f"evaluation.py any-size FOLDER {rows} {limit}"
     needs = f"a fit in memory {projected_memory(X, y) / 1e9:.2f} GB, limit {limit / 1e9:g} GB"
     figure = f"{spent.seconds:.0f} s; {peaks}; {curves}"
-    row("evaluation of all features by tiles", f"{X.nnz:,} non-zeros", figure, needs, command)
+    row("evaluation of all features by tiles", f"{X.nnz:,} non-zeros", figure, needs)
     own = ", ".join(f"{name} {accuracy:.4f}" for name, accuracy in found.items())
     peer = f"LinearSVC in memory {inside.score(T, small.y_test):.4f}"
-    row("the same on a tenth of the rows", f"{rows // 10:,} rows", own, peer, command)
+    row("the same on a tenth of the rows", f"{rows // 10:,} rows", own, peer)
 
 
 if __name__ == "__main__":

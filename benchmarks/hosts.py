@@ -79,7 +79,7 @@ def main(source: str = "synthetic:rcv1", features: int = 500) -> None:
         figure = f"{hosts:.0f} s ({figures(runs[0])})"
         said = f"one machine: {seconds:.0f} s ({figures(runs[1])})"
         figure += f"; selected.csv, scores.npy, curves.csv equal: {same}; files of the store"
-        row("hosts", source, f"{figure} that differ: {differ}", said, "hosts.py")
+        row("hosts", source, f"{figure} that differ: {differ}", said)
         sys.exit(0 if all(same) and not differ else 1)
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -78,7 +78,7 @@ def runs(
         reached = np.array(list(pool.map(partial(run_of_noise, names), range(draws))))
     for method, values in zip(names, np.moveaxis(reached, 1, 0), strict=True):
         own, leaky = mean_error(values[:, 0]), f"chosen on all samples {values[:, 1].mean():.3f}"
-        row(f"noise, {method}, auto", f"{draws} draws", own, leaky, "noise.py runs")
+        row(f"noise, {method}, auto", f"{draws} draws", own, leaky)
     if np.any(np.abs(reached[:, :, 0].mean(axis=0) - 0.5) > bound):
         raise SystemExit(f"a mean is not 0.5 ± {bound}")
 

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 import typer
 from scipy.stats import mannwhitneyu
-from shared import timed
+from shared import row, timed
 
 from bigfs import RankSum, engine, storage
 from bigfs.types import FloatArray
@@ -78,10 +78,7 @@ def main(
     words = [f"--{name}={value}" for name, value in options.items()]
     command = [sys.executable, __file__, str(folder), *words, "--only"]
     took = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    print(
-        f"bigfs: {groups} groups, {genes:,} genes, {cells:,} cells: {took['seconds']:.1f} s, "
-        f"{took['peak']} MB, {took['passes']} passes"
-    )
+    about = f"{cells:,} cells, {genes:,} genes, {groups} groups"
     corpus, p = storage.open(store), np.load(store.with_suffix(".npy"))
     genes_of = np.arange(min(SLICE, genes))
     X, y = corpus.X.columns(genes_of).toarray().astype(float), corpus.y  # SciPy ranks in this type
@@ -92,10 +89,12 @@ def main(
         )
     )
     n_tests = len(some) * X.shape[1]
-    print(
+    peer = (
         f"SciPy: {n_tests} tests in {run.seconds:.1f} s, as many as all need "
         f"{run.seconds * groups * genes / n_tests:,.0f} s; {distance(p[some], run.value)}"
     )
+    figure = f"{took['seconds']:.1f} s, {took['passes']} pass, {took['peak']} MiB"
+    row("rank-sum tests of all genes and groups", about, figure, peer)
     if importlib.util.find_spec("illico") is None:
         print("illico: not installed")
         return
@@ -111,7 +110,8 @@ def main(
     found = run.value["p_value"].unstack()
     found = found.loc[[str(c) for c in range(groups)], cells_of.var_names].to_numpy()
     n_tests = groups * X.shape[1]
-    print(f"illico: {n_tests} tests in {run.seconds:.1f} s; {distance(p, found)}")
+    figure = f"{n_tests} tests in {run.seconds:.1f} s; {distance(p, found)}"
+    row(f"the same of {SLICE} genes, illico", about, figure)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def main(
         numbers = ", ".join(f"{k} {v:.4g}" for k, v in last.items())
         figure += f"; {stats['passes']} passes{gathered}; step {len(result.history)}: {numbers}"
     about = f"{corpus.X.shape[0]:,} × {corpus.X.shape[1]:,}, {corpus.X.nnz:,} non-zeros"
-    row(f"{method}, {features} features", about, figure, "", f"rcv1.py --method {method}")
+    row(f"{method}, {features} features", about, figure)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from rich.table import Table
 from bigfs import engine
 
 ROOT = Path(__file__).parents[1]
+ROW = "row: "  # begins a printed row of RESULTS.md
 STORES = Path("/tmp/bigfs-benchmarks")  # where stores are kept between runs
 
 
@@ -93,10 +93,9 @@ def table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Non
     Console(width=240).print(shown)
 
 
-def row(what: str, on_what: str, figure: str, limit: str, command: str) -> None:
-    """Print a row of RESULTS.md."""
-    cells = (what, on_what, figure, limit or "–", date.today().isoformat(), f"`{command}`")
-    print(f"| {' | '.join(cells)} |", flush=True)
+def row(what: str, on_what: str, figure: str, limit: str = "–") -> None:
+    """Print a row that `python -m benchmarks run` writes into RESULTS.md."""
+    print(f"{ROW}{what} | {on_what} | {figure} | {limit}", flush=True)
 
 
 def mean_error(values: Any, digits: int = 3) -> str:

@@ -92,8 +92,10 @@ def speed(stores: Path = KEPT, repeat: int = 2, workers: int = 2) -> None:
             f"multi-task lasso {seconds:.2f} s, {kept} features ({run.seconds / seconds:.2f} ×); "
             f"ℓ1 SVM {svm:.2f} s, f_classif {anova:.2f} s, κ + 1 bare passes {bare:.2f} s"
         )
-        what = f"a fit, {stats['passes']} passes, gap {100 * last['gap']:.2f} %"
-        row(what, f"synthetic:{name}", f"{run.seconds:.2f} s; {most}", limit, "sparge.py speed")
+        figure = (
+            f"{run.seconds:.2f} s, {stats['passes']} passes, gap {100 * last['gap']:.2f} %; {most}"
+        )
+        row("a fit", f"synthetic:{name}", figure, limit)
 
 
 def bytes_read(client: Any) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
-from shared import timed
+from shared import row, timed
 
 from bigfs import engine, storage
 
@@ -44,14 +44,14 @@ def pivot(path: Path) -> None:
 
 
 def main(folder: Path, tool: str, count: int = 1_000_000) -> None:
-    """Print a line for a tool."""
+    """Print a row for a tool."""
     if not (path := folder / f"triplets-{count}").exists():
         write(path, count)
     triplets = {"triplets": "id,code,value", "memory_limit": LIMIT}
     stage = {"bigfs": lambda: storage.stage(path, f"{path}.zarr", **triplets)}
     run = timed((stage | {"duckdb": lambda: pivot(path)})[tool])
     peak = engine.peak_memory()["driver"] >> 20
-    print(f"{tool}: {count:,} triplets, {run.seconds:.1f} s, {peak} MB", flush=True)
+    row(f"triplets to a table, {tool}", f"{count:,} triplets", f"{run.seconds:.1f} s, {peak} MiB")
 
 
 if __name__ == "__main__":
