@@ -151,12 +151,14 @@ class Result(Generic[State]):
     ['features', 'gap', 'lower', 'sets', 'upper']
     """
 
-    __repr__ = cards.brief
-
     value: State
     status: Status
     history: list[Record] = field(default_factory=list)
     stats: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        facts = {name: value for name, value in self.facts().items() if name not in self.stats}
+        return f"Result({', '.join(f'{k}={cards.readable(v)}' for k, v in facts.items())})"
 
     def _repr_html_(self) -> str:
         """Return a card for notebooks."""

@@ -30,6 +30,12 @@ def readable(X: Any) -> Any:
     if (library, kind) in (("zarr", "Array"), ("h5py", "Dataset")):
         return _lazy_slices(X)
     require_readable(X)
+    if library == "pandas" and kind == "DataFrame":
+        for name, dtype in X.dtypes.items():
+            if dtype.kind in "mM":
+                raise ValueError(
+                    f"column {name} holds dates or times: leave it out, or make numbers of it"
+                )
     return X
 
 

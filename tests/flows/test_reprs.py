@@ -64,8 +64,8 @@ def test_every_object_prints_a_few_lines(things):
 
 def test_a_repr_says_what_the_object_is(things):
     assert "sparge-lda 100" in repr(things["run"])
-    assert repr(things["result"]).startswith("Result(value=<")
-    assert "CONVERGED" in repr(things["result"])
+    assert repr(things["result"]).startswith("Result(status=converged")
+    assert "gap of the features=" in repr(things["result"])
     d = things["corpus"].X.shape[1]
     assert repr(things["feature names"]) == (
         f"<FeatureNames: {d:,} names, read as they are asked for>"

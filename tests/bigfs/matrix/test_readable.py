@@ -4,6 +4,7 @@ import dask.array as da
 import dask_array
 import h5py
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -204,3 +205,11 @@ def test_frames_of_what_is_sparse_or_lazy(library, labeled):
     else:
         with pytest.raises(ValueError, match="outputs a scipy sparse matrix"):
             selector.transform(Matrix.from_array(sp.csr_array(X)))
+
+
+def test_a_column_of_dates_is_named():
+    frame = pd.DataFrame(
+        {"income": np.arange(4.0), "signup": pd.date_range("2026-01-01", periods=4)}
+    )
+    with pytest.raises(ValueError, match="column signup holds dates or times: leave it out"):
+        ANOVA(n_features_to_select=1).fit(frame, [0, 1, 0, 1])
