@@ -219,12 +219,12 @@ class Checkpoint(Protocol):
 
 
 class _Observer(NamedTuple):
-    callback: Callable[[str, Record], None] | None = None
-    checkpoint: Checkpoint | None = None
-    begun: Counter[str] | None = None  # loops of each scoped name, with a checkpoint
+    callback: Callable[[str, Record], None] | None
+    checkpoint: Checkpoint | None
+    begun: Counter[str]  # loops of each scoped name, with a checkpoint
 
 
-_UNOBSERVED = _Observer()
+_UNOBSERVED = _Observer(None, None, Counter())
 _scope: ContextVar[tuple[str, ...]] = ContextVar("scope", default=())
 _observer: ContextVar[_Observer] = ContextVar("observer", default=_UNOBSERVED)
 
@@ -361,7 +361,7 @@ def iterate(
     callback, checkpoint, begun = _observer.get()
     history: list[Record] = []
     scoped = saved = None
-    if checkpoint is not None and begun is not None:
+    if checkpoint is not None:
         scoped = " ".join((*_scope.get(), name))
         begun[scoped] += 1
         if begun[scoped] > 1:
