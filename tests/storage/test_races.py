@@ -13,7 +13,14 @@ from bigfs.storage.errors import BusyError, StoreError
 from bigfs.storage.format import manifest
 from bigfs.storage.locks import lock
 from bigfs.storage.opening import hold_store
-from bigfs.storage.runs.runs import Run, record_failure, require_out, results_of, unfinished_of
+from bigfs.storage.runs.runs import (
+    Run,
+    failures_of,
+    record_failure,
+    require_out,
+    results_of,
+    unfinished_of,
+)
 from tests.helpers.stores import write_svmlight
 
 PARAMETERS = {"store": "s.zarr", "method": "anova", "features": 1, "parameters": {}}
@@ -108,8 +115,12 @@ def test_a_failure_that_cannot_be_written_down_hides_no_reason(tmp_path, monkeyp
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("pathlib.Path.open", full)
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.open", full)
+        record_failure(tmp_path / "r", "why")
+    assert failures_of(tmp_path / "r") == []
     record_failure(tmp_path / "r", "why")
+    assert [failure["reason"] for failure in failures_of(tmp_path / "r")] == ["why"]
 
 
 def test_who_lets_go_of_a_shared_lock_removes_no_file_of_another(tmp_path, monkeypatch):
