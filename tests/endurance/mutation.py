@@ -30,8 +30,8 @@ cutting_plane bigfs/cutting_plane/*.py tests/bigfs/cutting_plane tests/bigfs/sel
 ridge bigfs/linalg/ridge/*.py tests/bigfs/linalg/test_ridge.py
 rows bigfs/selectors/row_sparse/rows.py tests/bigfs/selectors/row_sparse/test_[rs]*.py
 splits bigfs/evaluation/splits.py tests/bigfs/evaluation/test_splits.py
-manifest storage/format/manifest.py tests/storage/format tests/storage/test_store.py
-writer storage/format/writer.py tests/storage/format tests/storage/test_store.py
+manifest storage/format/manifest.py tests/storage/format tests/storage/test_store*.py
+writer storage/format/writer.py tests/storage/format tests/storage/test_store*.py
 atomic storage/atomic.py tests/storage/test_atomic.py tests/storage/test_power_loss.py
 plan flows/plan.py tests/flows/test_plan.py
 """

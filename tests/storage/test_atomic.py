@@ -94,6 +94,16 @@ def test_a_killed_discard_leaves_a_folder_that_is_ours(tmp_path, monkeypatch):
     assert not (tmp_path / "work").exists()
 
 
+def test_a_folder_in_one_of_ours_is_marked_and_no_other(tmp_path):
+    atomic.write_marker(tmp_path / "ours")
+    for name in ("ours/a", "mine"):
+        (tmp_path / name).mkdir()
+    atomic.mark_ours(tmp_path / "ours" / "a")
+    with pytest.raises(StoreError, match="mine is in the way"):
+        atomic.mark_ours(tmp_path / "mine")
+    assert [atomic.has_marker(tmp_path / name) for name in ("ours/a", "mine")] == [True, False]
+
+
 def test_an_empty_folder_is_taken_over(tmp_path):
     (tmp_path / "work").mkdir()
     atomic.write_marker(tmp_path / "work")
@@ -541,6 +551,30 @@ def test_an_error_in_a_block_that_writes_passes_and_leaves_no_file(tmp_path):
     with atomic.write(file) as part:
         part.write_text("whole")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "whole")]
+
+
+def test_an_error_in_a_block_that_spools_passes_and_leaves_no_folder(tmp_path):
+    with (
+        pytest.raises(ZeroDivisionError),
+        atomic.spool_folder("memory://a.zarr", tmp_path / "scratch"),
+    ):
+        raise ZeroDivisionError
+    assert names_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("fault", [errno.EPERM, errno.EIO])
+def test_a_file_is_copied_only_where_the_disk_has_no_links(tmp_path, monkeypatch, fault):
+    def link(file, target):
+        raise OSError(fault, "no link")
+
+    (tmp_path / "a").write_text("x")
+    monkeypatch.setattr(os, "link", link)
+    if fault == errno.EPERM:
+        atomic.link_or_copy(tmp_path / "a", tmp_path / "b")
+        assert (tmp_path / "b").read_text() == "x"
+    else:
+        with pytest.raises(OSError, match="no link"):
+            atomic.link_or_copy(tmp_path / "a", tmp_path / "b")
 
 
 def test_a_folder_may_be_there_when_it_is_made(tmp_path):

@@ -14,7 +14,7 @@ from bigfs import engine, storage
 from bigfs.storage.errors import CorruptStoreError
 from bigfs.storage.format import manifest, shards, verified
 from bigfs.storage.format.shards import chunks_per_shard
-from bigfs.storage.format.writer import Writer
+from bigfs.storage.format.writer import ArrayWriter, Writer
 from tests.helpers.stores import dense_tiles, write_svmlight
 
 ROWS = 3000
@@ -63,6 +63,20 @@ def shards_of(uri):
 )
 def test_shards_grow_until_they_hold_64_chunks(chunks, size):
     assert chunks_per_shard(chunks) == size
+
+
+def test_numbers_are_written_by_eight_chunks_and_strings_by_one(tmp_path, monkeypatch):
+    sizes, add = [], ArrayWriter.add
+
+    def count(self, values):
+        sizes.append(len(values))
+        add(self, values)
+
+    monkeypatch.setattr(ArrayWriter, "add", count)
+    build = Writer(str(tmp_path / "a.zarr"))
+    build.write("numbers", np.arange(40), chunk=4)
+    build.write("texts", ["x"] * (manifest.STRING_CHUNK + 2))
+    assert sizes == [32, 8, manifest.STRING_CHUNK, 2]
 
 
 def test_plain_zarr_reads_the_same_values_as_the_checked_reader(store):
