@@ -51,8 +51,8 @@ def score_orders(
 ) -> Scores:
     """Score the best features of each candidate in each fold, for each number of features.
 
-    A candidate that raises a ValueError in a fold is out, unless there is no other. A checkpoint
-    is for one candidate alone.
+    A candidate that raises a ValueError in a fold is out. If there is no other, the fold is out,
+    unless no other fold can be scored. A checkpoint is for one candidate alone.
     """
     known: dict[tuple[int, int], IntArray] = {}
     seconds, failures = np.zeros(len(orders)), dict[int, str]()

@@ -67,8 +67,13 @@ class Evaluation(NamedTuple):
 
     points: list[Point]
     not_converged: int  # selections behind them that ended before their tolerance
-    by_split: list[list[Point]]  # the points of each split by itself
+    by_split: list[list[Point]]  # the points of each split by itself, none of one that is left out
     losses: list[AnyArray]  # of each point, of the test rows of all splits
+    left_out: list[str]  # why each split is left out from whose training rows no choice can be made
+
+
+class ChoiceError(ValueError):
+    """A method cannot choose from the training rows of a split."""
 
 
 # --- measuring ------------------------------------------------------------------------------------
@@ -115,34 +120,44 @@ def measure(
     Returns
     -------
     Evaluation
-        The splits pooled: right answers are added up before they become a score.
+        The splits pooled: right answers are added up before they become a score. A split in which
+        `rank` raises a ValueError is left out, unless no other can be scored.
     """
-    folds = []
+    folds: list[FoldCounts | None] = []
+    left_out: list[str] = []
     for number, split in enumerate(splits, 1):
         name = f"evaluate fold {number} of {len(splits)}"
         saved = checkpoint.load(name) if checkpoint is not None else None
         if saved is not None:
             fold = FoldCounts(*saved[0])
         else:
-            fold = count_split(
-                split,
-                partial(rank, number, split),
-                with_all=with_all,
-                scorer=scorer,
-                known=known(number),
-                fitted=fitted,
-            )
+            try:
+                fold = count_split(
+                    split,
+                    partial(rank, number, split),
+                    with_all=with_all,
+                    scorer=scorer,
+                    known=known(number),
+                    fitted=fitted,
+                )
+            except ChoiceError as error:
+                left_out.append(str(error))
+                folds.append(None)
+                if len(left_out) == len(splits):
+                    raise
+                continue
             if checkpoint is not None:
                 checkpoint.save(name, fold, [])
         folds.append(fold)
         if len(splits) > 1:
             engine.show_progress(label, number, len(splits))
-    kind = target_kind(splits[0].y_test)
+    kind, scored = target_kind(splits[0].y_test), [fold for fold in folds if fold is not None]
     return Evaluation(
-        pool(folds, kind, scorer),
-        sum(fold.not_converged for fold in folds),
-        [pool([fold], kind, scorer) for fold in folds],
-        [np.concatenate(parts) for parts in zip(*(fold.losses for fold in folds), strict=True)],
+        pool(scored, kind, scorer),
+        sum(fold.not_converged for fold in scored),
+        [[] if fold is None else pool([fold], kind, scorer) for fold in folds],
+        [np.concatenate(parts) for parts in zip(*(fold.losses for fold in scored), strict=True)],
+        left_out,
     )
 
 
@@ -189,7 +204,10 @@ def count_split(
 def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
     """Return the rankings, and the number of selections behind them that did not converge."""
     with early_ends() as messages:
-        return rank(), len(messages)
+        try:
+            return rank(), len(messages)
+        except ValueError as error:
+            raise ChoiceError(str(error)) from error
 
 
 def _name_of(split: Split, index: IntArray, scorer: Scorer) -> str:

@@ -161,6 +161,25 @@ def fold_rows(
     return _require_two_classes(y, folds, "folds")
 
 
+def folds_to_score(
+    X: Matrix, y: Any, n_splits: int, samples: Samples, with_auc: bool
+) -> tuple[list[Split], list[str]]:
+    """Return the `stratified_folds` that can be scored, and why each other fold is left out."""
+    folds = stratified_folds(X, y, n_splits, samples=samples)
+    left_out = len(_tests(y, n_splits, 0, samples)) - len(folds)
+    reasons = ["its training samples have one class only, or none"] * left_out
+    if not with_auc or target_kind(y) != "class":
+        return folds, reasons
+    scored = [fold for fold in folds if varies(y, fold.test)]
+    if not scored:
+        raise ValueError(
+            "no fold could be scored, as the test samples of each have one class, and no AUC: "
+            "choose another metric, or give more samples"
+        )
+    reasons += ["its test samples have one class, and no AUC"] * (len(folds) - len(scored))
+    return scored, reasons
+
+
 def _tests(y: Any, n_splits: int, seed: int, samples: Samples) -> list[Index]:
     """Return the test rows of each fold."""
     rows = _require_testable(y, samples.groups)

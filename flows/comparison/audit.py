@@ -90,8 +90,11 @@ def audit_lists(request: Audit, corpus: Any) -> dict[str, Any]:
     scores: dict[tuple[str, int], dict[str, Any]] = {}
     if plan.splits:
         scorer = evaluation.scorer_of(plan.measured)
-        points = measure(plan.splits, rank, with_all=False, scorer=scorer).points
-        measured = [{"method": p.method, "n_features": p.n_features, **p.scores} for p in points]
+        result = measure(plan.splits, rank, with_all=False, scorer=scorer)
+        evaluation.leave_out(plan, result.left_out)
+        measured = [
+            {"method": p.method, "n_features": p.n_features, **p.scores} for p in result.points
+        ]
         for one in controls.average_draws(measured, metrics):
             kept = {name: one[name] for name in (*metrics, "spread", "draws") if name in one}
             scores[one["method"], one["n_features"]] = kept

@@ -230,10 +230,14 @@ class Bench:
         """Choose again on the training rows of each split, unless they are all training samples."""
         if self.measured["how"] == "test half":
             return []
-        return [
-            self._choose(name, f"split {number}", *split[:2], split.samples, folder)
-            for number, split in enumerate(self.splits)
-        ]
+        chosen = []
+        for number, split in enumerate(self.splits):
+            try:
+                part = f"split {number}", *split[:2], split.samples
+                chosen.append(self._choose(name, *part, folder))
+            except ValueError as error:
+                raise ValueError(f"in fold {number + 1} of {len(self.splits)}: {error}") from error
+        return chosen
 
     def _choose_from_subsamples(self, name: str, folder: Path) -> list[ChosenSets]:
         """Choose on random halves of the training samples, the same for every method."""

@@ -128,4 +128,5 @@ def points(
         fitted=fitted,
     )
     plan.measured["not_converged"] = found.not_converged
+    evaluation.leave_out(plan, found.left_out)
     return found.points

@@ -7,7 +7,7 @@ too much, one fold is held out and the features are selected once more without i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +18,10 @@ from bigfs.evaluation.metrics import METRIC_NAMES, Scorer, require_metrics
 from bigfs.evaluation.splits import (
     Samples,
     Split,
+    folds_to_score,
     held_out_split,
     labeled_rows,
     most_folds,
-    stratified_folds,
     target_kind,
     testable_rows,
     training_sample,
@@ -119,10 +119,13 @@ def make_plan(
         if (test_size := choices.get("test_size")) is not None:
             splits = [held_out_split(X, y, test_size, samples=samples)]
         else:
-            splits = stratified_folds(X, y, folds or FOLDS, samples=samples)
+            with_auc = scorer_of(measured).with_auc
+            splits, left_out = folds_to_score(X, y, folds or FOLDS, samples, with_auc)
             measured["folds"] = len(splits)
             if _are_all_used(X, method, folds, len(splits) * selections):
                 how = "nested folds"
+                if left_out:
+                    measured["left_out"] = left_out
             else:
                 splits = splits[:1] if samples.times is None else splits[-1:]
     measured["how"] = how
@@ -138,6 +141,13 @@ def make_plan(
     if sample is not first.X_train:
         measured["trained_on"] = int(labeled_rows(of_sample).sum())
     return Plan(splits, measured)
+
+
+def leave_out(plan: Plan, reasons: Sequence[str]) -> None:
+    """Note in a plan that some of its folds were left out when they were measured."""
+    if reasons:
+        plan.measured["folds"] -= len(reasons)
+        plan.measured["left_out"] = [*plan.measured.get("left_out", []), *reasons]
 
 
 def splits_of(corpus: Any, X: Any, method: Method, choices: Mapping[str, Any]) -> tuple[int, bool]:
@@ -253,6 +263,12 @@ def describe(measured: Mapping[str, Any]) -> str:
         )
     if again is not None:
         parts.append(f"The features were selected again {again}.")
+    if left_out := measured.get("left_out"):
+        were = "was" if len(left_out) == 1 else "were"
+        parts.append(
+            f"{len(left_out)} of {measured['folds'] + len(left_out)} folds {were} left out: "
+            f"{'; '.join(dict.fromkeys(left_out))}."
+        )
     if "trained_on" in measured:
         parts.append(
             f"The models were trained on {measured['trained_on']:,} of the training samples, drawn "

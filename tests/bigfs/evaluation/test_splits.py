@@ -95,6 +95,10 @@ def test_folds_that_would_train_on_one_class_are_left_out():
     # the earliest third has one class
     made = stratified_folds(ROWS, np.arange(N) // 45 % 2, 2, samples=Samples(None, np.arange(N)))
     assert [rows_of(split.X_test).tolist() for split in made] == [list(range(80, N))]
+    in_time = ROWS, np.arange(N) // 45 % 2, 2, Samples(None, np.arange(N))
+    folds, left_out = splits.folds_to_score(*in_time, with_auc=False)
+    assert len(folds) == 1
+    assert left_out == ["its training samples have one class only, or none"]
     with pytest.raises(ValueError, match="one class only"):
         stratified_folds(
             ROWS,

@@ -131,10 +131,15 @@ def test_a_candidate_that_fails_in_a_fold_is_out(three, monkeypatch):
     assert found.failures == {0: "the embedding is empty"}
     assert first_within_one_error(found.values.mean(axis=1)) == 1
     assert np.isnan(record(found.values.mean(axis=1), {})["mean_test_score"][0])
+    for orders in ([fails], [fails, fails]):  # there is no other, so the fold is out
+        values = score_orders(orders, splits, [1, 2], "accuracy").values[-1]
+        assert np.isnan(values).all(axis=0).tolist() == [False, True, False]
+
+    def never(number, split):
+        raise ValueError("the embedding is empty")
+
     with pytest.raises(ValueError, match="the embedding is empty"):
-        score_orders([fails], splits, [1, 2], "accuracy")
-    with pytest.raises(ValueError, match="the embedding is empty"):
-        score_orders([fails, fails], splits, [1, 2], "accuracy")
+        score_orders([never, never], splits, [1, 2], "accuracy")
 
 
 def test_auto_goes_on_where_a_candidate_fails(rng, monkeypatch):

@@ -13,6 +13,7 @@ from sklearn.svm import LinearSVC
 from bigfs import ANOVA, Matrix, SelectorCV, SparGE, SparGECV, storage
 from bigfs.evaluation import splits
 from bigfs.flows.evaluation import selection
+from bigfs.flows.evaluation.choosing import Chooser
 from bigfs.storage.runs.runs import Run
 from tests.helpers.commands import fails
 
@@ -268,3 +269,77 @@ def test_info_and_run_agree_on_the_roles(bigfs, path):
     assert json.loads(bigfs("info", "cells.zarr", "--json")[1])["roles"] == {"group": "donor"}
     run = run_of(bigfs("run", "cells.zarr", *RUN))
     assert run.metadata["measured"]["roles"] == storage.open("cells.zarr").roles
+
+
+# --- folds that cannot be scored ------------------------------------------------------------------
+
+NO_AUC = "its test samples have one class, and no AUC"
+OF_FIVE = ("t.csv?columns=x*&label=type&group=donor", "--out", "out", *SERIAL)
+
+
+def write_five(folder, has_b):
+    """Write the samples of five donors, of which some have both classes, and the others A alone."""
+    donor = np.repeat(np.arange(5), 12)
+    y = np.where(np.array(has_b)[donor] & np.arange(60) % 2, "B", "A")
+    X = np.random.default_rng(0).poisson(1.0, (60, 8)) + 2.0 * (y == "B")[:, None]
+    table = pd.DataFrame(X, columns=[f"x{j}" for j in range(8)])
+    table.assign(type=y, donor=[f"d{i}" for i in donor]).to_csv(folder / "t.csv", index=False)
+
+
+@pytest.mark.parametrize(
+    ("has_b", "metrics", "left_out", "said"),
+    [
+        ([1, 1, 1, 0, 1], "accuracy", [], "5 folds in which no donor is in both parts"),
+        ([1, 1, 1, 0, 1], "accuracy,auc", [NO_AUC], f"1 of 5 folds was left out: {NO_AUC}."),
+        ([1, 0, 0, 1, 0], "auc", [NO_AUC] * 3, f"3 of 5 folds were left out: {NO_AUC}."),
+    ],
+)
+def test_a_fold_without_an_auc_is_left_out_and_told(
+    bigfs, tmp_path, has_b, metrics, left_out, said
+):
+    write_five(tmp_path, has_b)
+    words = ("--method", "anova", "--features", 3, "--metrics", metrics)
+    run = run_of(bigfs("run", *OF_FIVE, *words))
+    measured = run.metadata["measured"]
+    assert (measured["folds"], measured.get("left_out", [])) == (5 - len(left_out), left_out)
+    assert said in run.metadata["evaluation"]
+    assert said in (run.path / "report.html").read_text()
+
+
+def test_a_comparison_leaves_the_same_fold_out(bigfs, tmp_path):
+    write_five(tmp_path, [1, 1, 1, 0, 1])
+    words = ("--methods", "anova,variance", "--sizes", 2, "--metrics", "auc")
+    status, _, err = bigfs("compare", *OF_FIVE, *words)
+    assert status == 0, err
+    about = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert about["measured"]["folds"] == 4
+    assert f"1 of 5 folds was left out: {NO_AUC}." in about["evaluation"]
+
+
+def test_no_fold_with_an_auc_is_an_error(bigfs, tmp_path):
+    write_five(tmp_path, [1, 1, 1, 1, 1])
+    table = pd.read_csv(tmp_path / "t.csv")
+    table.assign(type=np.where(table["donor"] < "d2", "A", "B")).to_csv("t.csv", index=False)
+    words = ("--method", "anova", "--features", 3, "--metrics", "auc")
+    fails(bigfs("run", *OF_FIVE, *words), "no fold could be scored", "choose another metric")
+
+
+def test_a_fold_in_which_no_choice_can_be_made_is_left_out_and_told(bigfs, tmp_path, monkeypatch):
+    write_five(tmp_path, [1, 1, 1, 1, 1])
+    folds = []
+
+    def choose(self, checkpoint, best=Chooser.best):
+        folds.append(self.X.shape[0])
+        if len(folds) in bad:
+            raise ValueError("the batch t3 has one sample")
+        return best(self, checkpoint)
+
+    monkeypatch.setattr(Chooser, "best", choose)
+    words = ("--method", "anova", "--features", 3, "--fresh")
+    bad = {3}
+    run = run_of(bigfs("run", *OF_FIVE, *words))
+    measured = run.metadata["measured"]
+    assert (measured["folds"], measured["left_out"]) == (4, ["the batch t3 has one sample"])
+    assert "1 of 5 folds was left out: the batch t3 has one sample." in run.metadata["evaluation"]
+    bad = set(range(1000))
+    fails(bigfs("run", *OF_FIVE, *words), "the batch t3 has one sample")
