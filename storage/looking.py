@@ -134,7 +134,7 @@ def _write_batch(source: ColumnFile, file: str, target: str) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    _, batch = next(iter(source.read_groups(file, None, source.names(file))))
+    _, batch = next(iter(source.read_groups(file, None, source.fields_of(file))))
     table = pa.Table.from_batches([batch])
     if isinstance(source, ParquetFile):
         parquet.write_table(table, target)

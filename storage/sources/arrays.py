@@ -210,17 +210,22 @@ def read_list(given: Any, option: str, count: int | None, of: str) -> list[str]:
 
 def read_names(given: Any, count: int | None, of: str) -> list[str]:
     """Return the names of columns that a list or a file gives, each of which must be its own."""
-    names, lines = read_list(given, "names", count, of), dict[str, int]()
-    place = f"{given}, line" if isinstance(given, str) else "names=, entry"
+    names = read_list(given, "names", count, of)
+    require_distinct(names, f"{given}, line" if isinstance(given, str) else "names=, entry")
+    return require_characters(names)
+
+
+def require_distinct(names: Sequence[str], place: str) -> None:
+    """Refuse names of columns of which one is empty or comes twice. They are numbered from 1."""
+    lines = dict[str, int]()
     for number, name in enumerate(names, 1):
         if not name or name in lines:
             twice = f"{samples.shorten(name)} comes again, after {lines.get(name)}"
             raise SourceError(
-                f"{place} {number:,}: {twice if name else 'there is no name'}: give each column a "
+                f"{place} {number:,}: {twice if name else 'there is no name'}: give each feature a "
                 f"name of its own"
             )
         lines[name] = number
-    return require_characters(names)
 
 
 def unique_names(names: Sequence[str], keys: Sequence[str] | None = None) -> list[str]:

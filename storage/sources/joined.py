@@ -28,7 +28,6 @@ from bigfs.storage.sources.base import (
     shorten_names,
 )
 from bigfs.storage.sources.tables.numeric import NumericTable
-from bigfs.storage.sources.tables.tables import Table
 from bigfs.types import IntArray
 
 log = logging.getLogger("bigfs.storage")
@@ -105,7 +104,7 @@ class Joined(Source):
 
     def prepare_next(self, part: Any, first: Any, decided: Mapping[str, Any], scratch: Path) -> Any:
         """Return a later part ready for `pieces`, with what was guessed of the first one."""
-        if isinstance(part, Table) and isinstance(first, NumericTable):
+        if isinstance(part, NumericTable) and isinstance(first, NumericTable):
             _compare_columns(part, first)
         ready = part.as_decided(decided).prepare(scratch)
         if set(ready.obs_columns) != set(first.obs_columns):
@@ -244,7 +243,7 @@ def _folder(scratch: Path, k: int) -> Path:
     return folder
 
 
-def _compare_columns(part: Table, first: NumericTable) -> None:
+def _compare_columns(part: NumericTable, first: NumericTable) -> None:
     """Refuse a table without the columns of the first, and say which others it has."""
     there, known = part.column_names(), first.column_names()
     if lacks := [name for name in (*first.numbers, *first.categorical) if name not in there]:

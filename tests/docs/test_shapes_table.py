@@ -86,6 +86,14 @@ def triplets(folder):
     pd.DataFrame({"user": range(N), "churn": Y}).to_csv(folder / "users.csv", index=False)
 
 
+def genes_in_rows(folder):
+    cells = [f"GSM{i}" for i in range(N)]
+    table = pd.DataFrame(numbers().T, [f"gene{j}" for j in range(D)], cells)
+    table.to_csv(folder / "GSE1.tsv.gz", sep="\t")
+    about = {"cell": cells, "type": np.array(list("abc"))[Y]}
+    pd.DataFrame(about).to_csv(folder / "cells.csv", index=False)
+
+
 def market(folder):
     scipy.io.mmwrite(folder / "X.mtx", sp.coo_array(numbers()))
     lines(folder / "y.txt", Y)
@@ -181,6 +189,7 @@ MAKERS = {
     "triplets": triplets,
     "a sparse matrix of SciPy and a word list": with_names,
     "Matrix Market": market,
+    "genes × cells as GEO has them": genes_in_rows,
     "arrays of NumPy": arrays,
     "cells of AnnData": cells,
     "cells of Cell Ranger": lambda folder: genes.write(folder / "filtered", genes.ranger3()),

@@ -66,7 +66,7 @@ class ColumnFile(Table):
         return head.startswith(cls.magic)
 
     @abstractmethod
-    def names(self, file: str) -> list[str]:
+    def fields_of(self, file: str) -> list[str]:
         """Return the names of the columns of a file."""
 
     @abstractmethod
@@ -80,7 +80,7 @@ class ColumnFile(Table):
         """Yield batches of some parts of a file, or of all, each with the number of its part."""
 
     def columns_of(self, file: str) -> list[str]:
-        return with_partitions(self.names(file), self.partitions_of(file))
+        return with_partitions(self.fields_of(file), self.partitions_of(file))
 
     def prepare(self, scratch: Path) -> Self:
         """Lay out a table with large parts, as some writers put a whole file into one."""
@@ -134,7 +134,7 @@ class ColumnFile(Table):
 
     def _read(self, file: str, numbers: list[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield what `read_groups` does, checked, and with the columns that the folders name."""
-        partitions, names = self.partitions_of(file), self.names(file)
+        partitions, names = self.partitions_of(file), self.fields_of(file)
         wanted = self.columns_to_read(with_partitions(names, partitions))
         there = set(names)
         columns = [name for name in wanted if name in there]
@@ -162,7 +162,7 @@ class ParquetFile(ColumnFile):
     suffixes = (".parquet",)
     part_name = "row group"
 
-    def names(self, file: str) -> list[str]:
+    def fields_of(self, file: str) -> list[str]:
         with self._open(file) as table:
             return field_names(table.schema_arrow, self.paths)
 
@@ -224,7 +224,7 @@ class ParquetFile(ColumnFile):
     def _find_groups(self) -> list[Part] | None:
         if self.url:  # the footers, which are kept
             with ThreadPoolExecutor(REQUESTS) as pool:
-                list(pool.map(self.names, self.files()))
+                list(pool.map(self.fields_of, self.files()))
         return super()._find_groups()
 
 
@@ -261,7 +261,7 @@ class ArrowFile(ColumnFile):
             head.startswith(cls.stream_magic) and not int.from_bytes(head[4:8], "little") % 8
         )
 
-    def names(self, file: str) -> list[str]:
+    def fields_of(self, file: str) -> list[str]:
         with self._reader(file) as reader:
             return field_names(reader.schema, self.paths)
 
@@ -282,7 +282,7 @@ class ArrowFile(ColumnFile):
     def read_groups(
         self, file: str, numbers: list[int] | None, columns: list[str]
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        names = self.names(file)
+        names = self.fields_of(file)
         tops = set(names).difference(self.paths)
         rows = self.rows_of_batch(len(columns))
         fields = {name if name in tops else name.split(".")[0] for name in columns}

@@ -14,6 +14,7 @@ from bigfs.storage.sources.tables.records import TextRecords
 from bigfs.storage.sources.tables.streams import Stream
 from bigfs.storage.sources.tables.tables import Csv, CsvFile
 from bigfs.storage.sources.tables.triplets import TripletRecords
+from bigfs.storage.sources.tables.turned import TurnedTable
 
 
 def _format(name: str, format: str, holds: Any, container: Any) -> Any:
@@ -27,37 +28,26 @@ ParquetFeatures = _format("ParquetFeatures", "parquet-features", NumericTable, P
 ParquetLists = _format("ParquetLists", "parquet-lists", ListRecords, ParquetFile)
 ParquetMaps = _format("ParquetMaps", "parquet-maps", MapRecords, ParquetFile)
 ParquetTriplets = _format("ParquetTriplets", "parquet-triplets", TripletRecords, ParquetFile)
+ParquetTurned = _format("ParquetTurned", "parquet-turned", TurnedTable, ParquetFile)
 Arrow = _format("Arrow", "arrow", TextRecords, ArrowFile)
 ArrowFeatures = _format("ArrowFeatures", "arrow-features", NumericTable, ArrowFile)
 ArrowLists = _format("ArrowLists", "arrow-lists", ListRecords, ArrowFile)
 ArrowMaps = _format("ArrowMaps", "arrow-maps", MapRecords, ArrowFile)
 ArrowTriplets = _format("ArrowTriplets", "arrow-triplets", TripletRecords, ArrowFile)
+ArrowTurned = _format("ArrowTurned", "arrow-turned", TurnedTable, ArrowFile)
 StreamText = _format("StreamText", "stream", TextRecords, Stream)
 StreamFeatures = _format("StreamFeatures", "stream-features", NumericTable, Stream)
 StreamLists = _format("StreamLists", "stream-lists", ListRecords, Stream)
 StreamMaps = _format("StreamMaps", "stream-maps", MapRecords, Stream)
 StreamTriplets = _format("StreamTriplets", "stream-triplets", TripletRecords, Stream)
 JsonTriplets = _format("JsonTriplets", "jsonl-triplets", TripletRecords, JsonFile)
+CsvFeatures = _format("CsvFeatures", "csv-features", NumericTable, CsvFile)
 CsvTriplets = _format("CsvTriplets", "csv-triplets", TripletRecords, CsvFile)
-
-
-@dataclass(eq=False, kw_only=True)
-class CsvFeatures(NumericTable, CsvFile):
-    """Numbers and categories in comma- or tab-separated values."""
-
-    format = "csv-features"
-
-    def _as_numbers(self, values: Any) -> Any:
-        from pyarrow import compute
-
-        if self.decimal != ".":  # numbers have no other points
-            values = compute.replace_substring(values, ".", "no number")
-            values = compute.replace_substring(values, self.decimal, ".")
-        return super()._as_numbers(values)
-
+CsvTurned = _format("CsvTurned", "csv-turned", TurnedTable, CsvFile)
 
 # options that say what the records of a format hold: numbers
 BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
+    "transpose": {Csv: CsvTurned, Parquet: ParquetTurned, Arrow: ArrowTurned},
     "columns": {
         **{Csv: CsvFeatures, Parquet: ParquetFeatures},
         **{Arrow: ArrowFeatures, StreamText: StreamFeatures},

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,7 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import shorten, shorten_names
 from bigfs.storage.sources.tables import kinds
-from bigfs.storage.sources.tables.columns import as_numbers, as_texts
+from bigfs.storage.sources.tables.columns import as_texts
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords
 from bigfs.storage.sources.tables.tables import Table
@@ -45,37 +45,30 @@ OF_FEATURES = re.compile(
     re.IGNORECASE,
 )
 TURN = (
-    "and a store has a row for each sample: turn the table first, as by pandas.read_csv(FILE, "
-    "index_col=0).T.to_csv('samples.csv'), if its rows are features"
+    "and a store has a row for each sample: give transpose=true if the rows of the table are "
+    "features"
 )
 
 
 @dataclass(eq=False, kw_only=True)
-class NumericTable(MatrixRecords, Table):
-    """A table whose columns are features."""
+class NumberTable(Table):
+    """A table with columns of numbers."""
 
     # names or patterns with * and ?, of which * takes all without a role, and !id leaves id out.
     # "auto" takes those with numbers or few values, which decides on categories and missing= too
     columns: str | Sequence[str] = kinds.AUTO
-    categories: str | Sequence[str] = ()  # the columns that hold categories
     # "mean" or "zero" in place of a missing number; the mean is over the samples that are not
     # for the test. A missing category then has no indicator. None refuses them
     missing: str | None = None
-    may_have_names = True  # where there are categories
-    numbers: tuple[str, ...] = field(default=(), init=False, repr=False)  # columns, in order
-    categorical: tuple[str, ...] = field(default=(), init=False, repr=False)  # of categories
-    means: dict[str, float] | None = field(default=None, init=False, repr=False)
-    # the columns that "auto" leaves out, with the reason
-    unused: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    means: dict[str, float] | None = field(default=None, init=False, repr=False)  # of features
+    patterns: ClassVar[tuple[str, ...]] = ("columns",)  # the options that name columns
+    for_texts: ClassVar[str] = "names"  # the option that names columns of texts
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.columns, self.categories = _split(self.columns), _split(self.categories or ())
+        self.columns = _split(self.columns)
         if self.missing not in (None, *FILLS):
             raise SourceError(f"missing must be one of {', '.join(FILLS)}; got {self.missing!r}")
-        if self.is_auto:
-            others = [name for name in ("missing", "target") if getattr(self, name) is None]
-            self.guessed = (*self.guessed, "columns", "categories", "unused", *others)
         if self.missing == "mean" or (self.is_auto and self.missing is None):
             self.guessed = (*self.guessed, "means")
 
@@ -97,7 +90,7 @@ class NumericTable(MatrixRecords, Table):
                 f"name or another role of a sample: leave it out, or name another column for that"
             )
         others = [c for c in columns if c not in roles]
-        matched = {*self._match("columns", others), *self._match("categories", others)}
+        matched = {name for option in self.patterns for name in self._match(option, others)}
         return [c for c in others if c in matched and (c not in INDEX_NAMES or c in self.columns)]
 
     def _match(self, option: str, columns: list[str]) -> list[str]:
@@ -119,6 +112,103 @@ class NumericTable(MatrixRecords, Table):
         if patterns and not matched:
             raise SourceError(f"{self.path}: {option}= leaves no column")
         return [c for c in columns if c in matched]
+
+    def _without(self, names: Sequence[str]) -> str:
+        """Return what to type to leave columns out: the option that was given, and the change."""
+        kept = [pattern for pattern in self.columns if pattern not in names]
+        return "columns=" + ",".join(
+            [*kept, *(f"!{name}" for name in names if name not in self.columns)]
+        )
+
+    def _every(self, size: int = SURVEY_BYTES) -> Iterator[Batch]:
+        """Yield all records, read in pieces."""
+        return itertools.chain.from_iterable(map(self.batches, self.pieces(size)))
+
+    def _numbers(self, batch: Batch, names: Sequence[str]) -> tuple[FloatArray, dict[str, str]]:
+        """Return columns as numbers, NaN where they are missing, and why some hold none.
+
+        Columns of one type are converted together, as a table may have 100,000 of them.
+        """
+        table, faults = np.full((len(names), batch.length), np.nan), dict[str, str]()
+        for places, values in batch.columns_of(names):
+            numbers = self._converted(values)
+            if not isinstance(numbers, str):
+                table[places] = numbers.reshape(len(places), -1)
+                continue
+            for j in places:
+                numbers = self._converted(batch.fields[names[j]])
+                if isinstance(numbers, str):
+                    faults[names[j]] = numbers
+                else:
+                    table[j] = numbers
+        return table.T, faults
+
+    def _converted(self, values: Any) -> FloatArray | str:
+        """Return values as numbers, or why some of them are not."""
+        import pyarrow as pa
+
+        try:
+            return samples.to_numpy(self.as_numbers(values), np.nan).astype(float, copy=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            if pa.types.is_nested(values.type):
+                return f"which holds {values.type}"
+            return shorten(str(error).splitlines()[0])
+
+    def _refuse_columns(self, batch: Batch, faults: Mapping[str, str]) -> NoReturn:
+        """Tell which columns hold no numbers, and why."""
+        import pyarrow as pa
+
+        if len(faults) > 1:
+            some = ", ".join(
+                f"{name!r} ({why})" for name, why in itertools.islice(faults.items(), 20)
+            )
+            raise SourceError(
+                f"{batch.place(0)} …: {len(faults)} columns do not hold numbers, {some}: name them "
+                f"with {self.for_texts}=, or leave them out by {self._without([*faults])}"
+            )
+        [name] = faults
+        if pa.types.is_nested(batch.fields[name].type):
+            raise SourceError(
+                f"{batch.place(0)} …: column {name!r} holds {batch.fields[name].type}, and a "
+                f"column must hold one number per sample: read it alone by features={name}, or "
+                f"leave it out by {self._without([name])}"
+            )
+        values = batch.fields[name]
+        each = ((row, self._converted(values[row : row + 1])) for row in range(batch.length))
+        row, why = next((row, why) for row, why in each if isinstance(why, str))
+        raise SourceError(
+            f"{batch.place(row)}: column {name!r} does not hold numbers ({why}): name it with "
+            f"{self.for_texts}=, or leave it out by {self._without([name])}"
+        )
+
+    def _refuse_missing(self, batch: Batch, lacking: Mapping[str, int]) -> NoReturn:
+        """Tell which columns lack a number or a category, and in which row of the batch first."""
+        (name, first), *others = lacking.items()
+        also = f" ({shorten_names([other for other, _ in others])} further on)" if others else ""
+        raise SourceError(
+            f"{batch.place(first)}: column {name!r} is missing{also}: give missing=mean or "
+            f"missing=zero, or leave the column out by {self._without([name])}"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class NumericTable(NumberTable, MatrixRecords):
+    """A table whose columns are features."""
+
+    categories: str | Sequence[str] = ()  # the columns that hold categories
+    may_have_names = True  # where there are categories
+    numbers: tuple[str, ...] = field(default=(), init=False, repr=False)  # columns, in order
+    categorical: tuple[str, ...] = field(default=(), init=False, repr=False)  # of categories
+    # the columns that "auto" leaves out, with the reason
+    unused: dict[str, str] = field(default_factory=dict, init=False, repr=False)
+    patterns, for_texts = ("columns", "categories"), "categories"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.categories = _split(self.categories or ())
+        if self.is_auto:
+            others = [name for name in ("missing", "target") if getattr(self, name) is None]
+            self.guessed = ("columns", "categories", "unused", *others, *self.guessed)
 
     def only(self, features: Sequence[str], fills: Mapping[str, float | None]) -> Self:
         """Return the table with the columns of some features, which are called as in a store.
@@ -212,10 +302,7 @@ class NumericTable(MatrixRecords, Table):
     def _survey(self, names: Sequence[str], batches: Iterable[Batch] | None = None) -> kinds.Kinds:
         """Return what columns are, by some batches or by all."""
 
-        def every() -> Iterator[Batch]:
-            return itertools.chain.from_iterable(map(self.batches, self.pieces(SURVEY_BYTES)))
-
-        again = every if batches is None else lambda: batches
+        again = self._every if batches is None else lambda: batches
         return kinds.kinds_of(again, list(names), self._numbers, self._is_train)
 
     def _note_columns(self, columns: Sequence[str]) -> None:
@@ -229,7 +316,7 @@ class NumericTable(MatrixRecords, Table):
         elif names and self.label not in columns:
             message = "%s: the column %r seems to name features, %s"
             log.warning(message, self.path, names[0], TURN)
-        batch = next(itertools.chain.from_iterable(map(self.batches, self.pieces(1))), None)
+        batch = next(self._every(1), None)
         if batch is None or batch.length < kinds.LEAST_COUNTED:
             return
         if self.label not in columns and not self.label_fields and len(columns) <= kinds.LOOKED:
@@ -252,13 +339,6 @@ class NumericTable(MatrixRecords, Table):
                     self._without([self.numbers[j]]),
                 )
 
-    def _without(self, names: Sequence[str]) -> str:
-        """Return what to type to leave columns out: the option that was given, and the change."""
-        kept = [pattern for pattern in self.columns if pattern not in names]
-        return "columns=" + ",".join(
-            [*kept, *(f"!{name}" for name in names if name not in self.columns)]
-        )
-
     def _is_train(self, batch: Batch) -> BoolArray:
         """Return which records of a batch are not for the test."""
         splits = map(self.split_words.get, batch.values(self.split or ""))
@@ -273,16 +353,11 @@ class NumericTable(MatrixRecords, Table):
         table, faults = self._numbers(batch, self.numbers)
         if faults:
             self._refuse_columns(batch, faults)
-        is_missing = np.isnan(table)
-        lacking = {  # the first row without a value
-            self.numbers[j]: int(np.argmax(is_missing[:, j]))
-            for j in np.flatnonzero(is_missing.any(axis=0)).tolist()
-        }
+        lacking = first_gaps(table, self.numbers) if self.missing is None else {}
         if self.missing is not None:
             means = self.means or {}
             fills = np.array([means.get(name, 0.0) for name in self.numbers])
-            table = np.where(is_missing, fills, table)
-            lacking = {}
+            table = np.where(np.isnan(table), fills, table)
         row, column = np.nonzero(table)
         rows, columns, entries = [row], [column], [table[row, column]]
         names = [samples.from_texts(self.numbers)]
@@ -300,14 +375,7 @@ class NumericTable(MatrixRecords, Table):
             names.append(lines.cast(pa.large_string()))
             width += len(lines)
         if lacking:
-            (name, first), *others = lacking.items()
-            also = (
-                f" ({shorten_names([other for other, _ in others])} further on)" if others else ""
-            )
-            raise SourceError(
-                f"{batch.place(first)}: column {name!r} is missing{also}: give missing=mean or "
-                f"missing=zero, or leave the column out by {self._without([name])}"
-            )
+            self._refuse_missing(batch, lacking)
         coordinates = (np.concatenate(rows), np.concatenate(columns))
         X = sp.csr_array((np.concatenate(entries), coordinates), shape=(batch.length, width))
         X.indices = X.indices.astype(np.int32)
@@ -317,65 +385,11 @@ class NumericTable(MatrixRecords, Table):
             return Block(X)
         return Block(X, require_lines(pa.concat_arrays(names), batch.place(0)))
 
-    def _numbers(self, batch: Batch, names: Sequence[str]) -> tuple[FloatArray, dict[str, str]]:
-        """Return columns as numbers, NaN where they are missing, and why some hold none.
 
-        Columns of one type are converted together, as a table may have 100,000 of them.
-        """
-        table, faults = np.full((len(names), batch.length), np.nan), dict[str, str]()
-        for places, values in batch.columns_of(names):
-            numbers = self._converted(values)
-            if not isinstance(numbers, str):
-                table[places] = numbers.reshape(len(places), -1)
-                continue
-            for j in places:
-                numbers = self._converted(batch.fields[names[j]])
-                if isinstance(numbers, str):
-                    faults[names[j]] = numbers
-                else:
-                    table[j] = numbers
-        return table.T, faults
-
-    def _converted(self, values: Any) -> FloatArray | str:
-        """Return values as numbers, or why some of them are not."""
-        import pyarrow as pa
-
-        try:
-            return samples.to_numpy(self._as_numbers(values), np.nan).astype(float, copy=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            if pa.types.is_nested(values.type):
-                return f"which holds {values.type}"
-            return shorten(str(error).splitlines()[0])
-
-    def _as_numbers(self, values: Any) -> Any:
-        return as_numbers(values)
-
-    def _refuse_columns(self, batch: Batch, faults: Mapping[str, str]) -> NoReturn:
-        """Tell which columns hold no numbers, and why."""
-        import pyarrow as pa
-
-        if len(faults) > 1:
-            some = ", ".join(
-                f"{name!r} ({why})" for name, why in itertools.islice(faults.items(), 20)
-            )
-            raise SourceError(
-                f"{batch.place(0)} …: {len(faults)} columns do not hold numbers, {some}: name them "
-                f"with categories=, or leave them out by {self._without([*faults])}"
-            )
-        [name] = faults
-        if pa.types.is_nested(batch.fields[name].type):
-            raise SourceError(
-                f"{batch.place(0)} …: column {name!r} holds {batch.fields[name].type}, and a "
-                f"column must hold one number per sample: read it alone by features={name}, or "
-                f"leave it out by {self._without([name])}"
-            )
-        values = batch.fields[name]
-        each = ((row, self._converted(values[row : row + 1])) for row in range(batch.length))
-        row, why = next((row, why) for row, why in each if isinstance(why, str))
-        raise SourceError(
-            f"{batch.place(row)}: column {name!r} does not hold numbers ({why}): name it with "
-            f"categories=, or leave it out by {self._without([name])}"
-        )
+def first_gaps(table: FloatArray, names: Sequence[str]) -> dict[str, int]:
+    """Return the first row without a number, of the columns that lack some."""
+    gaps = np.isnan(table)
+    return {names[j]: int(np.argmax(gaps[:, j])) for j in np.flatnonzero(gaps.any(axis=0)).tolist()}
 
 
 def _split(value: str | Sequence[str]) -> tuple[str, ...]:

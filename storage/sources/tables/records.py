@@ -29,6 +29,7 @@ from bigfs.storage.sources.base import (
     Rows,
     SampleColumns,
     TextSource,
+    shorten,
     shorten_names,
 )
 from bigfs.storage.sources.files import (
@@ -39,7 +40,8 @@ from bigfs.storage.sources.files import (
     require_encoding,
     walk,
 )
-from bigfs.storage.sources.tables.names import Block, join_blocks
+from bigfs.storage.sources.tables.columns import as_numbers, as_texts
+from bigfs.storage.sources.tables.names import Block, join_blocks, require_lines
 from bigfs.storage.sources.tables.where import Condition
 
 PACKED = (
@@ -112,6 +114,24 @@ class Batch(NamedTuple):
 
         values = self.fields[field]
         return pa.array(values) if isinstance(values, list) else values
+
+    def names(self, field: str) -> Any:
+        """Return a field as names of samples or features, or refuse one that is missing."""
+        import pyarrow as pa
+
+        def no_name(i: int, got: str) -> SourceError:
+            return SourceError(
+                f"{self.place(i)}: {field!r} must hold a text or a whole number in every record; "
+                f"got {shorten(got)}"
+            )
+
+        try:
+            texts = as_texts(self.array(field)).cast(pa.large_string())
+        except pa.ArrowException as error:
+            raise no_name(0, str(error).splitlines()[0]) from error
+        if texts.null_count:
+            raise no_name(int(np.argmin(samples.to_numpy(texts.is_valid()))), "none")
+        return require_lines(texts, self.place(0))
 
     def filter(self, condition: Condition) -> Batch:
         """Return the records for which a condition is true."""
@@ -188,6 +208,19 @@ class Records(SampleColumns, PlainFile):
         """Yield the records of a piece that `where` keeps, in order."""
         for batch in self.all_batches(piece):
             yield batch.filter(self.condition) if self.condition else batch
+
+    def as_numbers(self, values: Any) -> Any:
+        """Return a column as float64, null where it is missing."""
+        return as_numbers(values)
+
+    def require_no_roles(self, record: str) -> None:
+        """Refuse options that name columns of samples, where something else is a record."""
+        if given := sorted({*self.named, *(["label"] if self.label_fields else [])}):
+            raise SourceError(
+                f"{self.path}: {given[0]}= names a column with a value for each sample, and "
+                f"{record} is no sample: leave it out, or give a table of samples by labels="
+            )
+        self.label = self.split = self.name = ""
 
     @abstractmethod
     def all_batches(self, piece: Any) -> Iterator[Batch]:

@@ -278,6 +278,14 @@ class CsvFile(Table):
                     f"{', or none' if option == 'quote' else ''}; got {letter!r}"
                 )
 
+    def as_numbers(self, values: Any) -> Any:
+        from pyarrow import compute
+
+        if self.decimal != ".":  # numbers have no other points
+            values = compute.replace_substring(values, ".", "no number")
+            values = compute.replace_substring(values, self.decimal, ".")
+        return super().as_numbers(values)
+
     def columns_of(self, file: str) -> list[str]:
         with source_errors(f"{file} is broken"), open_text(file, self.encoding) as text:
             names = [name.strip(" ") for name in self._read_header(text, file)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -23,8 +23,7 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, Rows, shorten
-from bigfs.storage.sources.tables.columns import as_numbers, as_texts
-from bigfs.storage.sources.tables.names import require_lines, sort_names
+from bigfs.storage.sources.tables.names import sort_names
 from bigfs.storage.sources.tables.records import Batch, Records
 
 RUN_BYTES = 32 << 20  # of input that are sorted at a time
@@ -70,12 +69,7 @@ class TripletRecords(Records, MatrixSource):
                 f"triplets= must name the columns of the sample, the feature and the value, such "
                 f"as id,feature,value; got {shorten(self.triplets)}"
             )
-        if given := sorted({*self.named, *(["label"] if self.label_fields else [])}):
-            raise SourceError(
-                f"{self.path}: a triplet is no sample, and {given[0]}= is a column of samples: "
-                f"leave it out"
-            )
-        self.label = self.split = self.name = ""
+        self.require_no_roles("a record")
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -184,11 +178,11 @@ def _sort(piece: Any, path: str, source: TripletRecords) -> Run:
     values: list[Any] = []
     for batch in source.batches(piece):
         for name, column in zip(texts, source.fields, strict=False):
-            texts[name].append(_texts_of(batch, column))
+            texts[name].append(batch.names(column))
         if len(source.fields) == 2:
             values.append(np.ones(batch.length))
         else:
-            values.append(_values_of(batch, source.fields[2]))
+            values.append(_values_of(batch, source.fields[2], source.as_numbers))
     codes = {}
     for name, parts in texts.items():
         order, lines = sort_names(parts or [pa.array([], pa.large_string())])
@@ -203,28 +197,7 @@ def _sort(piece: Any, path: str, source: TripletRecords) -> Run:
     return Run(path, len(order))
 
 
-def _texts_of(batch: Batch, column: str) -> Any:
-    """Return the names of samples or features of a batch, or refuse one that is missing."""
-    import pyarrow as pa
-
-    try:
-        texts = as_texts(batch.array(column)).cast(pa.large_string())
-    except pa.ArrowException as error:
-        raise _no_name(batch.place(0), column, str(error).splitlines()[0]) from error
-    if texts.null_count:
-        i = int(np.argmin(samples.to_numpy(texts.is_valid())))
-        raise _no_name(batch.place(i), column, "none")
-    return require_lines(texts, batch.place(0))
-
-
-def _no_name(place: object, column: str, got: str) -> SourceError:
-    return SourceError(
-        f"{place}: {column!r} must hold a text or a whole number for every triplet; got "
-        f"{shorten(got)}"
-    )
-
-
-def _values_of(batch: Batch, column: str) -> Any:
+def _values_of(batch: Batch, column: str, as_numbers: Callable[[Any], Any]) -> Any:
     """Return the values of a batch, or refuse one that is no number."""
     import pyarrow as pa
 

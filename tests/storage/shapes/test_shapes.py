@@ -791,7 +791,7 @@ NOTED = {
     "samples in columns": (
         both("gene,GSM10001,GSM10002\nA,5,2\nB,0,1\n"),
         {"columns": "GSM*"},
-        "named as samples are, such as 'GSM10001', .*: turn the table first, as by pandas",
+        "named as samples are, such as 'GSM10001', .*: give transpose=true if",
     ),
     "cells in columns": (
         both("gene,AAACCTGAGCAT-1,AAACCTGAGCCT-1\nA,5,2\nB,0,1\n"),
@@ -801,7 +801,7 @@ NOTED = {
     "genes in rows": (
         both("gene,tumor1,tumor2\nA,5,2\nB,0,1\n"),
         {"columns": "*,!gene"},
-        "the column 'gene' seems to name features, .*: turn the table first, as by pandas",
+        "the column 'gene' seems to name features, .*: give transpose=true if",
     ),
     "probes as names of rows": (
         both("ID_REF,tumor1,tumor2\n1007_s_at,5,2\n1053_at,0,1\n"),
@@ -811,7 +811,7 @@ NOTED = {
     "rows without a name for their names": (
         both(",tumor1,tumor2\nTP53,5,2\nBRCA1,0,1\n"),
         TABLE,
-        "'' is left out, as it is the index of pandas, .*: turn the table first",
+        "'' is left out, as it is the index of pandas, .*: give transpose=true if",
     ),
     "one entry of a sample per row": (
         both(

@@ -128,7 +128,7 @@ def test_names_are_hashed(tmp_path):
         ("id,f,v\na,x,1\nb,y,\n", {}, r"row 1 \(from 0\): the value in 'v' is missing"),
         ("id,f,v\na,x,1\nb,y,z\n", {}, "'v' does not hold numbers .*'z'"),
         ("id,f,v\na,x,1\nb,y,1e300\n", {}, "the sample 'b', column 1 .* fit in float32"),
-        ("id,f,v\na,x,1\n", {"label": "f"}, "a triplet is no sample, and label= is a column"),
+        ("id,f,v\na,x,1\n", {"label": "f"}, "label= names a column .* and a record is no sample"),
     ],
     ids=["one", "unknown", "no sample", "no value", "no number", "too large", "label"],
 )
