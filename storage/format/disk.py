@@ -13,7 +13,7 @@ import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,9 +35,16 @@ def load(path: str | os.PathLike[str]) -> AnyArray:
     return values
 
 
-def map_file(path: str | os.PathLike[str]) -> np.memmap[Any, Any]:
-    """Map a .npy file for reading."""
-    return np.lib.format.open_memmap(path, "r")
+def map_file(path: str | os.PathLike[str], mode: Literal["r", "r+"] = "r") -> np.memmap[Any, Any]:
+    """Map a .npy file for reading, or for writing too by "r+"."""
+    return np.lib.format.open_memmap(path, mode)
+
+
+def read_part(values: Any, start: int, stop: int) -> AnyArray:
+    """Read a part of an array. The pages of a mapped file do not stay in memory."""
+    if isinstance(values, np.memmap) and values.filename is not None:
+        values = map_file(values.filename)
+    return np.array(values[start:stop])
 
 
 def allocate(

@@ -1,14 +1,15 @@
 """Matrices on scratch that are read by row range, for formats that can't be cut.
 
 A dense array stays as it is, and a sparse one becomes csr. Entries that come by column or in no
-order are transposed out of core in two passes: the first counts them per row, the second writes
-them.
+order are transposed out of core in three passes: the first counts them per row, the second writes
+them to ranges of rows, and the third sorts each range.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,7 +103,7 @@ def bounds(counts: Iterable[AnyArray], tile: int, most: int | None = None) -> tu
     for part in counts:
         ends = total + np.cumsum(part, dtype=np.int64)
         cuts += (row + 1 + np.flatnonzero(np.diff(ends // tile, prepend=total // tile))).tolist()
-        row, total = row + len(part), int(ends[-1])
+        row, total = row + len(part), total + int(np.sum(part))
     cuts += range(0, row, most or max(row, 1))
     return tuple(int(cut) for cut in np.unique([*cuts, row]))
 
@@ -204,7 +205,7 @@ def transpose_csc(folder: Path, origin: str, parts: Any, shape: tuple[int, int])
         for start in range(0, data.shape[0], CHUNK):
             stop = min(start + CHUNK, data.shape[0])
             column = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1
-            yield np.asarray(indices[start:stop]), column, np.asarray(data[start:stop])
+            yield disk.read_part(indices, start, stop), column, disk.read_part(data, start, stop)
 
     return write_csr(folder, origin, entries, shape, data.dtype)
 
@@ -218,11 +219,11 @@ def turn(matrix: ScratchMatrix, folder: Path) -> ScratchMatrix:
     if matrix.image_shape:
         raise SourceError(f"{matrix.origin} holds images, which cannot be transposed")
     folder.mkdir(parents=True, exist_ok=True)
-    X = matrix.array("X")
-    out = disk.allocate(folder / "X.npy", X.dtype, (d, n))
+    disk.allocate(folder / "X.npy", matrix.array("X").dtype, (d, n))
     for i, j in itertools.product(range(0, n, SQUARE), range(0, d, SQUARE)):
-        out[j : j + SQUARE, i : i + SQUARE] = X[i : i + SQUARE, j : j + SQUARE].T
-    out.flush()
+        block = matrix.array("X")[i : i + SQUARE, j : j + SQUARE]
+        disk.map_file(folder / "X.npy", "r+")[j : j + SQUARE, i : i + SQUARE] = block.T
+    disk.map_file(folder / "X.npy", "r+").flush()
     return ScratchMatrix(str(folder), matrix.origin, (d, n))
 
 
@@ -235,7 +236,7 @@ def write_csr(
 ) -> ScratchMatrix:
     """Write csr on scratch from entries in any order.
 
-    `entries` is called twice. Memory holds n counts and one chunk of entries.
+    `entries` is called twice. Memory holds n counts, and one chunk of entries or one row.
     """
     n, d = checks.require_shape(*shape, origin)
     checks.real_type(np.dtype(dtype), origin)
@@ -247,15 +248,32 @@ def write_csr(
         count[1:] += np.bincount(checks.require_indices(row, n, origin, "row"), minlength=n)
     indptr = np.cumsum(count)
     disk.save(folder / "indptr.npy", indptr)
-    data = disk.allocate(folder / "data.npy", dtype, (int(indptr[-1]),))
-    indices = disk.allocate(folder / "indices.npy", np.int32, (int(indptr[-1]),))
-    free = indptr[:-1].copy()  # where the next entry of a row goes
-    for row, column, value in entries():
+    parts = {"row": np.int32, "indices": np.int32, "data": dtype}
+    for name, kind in parts.items():
+        disk.allocate(folder / f"{name}.npy", kind, (int(indptr[-1]),))
+
+    def open_parts() -> list[
+        np.memmap[Any, Any]
+    ]:  # again and again, so that no pages stay in memory
+        return [disk.map_file(folder / f"{name}.npy", "r+") for name in parts]
+
+    cuts = np.array(bounds([np.diff(indptr)], CHUNK))  # between ranges of rows
+    free = indptr[cuts].copy()  # where the next entry of a range goes
+    for entry in entries():
+        of = np.searchsorted(cuts, entry[0], side="right") - 1
+        order = np.argsort(of.astype(np.min_scalar_type(len(cuts))), kind="stable")
+        starts = np.searchsorted(of[order], np.arange(len(cuts)))
+        for to, values in zip(open_parts(), entry, strict=True):
+            for k in np.flatnonzero(np.diff(starts)):
+                some = order[starts[k] : starts[k + 1]]
+                to[free[k] : free[k] + len(some)] = values[some]
+        free[:-1] += np.diff(starts)
+    for start, stop in itertools.pairwise(indptr[cuts].tolist()):
+        row, *others = (part[start:stop] for part in open_parts())
         order = np.argsort(row, kind="stable")
-        row = row[order].astype(np.int64)
-        at = free[row] + np.arange(len(row)) - np.searchsorted(row, row)
-        data[at], indices[at] = value[order], column[order]
-        free += np.bincount(row, minlength=n)
-    data.flush()
-    indices.flush()
+        for part in others:
+            part[:] = part[order]
+    for part in open_parts():
+        part.flush()
+    os.remove(folder / "row.npy")
     return ScratchMatrix(str(folder), origin, (n, d))
