@@ -3,6 +3,7 @@
 python benchmarks/noise.py runs --draws 50 --processes 2
 python benchmarks/noise.py methods RESULTS.jsonl --methods chi2,grid:anova
 python benchmarks/noise.py fdr --draws 20
+python benchmarks/noise.py pairs --draws 200
 
 Two random classes, so that 0.5 is the truth. "grid:anova" is a pipeline of ANOVA and a linear SVM
 in dask-ml's GridSearchCV, in each of five folds.
@@ -11,6 +12,7 @@ in dask-ml's GridSearchCV, in each of five folds.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import tempfile
 from collections import defaultdict
@@ -27,7 +29,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-from bigfs import ANOVA, Matrix, storage
+from bigfs import ANOVA, Matrix, SparGE, stability, storage
 from bigfs.evaluation.curves import Rankings, measure
 from bigfs.evaluation.splits import Split, stratified_folds
 from bigfs.flows import steps
@@ -157,6 +159,61 @@ def fdr(draws: int = 20, n: int = 200, d: int = 100_000, informative: int = 1000
     errors = rates.std(axis=0, ddof=1) / np.sqrt(draws)
     if np.any(rates.mean(axis=0) - 2 * errors > levels):
         raise SystemExit("a rate is above its level")
+
+
+@app.command()
+def pairs(draws: int = 200, n: int = 100, d: int = 100, planted: int = 5) -> None:
+    """False choices of `stability(pairs=True)` and its bound, beside knockpy where it is installed.
+
+    Knockoffs bound a rate: they have the levels .1 and .2. Fails if a bound is exceeded.
+    """
+    shares, levels, exceeded = (0.6, 0.7, 0.8, 0.9), (0.1, 0.2), False
+    for correlation in (0.0, 0.5, 0.9):
+        ours, peers = np.zeros((draws, len(shares), 3)), np.zeros((draws, len(levels), 2))
+        for seed in range(draws):
+            rng = np.random.default_rng(seed)
+            own, common = rng.normal(size=(n, d)), rng.normal(size=(n, 1))
+            X = np.sqrt(1 - correlation) * own + np.sqrt(correlation) * common
+            y = X[:, :planted].sum(axis=1) + rng.normal(size=n)
+            selector = SparGE(n_features_to_select=8, embedding="cca", target="real")
+            found = stability(selector, X, y, n_subsamples=50, pairs=True, random_state=seed)
+            for k, share in enumerate(shares):
+                counts = counts_of(found.chosen(share), planted)
+                ours[seed, k] = *counts, found.false_choices(share)
+            peers[seed] = by_knockoffs(X, y, levels, planted, seed)
+        for k, share in enumerate(shares):
+            false, power, bound = ours[:, k].mean(axis=0)
+            exceeded |= bool(false > bound)
+            figure = f"{false:.2f} false of at most {bound:.2f}, power {power:.2f}"
+            row(
+                f"pairs, chosen in {share:.0%}", f"{draws} draws, correlation {correlation}", figure
+            )
+        for (false, power), level in zip(peers.mean(axis=0), levels, strict=True):
+            where = f"{draws} draws, correlation {correlation}"
+            row(f"knockpy, level {level}", where, f"{false:.2f} false, power {power:.2f}")
+    if exceeded:
+        raise SystemExit("a bound is exceeded")
+
+
+def counts_of(chosen: np.ndarray, planted: int) -> tuple[int, float]:
+    """Return the number of false choices, and the share of the planted ones that are chosen."""
+    true = int(np.count_nonzero(chosen < planted))
+    return len(chosen) - true, true / planted
+
+
+def by_knockoffs(
+    X: np.ndarray, y: np.ndarray, levels: tuple[float, ...], planted: int, seed: int
+) -> list[tuple[int, float]]:
+    """Return the counts of Gaussian knockoffs with the lasso at each level."""
+    if importlib.util.find_spec("knockpy") is None:
+        return [(0, np.nan)] * len(levels)
+    from knockpy import KnockoffFilter
+
+    np.random.seed(seed)  # noqa: NPY002, which knockpy draws from
+    knockoffs = KnockoffFilter(ksampler="gaussian", fstat="lasso")
+    knockoffs.forward(X=X, y=y, fdr=levels[0])
+    chosen = [np.flatnonzero(knockoffs.make_selections(knockoffs.W, level)) for level in levels]
+    return [counts_of(one, planted) for one in chosen]
 
 
 if __name__ == "__main__":
