@@ -320,8 +320,9 @@ def search_exactly(
     The nodes are taken in an order that depends on the data alone. A limit of seconds ends at
     another node on another machine.
     """
+    best = np.sort(best)
     problem.data.add(best)
-    first = Search(problem, np.sort(best), slack)
+    first = Search(problem, best, slack)
     J = first.objective(np.arange(problem.m))
     found = candidates(problem, state, first.cutoff(J))
     union = np.union1d(found.features, best)
