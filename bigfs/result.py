@@ -178,7 +178,7 @@ class Result(Generic[State]):
         }
         facts: dict[str, Any] = {"status": str(self.status), "steps": len(self.history) or None}
         if "gap" in last and "objective_gap" in counts:  # two gaps, each with its name
-            features, relaxation = max(counts.pop("objective_gap"), 0.0), last.pop("gap")
+            features, relaxation = counts.pop("objective_gap"), last.pop("gap")
             facts["gap of the features"] = f"{100 * features:.2f} %"
             facts["gap of the relaxation"] = f"{100 * relaxation:.2f} %"
         return facts | last | counts

@@ -101,7 +101,7 @@ def gaps(about: dict[str, Any]) -> dict[str, float]:
     gap, objective_gap = history[-1].get("gap"), about.get("stats", {}).get("objective_gap")
     return {
         **({} if gap is None else {"relaxation": gap}),
-        **({} if objective_gap is None else {"features": max(objective_gap, 0.0)}),
+        **({} if objective_gap is None else {"features": objective_gap}),
     }
 
 

@@ -277,7 +277,7 @@ class SparGE(EmbeddingTarget, Selector):
             return
         features, elimination = problem.eliminate_to_m(state)
         objective = elimination.objectives[problem.m]
-        gap = (objective - state.lower) / objective
+        gap = max((objective - state.lower) / objective, 0.0)  # below zero by rounding
         if self.gap is not None:
             best = features[elimination.order[: problem.m]]
             limits = (self.max_nodes, self.max_seconds)
