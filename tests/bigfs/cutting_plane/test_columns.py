@@ -11,8 +11,10 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bigfs import L1SVM, Matrix, MultiTaskLasso, SparGE, engine
-from bigfs.cutting_plane import columns, relaxation, tiled_columns
+from bigfs.cutting_plane import columns, loop, relaxation, tiled_columns
 from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.relaxation import Relaxation
+from bigfs.cutting_plane.restricted_master import Factor
 from bigfs.cutting_plane.tiled_columns import (
     FactoredTargets,
     StreamedColumns,
@@ -319,6 +321,29 @@ def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
         min(fitted.result_.history[-1]["upper"] for fitted in (more, few)),
     )
     assert lower <= upper  # each certificate holds for the other
+
+
+def test_a_factor_serves_features_that_include_its_own_and_is_held_by_one_problem(rng, monkeypatch):
+    y = np.arange(60) % 3
+    X = Matrix.from_array(rng.normal(size=(60, 40)) + 2 * np.eye(3, 40)[y])
+    data = GatheredColumns(X, lda_factor(y, 3)[y])
+    problems = [Relaxation(data, 4, gamma) for gamma in (0.5, 2.0)]
+    factor = Factor(np.array([0, 2]), np.ones(2), np.ones((2, 1)), [np.eye(2)])
+    problems[0].keep_factor(np.array([2, 4, 7]), factor)
+    assert problems[0].factor_for(np.array([1, 2, 7])).active.tolist() == [1, 2]
+    assert problems[0].factor_for(np.array([2, 4])) is None
+    problems[0].make_room()
+    assert problems[0].last_factor[1] is factor
+    data.keeps_factor, held = False, []
+    problems[0].make_room()
+
+    def add_sets(*given, real=loop.add_sets):
+        held.append([problem.last_factor for problem in problems])
+        return real(*given)
+
+    monkeypatch.setattr(loop, "add_sets", add_sets)
+    loop.solve_jointly(problems, tol=1e-6, max_iter=50, name="two")
+    assert held == [[None, None]] * len(held)
 
 
 @pytest.mark.parametrize(

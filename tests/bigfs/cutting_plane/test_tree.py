@@ -2,6 +2,7 @@
 
 import warnings
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import bigfs
 from bigfs import Matrix, SparGE, engine
 from bigfs.cutting_plane.node import IN, OUT, node_bound
-from bigfs.cutting_plane.tree import fix
+from bigfs.cutting_plane.tree import Search, fix
 from bigfs.embedding.targets import lda_factor
 from bigfs.result import NotConvergedWarning, Status
 from bigfs.validation import UnequalScalesWarning
@@ -99,6 +100,30 @@ def test_a_feature_is_fixed_where_the_bound_with_it_or_without_it_reaches_the_cu
                 rest = b - np.sort(s[free])[::-1][: m - 1].sum()
                 expected.append(a**2 / (2 * (rest + most)) > cutoff)
             np.testing.assert_array_equal(fixed, expected)
+        node = d.copy()
+        Search.fix_free(SimpleNamespace(m=m), node, a, b, s, cutoff)
+        for value, had, fixed in zip((IN, OUT), (2, 5), found, strict=True):
+            assert set(np.flatnonzero(node == value)) == {had, *free[fixed]}
+
+
+@pytest.mark.parametrize("m", [2, 6])
+def test_the_bound_of_a_node_comes_near_its_best_in_40_rounds(m):
+    """Without extrapolations it is further than the tolerance."""
+    rng, u, T_norm2 = np.random.default_rng(2), 30, 5.0
+    Z = rng.normal(size=(40, u)) + rng.normal(size=(40, 1))
+    G, B = Z.T @ Z, rng.normal(size=(2, u))
+    B *= np.sqrt(T_norm2 / 2 / np.vdot(B, np.linalg.solve(G + np.eye(u), B.T).T))
+
+    def bound(d, cutoff, most):
+        a, b, _ = node_bound(G, B, T_norm2, d, m, cutoff, most)
+        return a**2 / (2 * b)
+
+    start = np.full(u, (m - 1) / (u - 1))
+    start[3] = IN
+    d = start.copy()
+    best = max(bound(d, np.inf, 9) for _ in range(60))
+    assert bound(start.copy(), best, 1) < 0.9 * best
+    assert bound(start.copy(), best, 40) > best * (1 - 1e-5)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
@@ -189,6 +190,14 @@ def test_the_residual_is_sign_feasible_and_centered(data, rng):
         V, _ = problem.loss.slack(scale * rng.normal(size=Y.shape))
         assert np.all(Y * V >= 0)
         np.testing.assert_allclose(np.sqrt(v) @ V, 0, atol=1e-10 * max(np.abs(V).max(), 1))
+
+
+def test_a_constant_column_counts_as_zeros(rng):
+    X = sp.csr_array(np.c_[np.full(12, 3.0), rng.normal(size=12)])
+    problem = problem_of(X, signs(np.arange(12) % 2), None, 1, 1.0)
+    problem.data.add(np.arange(2))
+    Z = problem.loss.columns(np.arange(2))
+    np.testing.assert_allclose(Z, X.toarray() * [0, 1], rtol=1e-6)
 
 
 def test_paths_tiles_and_order_do_not_change_the_choice(text, rng):
