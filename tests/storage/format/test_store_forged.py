@@ -103,10 +103,11 @@ def test_a_store_of_another_version_is_refused_by_name(store, told, message):
         storage.open(store)
 
 
-def test_a_store_without_values_and_with_an_empty_split_is_right(store):
+def test_a_store_without_values_and_with_an_empty_split_and_tile_is_right(store):
     told = manifest.manifest_of(str(store))
     empty = manifest.Segment("1", "test", 3, 3, 0)
-    assert replace(told, nnz=0, segments=(*told.segments, empty)).faults() == []
+    few = {"nnz": 0, "segments": (*told.segments, empty), "row_bounds": (0, 0, 3)}
+    assert replace(told, **few).faults() == []
 
 
 @pytest.mark.parametrize("word", ["ETag", "etag"])
