@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bigfs import L1SVM, Matrix, MultiTaskLasso, SparGE, engine
-from bigfs.cutting_plane import columns, loop, relaxation, tiled_columns
+from bigfs.cutting_plane import columns, loop, relaxation, scores, tiled_columns
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.cutting_plane.restricted_master import Factor
@@ -321,6 +321,20 @@ def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
         min(fitted.result_.history[-1]["upper"] for fitted in (more, few)),
     )
     assert lower <= upper  # each certificate holds for the other
+
+
+@pytest.mark.parametrize("ends", [[1], [2], [2, 5]])
+def test_scores_of_sparse_columns_are_those_of_the_dense_products(rng, ends):
+    X, V = sp.random_array((30, 12), density=0.3, format="csc", rng=rng), rng.normal(size=(30, 5))
+    V, s = V[:, : ends[-1]].copy(), np.full((12, len(ends)), np.nan)
+    scores._column_scores(X.indptr, X.indices, X.data, V, np.array(ends), s)
+    groups = np.split((X.toarray().T @ V) ** 2, ends[:-1], axis=1)
+    np.testing.assert_allclose(s, np.transpose([group.sum(axis=1) for group in groups]), rtol=1e-9)
+
+
+def test_the_relative_gap_is_a_share_of_the_upper_bound_and_not_below_zero():
+    bounds = (0.5, 0.25), (2.0, 2.5), (0.0, 0.0)
+    assert [relaxation.relative_gap(*pair) for pair in bounds] == [0.5, 0, 0]
 
 
 def test_a_factor_serves_features_that_include_its_own_and_is_held_by_one_problem(rng, monkeypatch):
