@@ -24,7 +24,7 @@ from bigfs.storage.sources.base import PlainFile, line_number, shorten_names
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
 
-BATCH_LINES = 256
+BATCH_BYTES = 1 << 18  # of lines that are objects of Python at a time, at least a line
 WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*[{\[]')
 ABSENT = object()  # in place of a field that is not there
 
@@ -114,7 +114,8 @@ class JsonFile(Records):
         names = self.with_condition([*entries, *self.roles])
         source = self._with_path(piece.file, piece.plain)
         lines, partitions = source._lines(piece[:2]), source.partitions
-        while some := list(itertools.islice(lines, BATCH_LINES)):
+        for _, group in itertools.groupby(lines, lambda line: line[1].offset // BATCH_BYTES):
+            some = list(group)
             yield Batch(
                 {name: [_value(r, name, partitions) for r, _ in some] for name in names},
                 len(some),
