@@ -343,3 +343,21 @@ def test_a_fold_in_which_no_choice_can_be_made_is_left_out_and_told(bigfs, tmp_p
     assert "1 of 5 folds was left out: the batch t3 has one sample." in run.metadata["evaluation"]
     bad = set(range(1000))
     fails(bigfs("run", *OF_FIVE, *words), "the batch t3 has one sample")
+
+
+def test_a_method_of_a_comparison_says_in_which_fold_it_cannot_choose(bigfs, tmp_path, monkeypatch):
+    write_five(tmp_path, [1, 1, 1, 1, 1])
+    calls = []
+
+    def choose(self, *given, sets=Chooser.sets):
+        calls.append(self.method)
+        if calls[-1] == "anova" and len(calls) == 4:  # once on all samples, then in each fold
+            raise ValueError("the batch t3 has one sample")
+        return sets(self, *given)
+
+    monkeypatch.setattr(Chooser, "sets", choose)
+    assert bigfs("compare", *OF_FIVE, "--methods", "anova,variance", "--sizes", 2)[0] == 0
+    rows = json.loads((tmp_path / "out" / "compare.json").read_text())["rows"]
+    errors = {row["method"]: row["error"] for row in rows}
+    assert errors["anova"] == "in fold 3 of 5: the batch t3 has one sample"
+    assert not errors["variance"]
