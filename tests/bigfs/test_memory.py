@@ -191,10 +191,10 @@ def both_layouts():
     return step
 
 
-def labels_by_columns():
+def by_columns(step):
     n, whole = 20_000, Matrix.from_array(sparse(20_000, 30))
     X = Matrix((n, 30), columns=whole.column_tiles, local=True)
-    return partial(label_sums.sum_samples, X, codes_of(n, 20), np.ones((30, 20)), np.zeros(20))
+    return partial(step, X, codes_of(n, 20), np.ones((30, 20)), np.zeros(20))
 
 
 SVD = "embedding/spectral.py:randomized_svd"
@@ -263,7 +263,10 @@ STEPS = {
     f"{SYSTEMS} kernel": lambda: smr("kernel", 100, (60, 60), 5),
     f"{SYSTEMS} samples": lambda: smr("samples", 200, (30, 30), 12),
     f"{SYSTEMS} covariance": lambda: smr("covariance", 200, (25, 25), 5),
-    "selectors/row_sparse/label_sums.py:sum_samples": labels_by_columns,
+    "selectors/row_sparse/label_sums.py:sum_samples": lambda: by_columns(label_sums.sum_samples),
+    "selectors/row_sparse/label_sums.py:_stream_rows": lambda: by_columns(
+        label_sums.distances_to_simplex
+    ),
     f"{WEIGHTS} of a graph": lambda: few_columns(GLSPFS(n_components=20)),
     f"{WEIGHTS} of an embedding": lambda: few_columns(NDFS(n_components=5)),
     f"{WEIGHTS} of neighborhoods": lambda: few_columns(UDFS(n_components=5)),

@@ -7,6 +7,7 @@ and nothing of n × c exists. An unlabeled row on the simplex has no part in V.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,22 +54,48 @@ def sum_samples(X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray) -> Lab
 
 def complete_labels(X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray) -> FloatArray:
     """Return the labels Y at (W, b), n × c. One pass, with little more in memory than Y."""
+    return _stream_rows(_labels_of, np.empty((len(codes), len(b))), X, codes, W, b)
+
+
+def distances_to_simplex(X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the largest |v_ik| of each row of V at (W, b) (n,). One pass."""
+    return _stream_rows(_distances_of, np.empty(len(codes)), X, codes, W, b)
+
+
+def _stream_rows(
+    task: Callable[..., Any],
+    rows: FloatArray,
+    X: Matrix,
+    codes: IntArray,
+    W: FloatArray,
+    b: FloatArray,
+) -> FloatArray:
+    """Fill rows with those that a task returns for each tile."""
     if not X.row_tiles:
-        return _rows(X @ W, b, codes, np.zeros((N_SUMS, len(b))))[0]
-    Y = np.empty((len(codes), len(b)))
+        engine.require_memory(24 * len(codes) * len(b), "X W by columns")
+        rows[:] = task(X, 0, len(codes), codes, W, b)
+        return rows
     each = [[codes[tile.start : tile.stop] for tile in X.row_tiles]]
-    label = OnBlock(_labels_of_tile)
-    for i, part in engine.stream_tiles(label, X.row_tiles, W, b, each=each, local=X.local):
-        Y[X.row_tiles[i].start : X.row_tiles[i].stop] = part
+    parts = engine.stream_tiles(OnBlock(task), X.row_tiles, W, b, each=each, local=X.local)
+    for i, part in parts:
+        rows[X.row_tiles[i].start : X.row_tiles[i].stop] = part
     X.passes += 1
-    return Y
+    return rows
 
 
-def _labels_of_tile(
+def _labels_of(
     block: Any, start: int, stop: int, codes: IntArray, W: FloatArray, b: FloatArray
 ) -> FloatArray:
     """Return the labels of the samples of a tile."""
     return _rows(np.asarray(block @ W), b, codes, np.zeros((N_SUMS, len(b))))[0]
+
+
+def _distances_of(
+    block: Any, start: int, stop: int, codes: IntArray, W: FloatArray, b: FloatArray
+) -> FloatArray:
+    """Return the largest |v_ik| of the samples of a tile."""
+    V = _rows(np.asarray(block @ W), b, codes, np.zeros((N_SUMS, len(b))))[1]
+    return np.asarray(np.abs(V).max(axis=1))
 
 
 def _sums_of_tile(

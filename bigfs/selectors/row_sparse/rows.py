@@ -118,14 +118,15 @@ class RowSparseProblem(ABC):
 
     def why(self) -> str:
         """Return how θ moved in the last round, and for how long the choice is the same."""
-        moved = self.moved[self.last_theta > 0] if len(self.moved) else self.moved
-        if not (count := int(np.count_nonzero(moved > self.tol))):
+        if not len(self.moved):
             return ""
+        moved = self.moved[self.last_theta > 0]
+        count, most = int(np.count_nonzero(moved > self.tol)), moved.max()
+        moves = f"of {count:,} of {len(moved):,} features still moves by up to {most:.0%}"
         same = f"have not changed for {self.unchanged:,} rounds"
-        same = same if self.unchanged else "changed in the last round"
         return (
-            f"θ of {count:,} of {len(moved):,} features still moves by up to {moved.max():.0%} per "
-            f"round, and the {self.m:,} best {same}"
+            f"θ {moves if count else f'moves by at most {most:.2%}'} per round, and the "
+            f"{self.m:,} best {same if self.unchanged else 'changed in the last round'}"
         )
 
     def require_weight(self, weights: FloatArray) -> None:

@@ -13,7 +13,9 @@ A round, with φ_j = θ_j^(2/p − 1), and φ = 1 at first:
     θ_j = ‖w_j‖ᵖ / Σ‖w‖ᵖ
 
 The objective falls in every round after the first. With `accelerate` a round goes beyond its end,
-and the rounds of RLSR with all labels begin with the features of the largest pulls.
+and the rounds of RLSR begin with the features of the largest pulls, where all samples are labeled,
+or else with the labeled samples. A sample on the simplex has no part in V, so the others come when
+a check finds that they are not, and the objective is over those that came.
 
 The certificate for p < 1, at (W, b, Y) with the centered residual V = Y − XW − 1bᵀ, is how far the
 rows of active features are from stationary, relative to the penalty:
@@ -46,12 +48,19 @@ from bigfs import engine
 from bigfs.linalg.conjugate_gradients import STRIP, subtract_product
 from bigfs.linalg.prox import norm_2p, row_norms
 from bigfs.linalg.ridge.operator import centering
+from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.matrix.class_sums import class_sizes
+from bigfs.result import Record
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.base.labels import at_least_two
 from bigfs.selectors.base.parameters import Allowed
-from bigfs.selectors.row_sparse.label_sums import LabelSums, complete_labels, sum_samples
+from bigfs.selectors.row_sparse.label_sums import (
+    LabelSums,
+    complete_labels,
+    distances_to_simplex,
+    sum_samples,
+)
 from bigfs.selectors.row_sparse.rows import (
     RETREAT,
     RETURN_SHARE,
@@ -74,6 +83,9 @@ RETREAT_END = 1e-12  # a feature whose return raises the objective stays out fro
 RANGE = 290  # exponent of 10 of γ/φ that a feature of the working set may have
 LARGEST = 140  # exponent of 10 of γ d^(2/p), beyond which the squares of weights underflow
 ROUNDING = 1e10  # largest pull of the penalty, relative to XcᵀY, that leaves a product its digits
+OFF_SIMPLEX = 1e-10  # distance to the simplex that is no rounding
+FEWEST_ROWS = 1000  # samples that may come at once, or twice those that are there
+CHECK = 0.3  # share of the violation at the last check, at which the next one is made
 LABELS_SHARE = 0.25  # of the memory limit: what the labels of all samples may take in the end
 
 
@@ -98,6 +110,9 @@ class SRLSRState(NamedTuple):
     ended: FloatArray | None = None
     age: float = 1.0  # of the momentum
     theta_before: AnyArray = np.empty(0)  # (d,): θ of the round before
+    rows: BoolArray = np.empty(0, dtype=bool)  # (n,): which samples the rounds run over
+    visits: AnyArray = np.empty(0, dtype=np.uint8)  # (n,): how often each sample came to them
+    check_at: float = 0.0  # violation at which what was left out is checked
 
 
 class Point(NamedTuple):
@@ -124,18 +139,21 @@ class SRLSRProblem(RowSparseProblem):
         **options: Any,
     ) -> None:
         super().__init__(X, c, **options)
+        self.all_X, self.all_codes = X, codes
         self.codes, self.c, self.p, self.gamma = codes, c, p, gamma
-        self.accelerate = accelerate
+        self.accelerate, self.ridge = accelerate, options["ridge"]
         self.class_sizes = class_sizes(codes, c)  # of the labeled samples
         self.n_labeled = int(self.class_sizes.sum())
         self.all_labeled = self.n_labeled == X.shape[0]
         self.theta_moves = accelerate and self.all_labeled and p == 1  # θ has momentum
-        self.centering = centering(X.shape[0])
+        self.centering, self.rows = centering(X.shape[0]), np.ones(X.shape[0], dtype=bool)
         smallest = gamma * 10.0 ** (2 * np.log10(X.shape[1]) / p - RANGE)  # of φ
         self.least = smallest ** (p / (2 - p))  # of θ, as a share of the largest
 
     def start(self, theta: FloatArray | None) -> SRLSRState:
         """Return the state at the given θ, or 1, with W = 0: the unlabeled rows of Y are at 1/c."""
+        if self.accelerate and self.p == 1:
+            self.take_rows(self.codes >= 0)
         n, d = self.X.shape
         theta = np.where(self.candidates, 1.0 if theta is None else theta, 0.0)
         if self.accelerate:
@@ -148,16 +166,54 @@ class SRLSRProblem(RowSparseProblem):
         self.largest_pull = row_norms(XtV).max()
         never = np.zeros(d, dtype=bool)
         return SRLSRState(
-            theta, W, b, XtV, sums.V / n, np.inf, np.inf, np.inf, 0.0, never, theta_before=theta
+            *(theta, W, b, XtV, sums.V / n, np.inf, np.inf, np.inf, 0.0, never),
+            theta_before=theta,
+            rows=self.rows,
+            visits=np.zeros(len(self.rows), dtype=np.uint8),
+            check_at=0.0 if self.rows.all() else CHECK,
         )
 
     def step(self, state: SRLSRState) -> SRLSRState:
         """Run one round. θ has momentum where all samples are labeled and p = 1.
 
-        W and b have it where some are not. For p < 1 momentum in θ ends at a worse optimum.
+        W and b have it where some are not. For p < 1 momentum in θ ends at a worse optimum, and so
+        do rounds over some of the samples.
         """
+        self.take_rows(state.rows)
         moved = self.go_beyond(state) if self.theta_moves else self.round(state)
-        return self.check_inactive(moved)
+        if moved.violation > max(self.tol, state.check_at):
+            return moved
+        return self.check_inactive(self.check_rows(moved))
+
+    def take_rows(self, rows: BoolArray) -> None:
+        """Let the rounds run over these samples alone."""
+        if np.array_equal(rows, self.rows):
+            return
+        self.rows, self.codes = rows, self.all_codes[rows]
+        self.X = self.all_X.take_rows(rows)
+        self.centering = centering(len(self.codes))
+        self.working_set = WorkingSet(self.X, targets=self.c, **self.ridge)
+
+    def check_rows(self, state: SRLSRState) -> SRLSRState:
+        """Return the state over the samples that have a part in V, the farthest of them first.
+
+        It takes one pass over X. A sample that comes a second time stays.
+        """
+        if len(self.codes) == len(self.all_codes):
+            return state
+        distances = distances_to_simplex(self.all_X, self.all_codes, state.W, state.b)
+        off = (distances > OFF_SIMPLEX) | (self.all_codes >= 0)
+        new = off & ~state.rows
+        room = max(FEWEST_ROWS, 2 * len(self.codes))
+        new &= strongest(np.where(new, distances, 0.0), room)
+        state = state._replace(check_at=CHECK * state.violation)
+        if not new.any() and state.violation <= self.tol:
+            return state
+        visits = state.visits + new
+        rows = (state.rows & (off | (visits > 1))) | new
+        self.take_rows(rows)
+        end = Point(state.W, state.b, None, state.residual)
+        return self.evaluate(end, state._replace(rows=rows, visits=visits, age=1.0))
 
     def round(self, state: SRLSRState) -> SRLSRState:
         """Run one round from its θ. A shortcut that raises the objective is taken back."""
@@ -344,10 +400,13 @@ class SRLSRProblem(RowSparseProblem):
         """
         return 2 * self.gamma / self.p * np.maximum(rest, 0.0) ** (2 / self.p - 1)
 
-    @cached_property
+    @property
     def squares(self) -> FloatArray:
         """‖x_j‖² of the centered features (d,)."""
         return np.asarray(self.X.deviations)
+
+    def measure(self, state: SRLSRState) -> Record:
+        return super().measure(state) | {"samples": float(np.count_nonzero(state.rows))}
 
     def check_inactive(self, state: SRLSRState) -> SRLSRState:
         """Return the state with its gap over all features, once the working set is solved.
@@ -357,8 +416,6 @@ class SRLSRProblem(RowSparseProblem):
         where what each would gain adds up to less than the tolerance, and none in the plain rounds,
         because a feature at zero is stationary.
         """
-        if state.violation > self.tol:
-            return state
         sums, XtV = self.sums(self.X, state.W, state.b)
         state, gap = state._replace(XtV=XtV), state.violation
         inactive = (state.theta == 0) & self.candidates
@@ -595,8 +652,9 @@ class RLSR(SRLSR):
     %(solver_max_iter)s
     accelerate : bool, default=True
         Whether the first θ is scaled to add up to 1, features leave the working set as soon as
-        their weights shrink fast, and rounds go beyond their ends. That takes fewer rounds and far
-        fewer passes. The answer is within `tol` of the same optimum.
+        their weights shrink fast, rounds go beyond their ends, and they run over the labeled
+        samples and those whose prediction is off the simplex. That takes fewer rounds and far fewer
+        passes. The answer is within `tol` of the same optimum.
     %(tol_gap)s
     %(rounds)s
 
