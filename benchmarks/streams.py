@@ -195,7 +195,7 @@ def many(
     scratch: Path | None = None,
     methods: str = "anova,sparge-lda,srlsr",
 ) -> None:
-    """The same of many short rows. SRLSR gets the label of one in a hundred."""
+    """The same of many short rows. SRLSR and RLSR get the label of one in a hundred."""
     stage_and_choose(short_rows(rows), workers, memory_limit, scratch, methods)
 
 
@@ -243,7 +243,7 @@ def short_rows(rows: int) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
 def choose(store: Path, method: str) -> None:
     corpus = storage.open(store)
     y = corpus.y
-    if method == "srlsr":
+    if method in ("srlsr", "rlsr"):
         y = np.where(np.arange(len(y)) % 100, np.int8(-1), y.astype(np.int8))
     found = METHODS[method].make(n_features_to_select=100).fit(corpus.X, y)
     told = found.get_support(indices=True) < TELLING

@@ -451,6 +451,7 @@ class SRLSRProblem(RowSparseProblem):
         """Return the score of each feature. XcᵀV of a solved run has all rows."""
         XtV = state.XtV
         if not state.gap <= self.tol:
+            self.take_rows(state.rows)
             _, XtV = self.sums(self.X, state.W, state.b)
         theta = np.where(state.W.any(axis=1), state.theta, 0.0)
         return inactive_scores(theta, self.pulls(XtV))

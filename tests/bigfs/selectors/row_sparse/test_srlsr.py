@@ -537,11 +537,11 @@ def test_a_shortcut_that_raises_the_objective_is_taken_back(monkeypatch):
     assert taken_back.objective == pytest.approx(right.objective, rel=1e-9)
 
 
-@pytest.mark.parametrize("accelerate", [False, True])
+@pytest.mark.parametrize(("accelerate", "p"), [(False, 0.7), (True, 0.7), (True, 1.0)])
 @pytest.mark.parametrize("rounds", [4, 12])
-def test_resumes_from_a_checkpoint(rounds, accelerate):
+def test_resumes_from_a_checkpoint(rounds, accelerate, p):
     X, y = data(40, 20, labeled=5)
-    given = {"gamma": 0.01, "tol": 0, "accelerate": accelerate}
+    given = {"p": p, "gamma": 0.01, "tol": 0, "accelerate": accelerate}
     whole = fit(SRLSR, X, y, max_iter=rounds + 5, **given)
     steps, checkpoint = [], MemoryCheckpoint()
     with observe(lambda *_: steps.append(1), checkpoint):
