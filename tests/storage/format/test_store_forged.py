@@ -108,10 +108,12 @@ def test_a_store_without_values_and_with_an_empty_split_and_tile_is_right(store)
     empty = manifest.Segment("1", "test", 3, 3, 0)
     few = {"nnz": 0, "segments": (*told.segments, empty), "row_bounds": (0, 0, 3)}
     assert replace(told, **few).faults() == []
+    assert replace(told, shape=(3, 0), column_bounds=(0, 0)).faults() == []
 
 
 @pytest.mark.parametrize("word", ["ETag", "etag"])
-def test_the_etags_of_an_object_store_are_all_but_that_of_the_manifest(monkeypatch, word):
+def test_the_etags_of_an_object_store_are_all_but_that_of_the_manifest(store, monkeypatch, word):
+    assert not manifest.has_its_etags(store)  # a local one
     found = {f"/b/a/{key}": {word: key} for key in ("zarr.json", "X/c/0", ".made-by-bigfs")}
     memory = fsspec.get_filesystem_class("memory")
     monkeypatch.setattr(memory, "find", lambda *_, **__: found)
