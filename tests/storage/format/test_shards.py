@@ -14,7 +14,7 @@ from bigfs import engine, storage
 from bigfs.storage.errors import CorruptStoreError
 from bigfs.storage.format import manifest, shards, verified
 from bigfs.storage.format.shards import chunks_per_shard
-from bigfs.storage.format.writer import ArrayWriter, Writer
+from bigfs.storage.format.writer import ArrayWriter, Writer, seal
 from tests.helpers.stores import dense_tiles, write_svmlight
 
 ROWS = 3000
@@ -65,7 +65,9 @@ def test_shards_grow_until_they_hold_64_chunks(chunks, size):
     assert chunks_per_shard(chunks) == size
 
 
-def test_numbers_are_written_by_eight_chunks_and_strings_by_one(tmp_path, monkeypatch):
+def test_numbers_are_written_by_eight_chunks_and_strings_by_one(
+    small_shards, tmp_path, monkeypatch
+):
     sizes, add = [], ArrayWriter.add
 
     def count(self, values):
@@ -77,6 +79,10 @@ def test_numbers_are_written_by_eight_chunks_and_strings_by_one(tmp_path, monkey
     build.write("numbers", np.arange(40), chunk=4)
     build.write("texts", ["x"] * (manifest.STRING_CHUNK + 2))
     assert sizes == [32, 8, manifest.STRING_CHUNK, 2]
+    assert build.shards == {"numbers": 4}
+    numbers = zarr.open_array(build.uri, path="numbers", mode="r", zarr_format=3)
+    np.testing.assert_array_equal(numbers[:], np.arange(40))
+    assert seal(build, {}) == manifest.read_root(build.uri)["content"]
 
 
 def test_plain_zarr_reads_the_same_values_as_the_checked_reader(store):
