@@ -252,9 +252,8 @@ def write_csr(
     for name, kind in parts.items():
         disk.allocate(folder / f"{name}.npy", kind, (int(indptr[-1]),))
 
-    def open_parts() -> list[
-        np.memmap[Any, Any]
-    ]:  # again and again, so that no pages stay in memory
+    # opened again and again, so that no pages stay in memory
+    def open_parts() -> list[np.memmap[Any, Any]]:
         return [disk.map_file(folder / f"{name}.npy", "r+") for name in parts]
 
     cuts = np.array(bounds([np.diff(indptr)], CHUNK))  # between ranges of rows
