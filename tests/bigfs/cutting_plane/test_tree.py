@@ -85,6 +85,8 @@ def test_a_feature_is_fixed_where_the_bound_with_it_or_without_it_reaches_the_cu
     Z = rng.normal(size=(30, u))
     G, B = Z.T @ Z, rng.normal(size=(r, u))
     B *= np.sqrt(T_norm2 / 2 / np.vdot(B, np.linalg.solve(G, B.T).T))
+    for k in (0, 3):  # none or all
+        np.testing.assert_array_equal(fix(np.ones(3), k, 0.0), [[k > 0] * 3, [k == 0] * 3])
     d = np.full(u, m / u)
     d[2], d[5] = IN, OUT
     a, b, s = node_bound(G, B, T_norm2, d, m, np.inf, 30)
