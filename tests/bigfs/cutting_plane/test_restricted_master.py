@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from bigfs.cutting_plane import restricted_master
 from bigfs.cutting_plane.elimination import Remaining, eliminate, inverse
-from bigfs.cutting_plane.newton import newton
+from bigfs.cutting_plane.newton import _quadratic_on_simplex, newton
 from bigfs.cutting_plane.restricted_master import (
     MIN_SIZE_FLOAT32,
     RestrictedMaster,
@@ -150,6 +150,15 @@ def test_single_precision_is_refined_to_double_or_not_used(gamma, precision):
         rtol=1e-7,
         atol=1e-9 * np.abs(ridge.W).max(),
     )
+
+
+def test_the_step_of_newton_keeps_the_small_eigenvalues_of_the_hessian():
+    eta, H, c = (
+        np.full(30, 1 / 30),
+        np.diag([1.0] + [1e-9] * 29),
+        np.r_[0, 0.01, -0.01, np.zeros(27)],
+    )
+    np.testing.assert_allclose(_quadratic_on_simplex(H, 1e-9 * c, eta), eta - c, atol=1e-5)
 
 
 def test_newton_drops_a_useless_set_and_finds_a_useful_one():
