@@ -200,11 +200,11 @@ class GatheredColumns(Columns):
     def _products(self, union: IntArray, new: IntArray) -> Products:
         Z_new = self.X.columns(new)
         Z_new.sort_indices()
-        rows, weighted, every = Z_new.tocsr(), self._weighted(Z_new), np.arange(len(new))
+        rows, weighted, every = Z_new.tocsr(), self.weighted(Z_new), np.arange(len(new))
         old_positions, new_positions = (np.searchsorted(union, f) for f in (self.features, new))
         gram = np.empty((len(new), len(union)))
-        gram[:, old_positions] = sparse_gram(weighted, self._weighted(self.Z))
-        of_each_other = sparse_gram(weighted, self._weighted(rows), new=every)
+        gram[:, old_positions] = sparse_gram(weighted, self.weighted(self.Z))
+        of_each_other = sparse_gram(weighted, self.weighted(rows), new=every)
         mirror(of_each_other, every)
         gram[:, new_positions] = of_each_other
         sums, B = Z_new.T @ self.omega**2, Z_new.T @ self.center(self.T)
@@ -229,7 +229,7 @@ class GatheredColumns(Columns):
         """Return ω(V − ω(ωᵀV)/‖ω‖²), with which XcᵀV = Xᵀ `center`(V)."""
         return self.omega[:, None] * (V - np.outer(self.omega, self.omega @ V / self.omega_norm2))
 
-    def _weighted(self, Z: Any) -> Any:
+    def weighted(self, Z: Any) -> Any:
         """Return diag(ω) Z."""
         if self.uniform:
             return Z

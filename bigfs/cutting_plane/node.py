@@ -25,27 +25,44 @@ FARTHEST = 3.0  # change of a logarithm by an extrapolation
 LEAST_ROUNDS, NEAR = 8, 0.1  # after which the search ends at this share of the way to the cutoff
 ENOUGH = 1e-9  # relative gap at which the search ends
 LEAST = 1e-5  # a smaller d is zero
+# their number, the weights, those one round before, and the best bound with its a, b and scores
+Rounds = tuple[int, FloatArray, FloatArray, float, float, float, FloatArray]
+
+
+def no_rounds(d: FloatArray) -> Rounds:
+    weight = np.where(d == IN, 1.0, np.maximum(d, 0.0))
+    return 0, weight, weight.copy(), 0.0, 0.0, 1.0, np.zeros(len(d))
 
 
 @njit(nogil=True, cache=True)
 def node_bound(
-    G: FloatArray, B: FloatArray, T_norm2: float, d: FloatArray, m: int, cutoff: float, most: int
-) -> tuple[float, float, FloatArray]:
-    """Return a and b of the best bound of the node, and its scores. `d` becomes the last one.
+    held: tuple[FloatArray, IntArray],
+    B: FloatArray,
+    T_norm2: float,
+    d: FloatArray,
+    m: int,
+    cutoff: float,
+    most: int,
+    begun: Rounds,
+) -> tuple[Rounds, IntArray]:
+    """Return the rounds with the best bound of the node. `d` becomes the last weights.
 
-    G is u × u, B is r × u, and d (u,) holds IN and OUT. It ends after `most` rounds, or where the
-    bound reaches the cutoff or never will.
+    Held are rows of G (u × u) and the position of each feature's row among them. B is r × u, and d
+    (u,) holds IN and OUT. It ends after `most` rounds, or where the bound reaches the cutoff or
+    never will. If a row is not held (position −1) it returns the features whose rows it needs, and
+    can go on from the rounds `begun`.
     """
     u, r = len(d), len(B)
     is_in, free = d == IN, np.flatnonzero((d != IN) & (d != OUT))
     k = m - int(is_in.sum())
-    weight = np.where(is_in, 1.0, np.maximum(d, 0.0))
-    older = weight.copy()
-    best_a, best_b, lower, best_s = 0.0, 1.0, 0.0, np.zeros(u)
-    for n in range(most):
+    rows_of_G, position = held
+    begin, weight, older, lower, best_a, best_b, best_s = begun
+    for n in range(begin, most):
         active = np.flatnonzero(weight > 0)
+        if (position[active] < 0).any():
+            return (n, weight, older, lower, best_a, best_b, best_s), active
         root = np.sqrt(weight[active])
-        rows = G[active]
+        rows = rows_of_G[position[active]]
         K, rhs = np.empty((len(active), len(active))), np.empty((len(active), r))
         for i in range(len(active)):
             for j in range(len(active)):
@@ -88,7 +105,7 @@ def node_bound(
             weight[f] = q[f] if q[f] > LEAST else 0.0
     for f in free:
         d[f] = weight[f]
-    return best_a, best_b, best_s
+    return (most, weight, older, lower, best_a, best_b, best_s), free[:0]
 
 
 @njit(nogil=True, cache=True)

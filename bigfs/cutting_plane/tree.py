@@ -10,33 +10,42 @@ is bounded by the relaxation, and its features are fixed by the rule above. The 
 a set are enumerated. Where the columns are independent, part of their own products goes into the
 penalty, which changes no objective and raises the bounds: G + γI = (G − Δ) + (γI + Δ), with
 Δ = c · diag(G) and c the least eigenvalue of the columns' correlations.
+
+A bound needs the rows of G of the features with weight alone. Where G does not fit, the columns are
+held instead, and the rows that were needed. No answer depends on which rows are held.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import eigh
 
 from bigfs import engine
-from bigfs.cutting_plane.columns import LARGE_SIZE
+from bigfs.cutting_plane.columns import LARGE_SIZE, Columns, GatheredColumns
 from bigfs.cutting_plane.elimination import inverse
 from bigfs.cutting_plane.exchanges import Exchanges
-from bigfs.cutting_plane.node import IN, LEAST, OUT, node_bound
+from bigfs.cutting_plane.node import IN, LEAST, OUT, no_rounds, node_bound
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.cutting_plane.scores import largest_scores
 from bigfs.engine import MemoryLimitError
+from bigfs.linalg.sparse_gram import sparse_gram
+from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
 from bigfs.result import Record, Result, Status, iterate, warn_early_end
+from bigfs.rounding import unless_rounding
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 ROUNDING = 1e-9  # share of an objective or a bound below which nothing is claimed
 BATCH_NUMBERS = 20_000  # features of the nodes of a step, about
 ARRAYS = 5  # u × u, that the search holds
+ROW_ARRAYS = 4  # of the size of the held rows, while all are made
 ROUNDS = 60  # of the search for the bound of a node
 ROOT_ROUNDS = 2000
+PAIR_ARRAYS = 7  # of the size of the products of features of which all pairs are enumerated
 MOST_PAIRS = 1000  # free features of which all pairs are enumerated
 MOST_LISTS = 10_000  # that are kept
 LEFT = 0.95  # share of the features above which the root is not bounded again without the others
@@ -102,23 +111,75 @@ class Search:
     """The search for the best sets of m candidates.
 
     With `slack` above zero, all sets whose objective is above the best by that share at most are
-    kept. Below zero, the search may miss a set that is better by that share.
+    kept. Below zero, the search may miss a set that is better by that share. It `is_whole` where it
+    holds all rows of G, of gathered features.
     """
 
-    def __init__(self, problem: Relaxation, features: IntArray, slack: float) -> None:
+    def __init__(
+        self, problem: Relaxation, features: IntArray, slack: float, is_whole: bool = True
+    ) -> None:
+        self.problem, self.features, self.slack = problem, features, slack
+        self.T_norm2, self.m, self.is_whole = problem.data.T_norm2, problem.m, is_whole
+        self.held_bytes = 0  # beside the open nodes
+        self.precision: Any = np.float64 if is_whole else np.float16  # of these
+        if not is_whole:
+            self.hold_columns()
+            return
         data, gamma = problem.data, problem.gamma
         G, B = data.gram(features)
-        self.problem, self.features, self.slack = problem, features, slack
-        self.T_norm2, self.m = data.T_norm2, problem.m
-        self.G, self.B = G / gamma, B / np.sqrt(gamma)  # with the penalty one
-        diagonal, c = self.G.diagonal().copy(), 0.0
+        self.rows, self.B = G / gamma, B / np.sqrt(gamma)  # with the penalty one
+        self.position = np.arange(len(G))  # of the row of each feature, −1 where it is not held
+        diagonal, c = self.rows.diagonal().copy(), 0.0
         if len(G) < data.X.shape[0]:
             root = np.sqrt(np.where(diagonal > 0, diagonal, 1))
-            spectrum = eigh(self.G / np.outer(root, root), eigvals_only=True)
+            spectrum = eigh(self.rows / np.outer(root, root), eigvals_only=True)
             c = max(float(spectrum[0]) - ROUNDING * float(spectrum[-1]), 0.0)
         scale = 1 / np.sqrt(1 + c * diagonal)
-        self.tight_G = (self.G - np.diag(c * diagonal)) * np.outer(scale, scale)
+        self.tight_rows = (self.rows - np.diag(c * diagonal)) * np.outer(scale, scale)
         self.tight_B = np.ascontiguousarray((self.B * scale[:, None]).T)
+
+    def hold_columns(self) -> None:
+        """Hold the columns, and room for rows of G. What `Columns.add` computes has its bits."""
+        data, u = self.problem.data, len(self.features)
+        if not isinstance(data, GatheredColumns):
+            raise MemoryLimitError("the columns lie in the tiles")
+        n_rows = min(u, int(engine.task_memory()) // (8 * ROW_ARRAYS * u))
+        gathered = PEAK_ENTRY_BYTES * int(data.X.stats.nnz[self.features].sum())
+        pairs = 8 * PAIR_ARRAYS * min(u, MOST_PAIRS) ** 2
+        self.held_bytes = gathered + pairs + 8 * ROW_ARRAYS * u * (n_rows + data.r)
+        engine.require_memory(self.held_bytes, "columns of the candidates")
+        Z = data.X.columns(self.features)
+        self.mu = Z.T @ data.omega**2 / data.omega_norm2
+        self.B = Z.T @ data.center(data.T) / np.sqrt(self.problem.gamma)
+        self.Z = data.weighted(Z)
+        squares = sp.csc_array((np.square(self.Z.data, dtype=float), Z.indices, Z.indptr), Z.shape)
+        uncentered = squares.T @ np.ones(len(data.T))
+        diagonal = uncentered - data.omega_norm2 * self.mu**2
+        self.is_constant = unless_rounding(diagonal, uncentered) == 0
+        self.B[self.is_constant] = 0
+        self.diagonal = np.where(self.is_constant, 0, diagonal) / self.problem.gamma
+        self.rows, self.position = np.empty((n_rows, u)), np.full(u, -1)
+        self.tight_rows, self.tight_B = self.rows, np.ascontiguousarray(self.B.T)
+
+    def part(self, of: IntArray, others: IntArray) -> FloatArray:
+        """Return G of features and others (of × others), from the rows if they are held."""
+        if (self.position[of] >= 0).all():
+            return self.rows[np.ix_(self.position[of], others)]
+        G = sparse_gram(self.Z[:, others], self.Z[:, of]).T
+        G -= self.problem.data.omega_norm2 * np.outer(self.mu[of], self.mu[others])
+        G[self.is_constant[of]] = G[:, self.is_constant[others]] = 0
+        return np.asarray(G / self.problem.gamma)
+
+    def hold_rows(self, features: IntArray) -> None:
+        """Hold the rows of these features, without all earlier ones where these leave no room."""
+        missing, count = features[self.position[features] < 0], int(self.position.max()) + 1
+        if count + len(missing) > len(self.rows):
+            self.position[:], missing, count = -1, features, 0
+        if len(missing) > len(self.rows):
+            raise MemoryLimitError(f"the rows of {len(missing):,} features do not fit")
+        some = slice(count, count + len(missing))
+        self.rows[some] = self.part(missing, np.arange(len(self.features)))
+        self.position[missing] = np.arange(some.start, some.stop)
 
     def cutoff(self, best: float) -> float:
         """Return the objective from which a node is of no interest."""
@@ -126,14 +187,19 @@ class Search:
 
     def objective(self, inside: IntArray) -> float:
         """Return J of a set."""
-        K = self.G[np.ix_(inside, inside)] + np.eye(len(inside))
+        K = self.part(inside, inside) + np.eye(len(inside))
         return 0.5 * (
             self.T_norm2 - float(np.vdot(self.B[inside], np.linalg.solve(K, self.B[inside])))
         )
 
     def bound(self, d: FloatArray, cutoff: float, rounds: int) -> tuple[float, float, FloatArray]:
         """Return a and b of the best bound of a node, and its scores. `d` is improved."""
-        return node_bound(self.tight_G, self.tight_B, self.T_norm2, d, self.m, cutoff, rounds)
+        given, done = (self.tight_B, self.T_norm2, d, self.m, cutoff, rounds), no_rounds(d)
+        while True:
+            done, missing = node_bound((self.tight_rows, self.position), *given, done)
+            if not len(missing):
+                return done[-3:]
+            self.hold_rows(missing)
 
     def fix_free(self, d: FloatArray, a: float, b: float, s: FloatArray, cutoff: float) -> None:
         """Fix the free features of a node, whose bound is a²/(2b)."""
@@ -166,14 +232,18 @@ class Search:
         if len(free) <= k or k == 0:
             J, chosen = np.array([self.objective(np.append(inside, free[:k]))]), np.arange(k)[None]
         else:
-            H = self.G[np.ix_(free, inside)]
-            P = inverse(self.G[np.ix_(inside, inside)], 1.0) if len(inside) else np.empty((0, 0))
+            H = np.ascontiguousarray(self.part(inside, free).T)
+            P = inverse(self.part(inside, inside), 1.0) if len(inside) else np.empty((0, 0))
             W = P @ self.B[inside]
             C = self.B[free] - H @ W
-            S = self.G[np.ix_(free, free)] + np.eye(len(free)) - H @ P @ H.T
             base = 0.5 * (self.T_norm2 - float(np.vdot(self.B[inside], W)))
-            sigma, products = S.diagonal(), C @ C.T
-            norms2 = products.diagonal()
+            if k == 1 and not self.is_whole:
+                sigma = self.diagonal[free] + 1 - np.einsum("ji,ji->j", H @ P, H)
+                norms2 = np.einsum("jr,jr->j", C, C)
+            else:
+                S = self.part(free, free) + np.eye(len(free)) - H @ P @ H.T
+                sigma, products = S.diagonal(), C @ C.T
+                norms2 = products.diagonal()
             if k == 1:
                 J, chosen = base - norms2 / (2 * sigma), np.arange(len(free))[:, None]
             else:
@@ -201,26 +271,36 @@ class Search:
         return inside[None, :], np.array([J])
 
     def exchanged(self, inside: IntArray, d: FloatArray) -> tuple[IntArray, float]:
-        """Return a set after exchanges of its features, but for those that are in, and its J."""
-        if len(inside) < len(d):
-            exchanges = Exchanges(self.G, self.B, 1.0, inside, np.flatnonzero(d == IN))
+        """Return a set after exchanges of its features, but for those that are in, and its J.
+
+        Where not all rows are held, the features without weight take no part.
+        """
+        near, G = np.arange(len(d)), self.rows
+        if not self.is_whole:
+            near = np.union1d(np.flatnonzero(d > 0), inside)
+            G = self.part(near, near)
+        if len(inside) < len(near):
+            chosen, fixed = np.searchsorted(near, inside), np.flatnonzero(d[near] == IN)
+            exchanges = Exchanges(G, self.B[near], 1.0, chosen, fixed)
             exchanges.improve(self.T_norm2)
-            inside = np.sort(exchanges.inside)
+            inside = np.sort(near[exchanges.inside])
         return inside, self.objective(inside)
 
     def batch(self, tree: Tree) -> int:
         """Return how many nodes a step takes: more where more are open, because it sorts them."""
-        return min(len(tree.bounds), max(BATCH_NUMBERS // len(self.G), 20, len(tree.bounds) // 8))
+        n_open = len(tree.bounds)
+        return min(n_open, max(BATCH_NUMBERS // len(self.features), 20, n_open // 8))
 
     def step(self, tree: Tree) -> Tree:
         """Take the nodes of the least bounds: enumerate, bound, fix or branch each."""
         count = self.batch(tree)
-        open_bytes = 8 * 3 * len(self.G) * (len(tree.bounds) + 2 * count)
-        engine.require_memory(open_bytes, f"{len(tree.bounds):,} open nodes of the exact choice")
+        open_bytes = 3 * tree.d.itemsize * len(self.features) * (len(tree.bounds) + 2 * count)
+        what = f"{len(tree.bounds):,} open nodes of the exact choice"
+        engine.require_memory(self.held_bytes + open_bytes, what)
         lists, J, best = [tree.lists], [tree.objectives], tree.best
         nodes, bounds = [tree.d[count:]], [tree.bounds[count:]]
         for node, inherited in zip(tree.d[:count], tree.bounds, strict=False):
-            d, cutoff = node.copy(), self.cutoff(best)
+            d, cutoff = node.astype(np.float64), self.cutoff(best)
             if inherited >= cutoff:
                 continue
             if self.is_last(d):
@@ -232,7 +312,7 @@ class Search:
                 found = self.rounded(d, best)
                 self.fix_free(d, a, b, s, cutoff)
                 children = [(a**2 / (2 * b), d)] if self.is_last(d) else self.branch(d, a, b, s)
-                nodes += [child[None, :] for _, child in children]
+                nodes += [child[None, :].astype(self.precision) for _, child in children]
                 bounds += [np.array([max(bound, inherited)]) for bound, _ in children]
             lists.append(found[0])
             J.append(found[1])
@@ -255,9 +335,8 @@ class Search:
         n_near = int(np.count_nonzero(J[0] * (1 + max(self.slack, 0.0)) >= J))
         order = np.lexsort((np.arange(len(tree.bounds)), tree.bounds))
         order = order[tree.bounds[order] < self.cutoff(float(J[0]))]
-        return tree._replace(
-            d=tree.d[order], bounds=tree.bounds[order], lists=lists[:n_near], objectives=J[:n_near]
-        )
+        d, bounds = tree.d[order].astype(self.precision, copy=False), tree.bounds[order]
+        return tree._replace(d=d, bounds=bounds, lists=lists[:n_near], objectives=J[:n_near])
 
     def gap(self, tree: Tree) -> float:
         """Return the share of the best objective by which an open node may be below the cutoff, or
@@ -266,6 +345,15 @@ class Search:
         lower = tree.bounds[0] if len(tree.bounds) else self.cutoff(tree.best)
         gap = (upper - float(lower)) / tree.best
         return gap if gap > 2 * ROUNDING else 0.0
+
+
+def gathers(data: Columns, features: IntArray) -> bool:
+    """Return whether all products of the features are held, after gathering them if they fit."""
+    if len(features) < LARGE_SIZE or not data.in_single:
+        with contextlib.suppress(MemoryLimitError):
+            engine.require_memory(ARRAYS * 8 * len(features) ** 2, "products of the candidates")
+            data.add(features)
+    return bool(np.isin(features, data.features).all()) and data.G.dtype == np.float64
 
 
 def begin(
@@ -280,7 +368,7 @@ def begin(
     d[~np.isin(features, found.features)] = OUT
     d[np.isin(features, found.features[found.is_in])] = IN
     while True:
-        search = Search(problem, features, slack)
+        search = Search(problem, features, slack, gathers(problem.data, features))
         best, J = search.exchanged(np.searchsorted(features, best), d)
         tree = Tree(d[None, :], np.zeros(1), best[None, :], np.array([J]))
         if search.is_last(d):
@@ -293,6 +381,7 @@ def begin(
         if not len(tree.bounds) or np.count_nonzero(stays) > LEFT * len(features):
             return search, tree
         features, d = features[stays], d[stays]
+        del search  # before the next one holds its own
 
 
 class ExactChoice(NamedTuple):
@@ -325,19 +414,14 @@ def search_exactly(
     first = Search(problem, best, slack)
     J = first.objective(np.arange(problem.m))
     found = candidates(problem, state, first.cutoff(J))
-    union = np.union1d(found.features, best)
-    if len(union) < LARGE_SIZE or not problem.data.in_single:
-        with contextlib.suppress(MemoryLimitError):
-            engine.require_memory(ARRAYS * 8 * len(union) ** 2, "")
-            problem.data.add(union)
-    if not np.isin(union, problem.data.features).all() or problem.data.G.dtype != np.float64:
-        text = f"{len(union):,} features may be in the best set, too many to search"
+    began = time.perf_counter()
+    try:
+        search, root = begin(problem, state, found, best, slack)
+    except MemoryLimitError:
+        text = f"{len(found.features):,} features may be in the best set, too many to search"
         warn_early_end(f"{name} {Status.MEMORY} ({text})")
         gap = max(J - state.lower, 0.0) / J
-        lists = np.sort(best)[None, :]
-        return ExactChoice(lists, np.array([J]), gap, found.n_undecided, 0, Status.MEMORY)
-    began = time.perf_counter()
-    search, root = begin(problem, state, found, best, slack)
+        return ExactChoice(best[None, :], np.array([J]), gap, found.n_undecided, 0, Status.MEMORY)
 
     def ends(tree: Tree) -> Status | None:
         late = max_seconds is not None and time.perf_counter() - began > max_seconds

@@ -50,6 +50,7 @@ OBJECTS = 1 << 18  # bytes of what a step makes beside its arrays
 # step takes: the step itself then asks again or is tried by a test of its own
 OF_A_SHARE = {
     "cutting_plane/columns.py:Columns._require_memory",  # 4,096 columns: test_columns.py
+    "cutting_plane/tree.py:Search.hold_columns",  # and rows that are made later: test_tree.py
     "cutting_plane/tree.py:Search.step",  # of the open nodes: test_tree.py
     "embedding/targets.py:_thin_svd",  # of arrays of LAPACK, which are not traced
     "evaluation/large_model.py:choose_strategy",  # of a task: test_models.py
@@ -210,7 +211,7 @@ STEPS = {
         SparGE(n_features_to_select=3, max_iter=2), sparse(3000, 100, 0.02), codes_of(3000, 300)
     ),
     "cutting_plane/hinge.py:SquaredHinge.__init__": hinge_loss,
-    "cutting_plane/tree.py:search_exactly": lambda: fitted(
+    "cutting_plane/tree.py:gathers": lambda: fitted(
         SparGE(n_features_to_select=20, gap=0, max_nodes=1), dense(200, 1500), codes_of(200, 4)
     ),
     "embedding/factors.py:gaussian_factor": lambda: partial(
