@@ -448,8 +448,10 @@ def search_exactly(
         ends=ends,
     )
     tree = result.value
+    lists = search.features[tree.lists]
+    problem.data.add(lists[0])
     return ExactChoice(
-        search.features[tree.lists],
+        lists,
         tree.objectives,
         float(search.gap(tree)),
         found.n_undecided,
