@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,7 @@ from benchmarks.choosing import SOURCES, split
 from benchmarks.papers.experiments import Cell, Experiment
 from benchmarks.papers.experiments import run as run_experiments
 from benchmarks.papers.results import Values
+from benchmarks.shared import row
 from bigfs import SparGE, engine
 
 SIZES = (5, 10, 20, 50)
@@ -111,16 +113,33 @@ def run(
         key: {k: float(v[0]) for k, v in values.items()}
         for key, values in exact.results().cells.items()
     }
-    for method in ("sparge", "highs"):
-        gaps = [one["gap"] for key, one in finished.items() if key.method == method]
-        if gaps:
-            closed = np.mean(np.array(gaps) <= 2e-9), np.mean(np.array(gaps) <= CLOSED)
-            print(
-                f"{method}: {closed[0]:.0%} of {len(gaps)} closed, {closed[1]:.0%} to {CLOSED:.1%}"
-            )
     for key, one in finished.items():
         facts = ", ".join(f"{name} {value:.4g}" for name, value in one.items())
         print(f"{key.data}, {key.method}, {key.parameters}: {facts}")
+    for kind, m, method in product(("text", "dense"), SIZES, ("sparge", "highs")):
+        ends = f"m={m} seconds={seconds:g}"
+        cells_of = [
+            one
+            for key, one in finished.items()
+            if (key.method, key.parameters, SOURCES[key.data].kind) == (method, ends, kind)
+        ]
+        if cells_of:
+            summarize(cells_of, f"{len(cells_of)} {kind} sets, {m} features, {seconds:g} s", method)
+
+
+def summarize(found: list[dict[str, float]], on_what: str, method: str) -> None:
+    """Print the row of the sets of a kind."""
+    gaps = np.array([one["gap"] for one in found])
+    closed = f"{np.mean(gaps <= 2e-9):.0%} closed, {np.mean(gaps <= CLOSED):.0%} to {CLOSED:.1%}"
+    figure = f"{closed}; gap {np.median(gaps):.2%} in the median"
+    if method == "highs":
+        row("the exact choice by HiGHS", on_what, figure)
+        return
+    before, undecided = (
+        np.median([one[name] for one in found]) for name in ("before", "undecided")
+    )
+    limit = f"before the search {before:.2%}; {undecided:,.0f} features undecided in the median"
+    row("the exact choice", on_what, figure, limit)
 
 
 if __name__ == "__main__":
