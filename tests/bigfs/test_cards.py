@@ -95,7 +95,7 @@ def test_card_of_a_result():
 
 def test_card_names_both_gaps_first():
     history = [{"gap": 0.0123, "upper": 2.0}]
-    result = Result(None, Status.CONVERGED, history, {"passes": 7, "objective_gap": -1e-9})
+    result = Result(None, Status.CONVERGED, history, {"passes": 7, "objective_gap": 0.0})
     shown = facts_of(result._repr_html_())
     assert list(shown)[2:4] == ["gap of the features", "gap of the relaxation"]
     assert shown["gap of the features"] == "0.00 %"

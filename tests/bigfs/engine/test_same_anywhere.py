@@ -79,6 +79,7 @@ def test_every_fit_runs_with_one_thread_and_writes_in_no_block(name, monkeypatch
 
 # Who asks for the memory, the workers or the cores, and why the answer does not depend on them.
 ASKERS = {
+    "cutting_plane/tree.py": "a search that ends has the same lists with any rows of products",
     "graph/row_blocks.py": "distances have the same bits in any blocks",
     "graph/approximate/sample.py": "a row is ranked by one task, whichever",
     "linalg/ridge/direct.py": "parts are added in the order of the tiles",

@@ -110,7 +110,8 @@ def test_a_killed_selection_goes_on_from_its_checkpoint(bigfs, corpus, monkeypat
     monkeypatch.setattr(Checkpoint, "save", saved)
     assert bigfs(*words, "--out", "killed")[0] == 0
     np.testing.assert_array_equal(Run.open("killed").scores, Run.open("whole").scores)
-    assert len(os.listdir(".killed")) == 2  # the marker, and the result
+    assert len(os.listdir(".killed")) == 3  # the marker, the result, and that it was cancelled
+    assert "cancelled" in bigfs("history", "killed")[1]
 
 
 @pytest.mark.parametrize("limit", ["-5", "0", "abc", "100MB"])
