@@ -315,4 +315,5 @@ def test_a_damaged_file_is_read_as_the_reference_reads_it_or_refused(kind, tmp_p
             failures += [said] * bool(said)
             read += good
     assert not failures, "\n".join(failures)
-    assert 0 < read < FILES
+    assert read < FILES
+    assert read or kind == "mtx.xz"  # xz has a checksum, and few damages leave a Matrix Market file
