@@ -9,7 +9,6 @@ bigfs reads its staged store.
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 import typer
 
-from bigfs import HighlyVariable, storage
+from bigfs import HighlyVariable, engine, storage
 from bigfs.storage import sources
 from bigfs.storage.staging import build
 
@@ -90,7 +89,7 @@ def main(
             start = time.perf_counter()
             task()
             seconds.append(time.perf_counter() - start)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        peak = engine.peak_memory()["driver"] >> 20
         print(f"{' '.join(what)}: {min(seconds):.2f} s, {peak} MB")
         return
     folder.mkdir(parents=True, exist_ok=True)

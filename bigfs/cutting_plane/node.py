@@ -25,11 +25,12 @@ FARTHEST = 3.0  # change of a logarithm by an extrapolation
 LEAST_ROUNDS, NEAR = 8, 0.1  # after which the search ends at this share of the way to the cutoff
 ENOUGH = 1e-9  # relative gap at which the search ends
 LEAST = 1e-5  # a smaller d is zero
-# their number, the weights, those one round before, and the best bound with its a, b and scores
+# how many, the weights, those one round before, and the best bound with its a, b and scores
 Rounds = tuple[int, FloatArray, FloatArray, float, float, float, FloatArray]
 
 
 def no_rounds(d: FloatArray) -> Rounds:
+    """Return the rounds of a node before the first one."""
     weight = np.where(d == IN, 1.0, np.maximum(d, 0.0))
     return 0, weight, weight.copy(), 0.0, 0.0, 1.0, np.zeros(len(d))
 

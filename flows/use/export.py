@@ -141,9 +141,8 @@ def _value(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-WRITERS: dict[
-    str, Any
-] = {  # by the ending: the test of a file of ours, and the maker of its writer
+# by the ending: the test of a file of ours, and the maker of its writer
+WRITERS: dict[str, Any] = {
     ".skops": (lambda file: "schema.json" in archive_members(file), _pipeline),
     ".py": (partial(begins_with, start=f"# {MARK}"), _selector),
     ".sql": (partial(begins_with, start=f"-- {MARK}"), _select),
