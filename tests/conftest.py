@@ -3,6 +3,7 @@ lie.
 """
 
 import atexit
+import contextlib
 import gc
 import os
 import tempfile
@@ -17,7 +18,7 @@ import zarr.core.codec_pipeline
 
 from bigfs import engine
 from bigfs.engine import executor, memory
-from bigfs.engine.budget import IDLE
+from bigfs.engine.budget import IDLE, current_session
 from tests.helpers.commands import bigfs  # noqa: F401, a fixture
 from tests.helpers.processes import prefect, prefect_server, tls_cluster  # noqa: F401, fixtures
 
@@ -93,14 +94,21 @@ def real_data():
 
 
 @pytest.fixture
+def change():
+    """A function that gives a setting another value until the test ends."""
+    with contextlib.ExitStack() as stack:
+        yield lambda setting, value: stack.enter_context(setting.during(value))
+
+
+@pytest.fixture
 def allow_memory(monkeypatch):
     """A function that says how many bytes a step may use, in a process that holds nothing else."""
 
     def allow(limit):
         for module in (engine, memory):
             monkeypatch.setattr(module, "memory_limit", lambda: limit)
-        monkeypatch.setattr(executor, "own_memory", lambda: 0)
-        monkeypatch.setattr(executor, "IDLE", 0)
+        for module in (executor, memory):
+            monkeypatch.setattr(module, "held_memory", lambda: current_session().baseline or 0)
 
     return allow
 

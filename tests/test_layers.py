@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 # module. Where the parts of a folder lie on different layers, its parts are named one by one.
 LAYERS: dict[str, list[set[str]]] = {
     "bigfs": [
-        {"types", "cards", "advice", "plugins"},
+        {"types", "cards", "advice", "plugins", "settings"},
         {"validation", "constraints"},
         {"result", "linalg.prox", "rounding"},
         {"engine"},

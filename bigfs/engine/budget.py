@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 
 from bigfs.result import holding
+from bigfs.settings import Setting
 
 # bytes of the process that every choice of a way assumes where none are given, however many it has
 PLANNED = 10**9
@@ -56,7 +57,7 @@ class Shares:
     relief: float = 0.75  # of the limit that may stay in use when a large task starts
 
 
-SHARES = Shares()
+SHARES = Setting(Shares())
 
 
 SERIAL = "serial"  # the client of a session in this process
@@ -198,7 +199,7 @@ def of_thread(limit: float, n_threads: int) -> int:
 
 def most_between_tasks(limit: float) -> float:
     """Return the use of a worker from which memory is released, so that a task on a tile fits."""
-    return min(SHARES.relief * limit, SHARES.pause * limit - TILE_TASK)
+    return min(SHARES.value.relief * limit, SHARES.value.pause * limit - TILE_TASK)
 
 
 def trim_memory() -> None:

@@ -54,7 +54,7 @@ BEFORE_START = {  # environment of a worker before it starts
 }
 # what distributed sets by default
 ONE_THREAD = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
-LEAST_WORKER = int(IDLE / SHARES.most) + TILE_TASK  # bytes of the smallest worker
+LEAST_WORKER = int(IDLE / SHARES.value.most) + TILE_TASK  # bytes of the smallest worker
 WORKER_MEMORY = "1GB"  # of a worker of a local cluster, where no limit is given
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
 
@@ -426,7 +426,7 @@ def _settings(memory_limit: str | int) -> dict[str, Any]:
     } | {f"distributed.nanny.pre-spawn-environ.{k}": v for k, v in BEFORE_START.items()}
     if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:
         # Waiting results go to disk early, because the libraries and the tasks need the rest.
-        settings["distributed.worker.memory.target"] = SHARES.waiting_results * max(
+        settings["distributed.worker.memory.target"] = SHARES.value.waiting_results * max(
             1 - IDLE / limit, 0.1
         )
     return settings

@@ -43,6 +43,7 @@ from bigfs.engine.shared import Reference, Shared, replace_held, unshare
 from bigfs.engine.watchdog import watch
 from bigfs.engine.workers import one_blas_thread, own_memory, release_memory
 from bigfs.result import holding
+from bigfs.settings import Setting
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
@@ -53,7 +54,7 @@ WINDOW = 2  # tasks per thread whose results are fetched as they come
 LEAST_WINDOW = 8  # of them, or 128 MB of columns with the default tiles of a store
 SMALL_BYTES = 1000  # of an array that travels with each task
 BEHIND = -1  # Dask's priority of tasks that others go before
-CANCEL_SECONDS = 10.0  # to wait for running tasks of a failed step
+CANCEL_SECONDS = Setting(10.0)  # to wait for running tasks of a failed step
 
 Combine = Callable[[list[Any]], Any]
 
@@ -348,7 +349,7 @@ class OnCluster:
     def cancel(self, futures: Sequence[Any]) -> None:
         """Cancel tasks, and wait for those that run. Dask cannot stop a running task, and it may
         write a file. Do not delete the files of a failed step before."""
-        keys, end = [future.key for future in futures], time.monotonic() + CANCEL_SECONDS
+        keys, end = [future.key for future in futures], time.monotonic() + CANCEL_SECONDS.value
         # if the cluster is lost, the caller's error says so
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):
             self.client.cancel(list(futures))

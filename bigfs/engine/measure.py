@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 from bigfs.engine.clusters import asking_cluster
 from bigfs.engine.executor import client
+from bigfs.settings import Setting
 
 T = TypeVar("T")
 
-RESET = Path("/proc/self/clear_refs")  # Linux: writing 5 sets VmHWM to the current resident size
+# Linux: writing 5 sets VmHWM to the current resident size
+RESET = Setting(Path("/proc/self/clear_refs"))
 
 
 def processor_time() -> dict[str, float]:
@@ -52,7 +54,7 @@ def reset_peak_memory() -> bool:
 
 def _reset_peak() -> bool:
     try:
-        RESET.write_text("5")
+        RESET.value.write_text("5")
     except OSError:
         return False
     return True

@@ -47,7 +47,7 @@ def task_memory() -> float:
     """Return the number of bytes that one large task may take, or as much work of the driver."""
     limit = memory_limit()
     if given_limit() is None and client() is not None:
-        return max(min(limit / 2, SHARES.most * limit - IDLE), 0)
+        return max(min(limit / 2, SHARES.value.most * limit - IDLE), 0)
     return limit / 2
 
 

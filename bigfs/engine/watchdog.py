@@ -22,12 +22,15 @@ from dask.utils import format_bytes, key_split, parse_timedelta
 
 from bigfs.engine.budget import MemoryLimitError
 from bigfs.engine.clusters import AGAIN, ClusterLostError, describe_workers, no_workers_left
+from bigfs.settings import Setting
 
 NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"  # in Dask's configuration
-NO_WORKERS_SECONDS = 60.0  # until a step without workers is given up, where that says nothing
-SILENT_SECONDS = 60.0  # without the end of a task until the first line; doubled after each
-STANDSTILL_SECONDS = 120.0  # in which nothing runs and nothing can start, until it is given up
-LOOK_SECONDS = 5.0
+# until a step without workers is given up, where Dask says nothing
+NO_WORKERS_SECONDS = Setting(60.0)
+SILENT_SECONDS = Setting(60.0)  # without the end of a task until the first line; doubled after each
+# in which nothing runs and nothing can start, until it is given up
+STANDSTILL_SECONDS = Setting(120.0)
+LOOK_SECONDS = Setting(5.0)
 LISTED = 8  # workers in a message, those that are paused first
 log = logging.getLogger(__name__)
 
@@ -59,14 +62,14 @@ def _watch(
 ) -> None:
     pending: set[str] | None = None
     assigned: dict[str, Any] | None = None
-    since, patience = time.monotonic(), SILENT_SECONDS
+    since, patience = time.monotonic(), SILENT_SECONDS.value
     had_workers, lonely_seconds = since, without_workers(client)
     # the answers of a large cluster are large, so it is not asked before
-    unasked = min(SILENT_SECONDS, STANDSTILL_SECONDS, lonely_seconds or SILENT_SECONDS) / 2
-    while not ended.wait(LOOK_SECONDS):
+    unasked = min(patience, STANDSTILL_SECONDS.value, lonely_seconds or patience) / 2
+    while not ended.wait(LOOK_SECONDS.value):
         now = {future.key for future in list(futures) if not future.done()}
         if now != pending:
-            pending, patience = now, SILENT_SECONDS
+            pending, patience = now, SILENT_SECONDS.value
             since = had_workers = time.monotonic()
         if time.monotonic() - since < unasked:
             continue
@@ -81,10 +84,10 @@ def _watch(
             give_up(client, futures, given_up, no_workers_left())
             return
         if before is not None and assigned != before:
-            since, patience = time.monotonic(), SILENT_SECONDS
+            since, patience = time.monotonic(), SILENT_SECONDS.value
             continue
         silent = time.monotonic() - since
-        is_long = silent >= STANDSTILL_SECONDS and bool(pending)
+        is_long = silent >= STANDSTILL_SECONDS.value and bool(pending)
         if is_long and (error := standstill(workers, assigned)):
             give_up(client, futures, given_up, error)
             return
@@ -109,7 +112,7 @@ def without_workers(client: Any) -> float | None:
     from distributed import LocalCluster
 
     starts_workers = client.cluster is not None and not isinstance(client.cluster, LocalCluster)
-    return None if starts_workers else NO_WORKERS_SECONDS
+    return None if starts_workers else NO_WORKERS_SECONDS.value
 
 
 def standstill(workers: dict[str, Any], assigned: dict[str, Any]) -> Exception | None:

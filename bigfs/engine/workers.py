@@ -117,8 +117,8 @@ def _capacity() -> float:
     """Return the number of bytes that the cache may take."""
     limit = worker_limit()
     if limit is not None:
-        return SHARES.cache * (limit - IDLE)
-    return SHARES.cache * (given_limit() or process_memory())
+        return SHARES.value.cache * (limit - IDLE)
+    return SHARES.value.cache * (given_limit() or process_memory())
 
 
 def nbytes(value: Any) -> int:
@@ -143,8 +143,8 @@ def release_memory() -> None:
     for allowed, release in (
         (most, trim_memory),
         (most, lambda: _drop_blocks(resident() - most)),
-        (SHARES.relief * limit, gc.collect),  # which takes longer than a short task
-        (SHARES.relief * limit, trim_memory),
+        (SHARES.value.relief * limit, gc.collect),  # which takes longer than a short task
+        (SHARES.value.relief * limit, trim_memory),
     ):
         if resident() <= allowed:
             return
@@ -163,7 +163,7 @@ def _drop_blocks(size: float) -> None:
 def make_room(size: int) -> None:
     """Clear the cache of this worker if a task that takes `size` bytes does not fit with it."""
     limit = worker_limit()
-    if limit is not None and resident() + size > SHARES.relief * limit:
+    if limit is not None and resident() + size > SHARES.value.relief * limit:
         clear_cache()
         trim_memory()
 

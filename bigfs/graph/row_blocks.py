@@ -92,10 +92,10 @@ def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
     row_bytes, aligned = cost.row_bytes + list_bytes, row_alignment(cost)
     least = min(aligned, n)
     engine.require_memory(
-        int(least * row_bytes / engine.SHARES.row_block + cost.column_bytes),
+        int(least * row_bytes / engine.SHARES.value.row_block + cost.column_bytes),
         f"neighbors of {least} rows at a time",
     )
-    memory = engine.SHARES.row_block * engine.memory_limit() / row_bytes
+    memory = engine.SHARES.value.row_block * engine.memory_limit() / row_bytes
     fitting = int(min(memory, MOST_VALUES * VALUE_BYTES / cost.row_bytes, n))
     n_workers = engine.n_workers()
     # rounded up, because the pairs are as the square of the blocks
@@ -121,10 +121,11 @@ def neighborhood_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBloc
     require_whole(X, "the neighborhoods")
     one = (k + 1) * cost.row_bytes  # bytes of one sample with its candidates
     engine.require_memory(
-        int(min(one, n * cost.row_bytes) / engine.SHARES.discriminant_block) + GRAM_BYTES * k * k,
+        int(min(one, n * cost.row_bytes) / engine.SHARES.value.discriminant_block)
+        + GRAM_BYTES * k * k,
         f"one sample with {k} neighbors",
     )
-    rows = max(int(engine.SHARES.discriminant_block * engine.memory_limit() / one), 1)
+    rows = max(int(engine.SHARES.value.discriminant_block * engine.memory_limit() / one), 1)
     rows = min(rows, -(-n // (4 * engine.n_workers())))
     return row_blocks(X, rows), row_blocks(X, block_size(n, 0, cost))
 

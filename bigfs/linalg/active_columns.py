@@ -62,7 +62,7 @@ class ActiveColumns:
 
     def has_room(self, size: int, n_active: int) -> bool:
         """Return whether columns of `size` bytes fit in their share of the memory."""
-        return size <= engine.SHARES.active_columns * engine.planned_memory()
+        return size <= engine.SHARES.value.active_columns * engine.planned_memory()
 
     def stays_full(self, active: IntArray) -> bool:
         """Return whether these columns are served by the full matrix. It is so where they do not

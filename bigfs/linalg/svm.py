@@ -337,7 +337,7 @@ def positive_classes(n_classes: int) -> IntArray:
 def _few_samples(X: Matrix, r: int, features: BoolArray | None) -> Matrix | None:
     """Return X, gathered if it has rows alone, if the kernel is the way to r classifiers on it."""
     n, d = X.shape[0], X.shape[1] if features is None else int(features.sum())
-    fits = MATRICES * 8 * n**2 <= engine.SHARES.svm_kernel * engine.planned_memory()
+    fits = MATRICES * 8 * n**2 <= engine.SHARES.value.svm_kernel * engine.planned_memory()
     if n > d or r * n**3 > MOST_WORK or not fits:
         return None
     if X.local or X.column_tiles:

@@ -82,7 +82,7 @@ def column_blocks(X: Matrix, c: int) -> Iterator[Matrix]:
 
     One block is X itself. All blocks together read tiles of columns once.
     """
-    d, room = X.shape[1], engine.SHARES.column_block * engine.planned_memory()
+    d, room = X.shape[1], engine.SHARES.value.column_block * engine.planned_memory()
     size = max(int(room / (8 * SUMS_AT_A_TIME * c)), 1)
     if d <= size:
         yield X

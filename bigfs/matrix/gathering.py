@@ -78,7 +78,7 @@ def hold_if_small(X: Any) -> Any:
     share of the memory. On a cluster each pass over a small matrix would wait for its tasks."""
     if X.local or not X.column_tiles or not sp.issparse(X.meta):
         return X
-    largest = engine.SHARES.small_matrix * engine.memory_limit() / ENTRY_BYTES
+    largest = engine.SHARES.value.small_matrix * engine.memory_limit() / ENTRY_BYTES
     if not MIN_NNZ <= X.nnz <= largest or engine.lazy_inputs(X.column_tiles):
         return X
     every = [np.arange(tile.stop - tile.start) for tile in X.column_tiles]

@@ -36,7 +36,7 @@ def most_at_once(n: int, size: int) -> int:
     """
     if engine.client() is None:
         return n
-    most = int(engine.SHARES.most * engine.memory_limit())
+    most = int(engine.SHARES.value.most * engine.memory_limit())
     fixed = engine.IDLE + engine.TILE_TASK
     room = max(most - fixed, most // 10)
     what = f"adding up sums of {engine.format_bytes(size)} each"

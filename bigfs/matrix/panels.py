@@ -27,7 +27,7 @@ CACHE_LINE = 8  # numbers that the processor fetches together
 def strip_width(n: int, r: int) -> int:
     """Return how many of r columns with n rows make a strip: all where they fit, and 1 at least.
     Strips that are wider than a line of the cache take whole lines."""
-    room = engine.SHARES.column_strip * engine.planned_memory()
+    room = engine.SHARES.value.column_strip * engine.planned_memory()
     width = max(1, min(r, int(room / (8 * STRIP_ARRAYS * max(n, 1)))))
     return width if width == r or width < CACHE_LINE else width - width % CACHE_LINE
 

@@ -47,7 +47,7 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
 
 def _strips(n: int, d: int, at_least: int = 1) -> list[slice]:
     """Cut n rows of d numbers into parts that take little memory."""
-    fitting = int(engine.SHARES.ridge_strip * engine.planned_memory() / (8 * max(d, 1)))
+    fitting = int(engine.SHARES.value.ridge_strip * engine.planned_memory() / (8 * max(d, 1)))
     height = max(at_least, fitting, 1)
     return [slice(first, first + height) for first in range(0, n, height)]
 

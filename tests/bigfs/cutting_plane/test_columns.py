@@ -234,7 +234,7 @@ def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, mo
 
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 @pytest.mark.parametrize("selector", [SparGE(tol=1e-6), MultiTaskLasso(), L1SVM()])
-def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, selector, layout):
+def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, change, selector, layout):
     X, y = text
     selector = clone(selector).set_params(n_features_to_select=9)
     both = Matrix.from_array(X, tile_rows=17, tile_columns=9)
@@ -242,9 +242,9 @@ def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, selector, layo
     matrix = Matrix(both.shape, **tiles)
     matrix.local = False
     monkeypatch.setattr(gathering, "MIN_NNZ", matrix.nnz)  # which takes a pass
-    monkeypatch.setattr(engine, "SHARES", Shares(small_matrix=0))
+    change(engine.SHARES, Shares(small_matrix=0))
     whole = clone(selector).fit(matrix, y)
-    monkeypatch.setattr(engine, "SHARES", Shares())
+    change(engine.SHARES, Shares())
     gathered = []
 
     def watched(X):
@@ -261,7 +261,7 @@ def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, selector, layo
     assert here.result_.history == whole.result_.history
     assert here.result_.stats["passes"] == whole.result_.stats["passes"]
     share = 8 * matrix.nnz / engine.memory_limit()
-    monkeypatch.setattr(engine, "SHARES", Shares(small_matrix=0.999 * share))
+    change(engine.SHARES, Shares(small_matrix=0.999 * share))
     clone(selector).fit(matrix, y)
     assert len(gathered) == (layout == "columns")
 

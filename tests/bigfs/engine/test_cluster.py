@@ -205,9 +205,9 @@ def _allow_no_failure(dask_scheduler):
 
 @pytest.mark.process
 def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(
-    doomed, store, serial, tmp_path, monkeypatch
+    doomed, store, serial, tmp_path, change
 ):
-    monkeypatch.setattr(tile_engine, "SHARES", Shares(small_matrix=0))  # a pass needs the cluster
+    change(tile_engine.SHARES, Shares(small_matrix=0))  # a pass needs the cluster
     steps = []
 
     def strike(name, record):

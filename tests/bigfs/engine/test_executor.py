@@ -97,8 +97,8 @@ def lose(client, how):
 
 @pytest.mark.parametrize("how", ["closed", "scheduler"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_lost_cluster_of_the_users_own_is_an_error_in_each_step(store, step, how, monkeypatch):
-    monkeypatch.setattr(executor, "CANCEL_SECONDS", 0.1)
+def test_a_lost_cluster_of_the_users_own_is_an_error_in_each_step(store, step, how, change):
+    change(executor.CANCEL_SECONDS, 0.1)
     with threads() as client:
         stack, names = at_step(step, lambda: lose(client, how))
         with stack, pytest.raises(engine.ClusterLostError, match=r"lost|no workers"):

@@ -69,15 +69,15 @@ def number(tile):
 
 
 @pytest.mark.parametrize("has_plugin", [True, False])
-def test_tasks_go_on_after_all_workers_were_replaced(has_plugin, monkeypatch):
+def test_tasks_go_on_after_all_workers_were_replaced(has_plugin, change):
     """A scheduler that takes no plugin leaves tasks to a worker that is gone. The step ends."""
     parts = Matrix.from_array(S, tile_rows=4).row_tiles
     with threads(1) as client:
         engine.map_tiles(number, parts)
         if not has_plugin:
             client.unregister_scheduler_plugin("bigfs-any-worker")
-            monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.02)
-            monkeypatch.setattr(watchdog, "STANDSTILL_SECONDS", 0.2)
+            change(watchdog.LOOK_SECONDS, 0.02)
+            change(watchdog.STANDSTILL_SECONDS, 0.2)
         stream = engine.stream_tiles(number, parts)
         found = dict([next(stream)])
         client.cluster.scale(0)

@@ -106,8 +106,8 @@ def struck(folder, strike):
 
 @pytest.mark.parametrize("how", ["closed", "scheduler"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_of_a_lost_cluster_is_an_error(step, how, tmp_path, monkeypatch):
-    monkeypatch.setattr(executor, "CANCEL_SECONDS", 0.1)
+def test_a_step_of_a_lost_cluster_is_an_error(step, how, tmp_path, change):
+    change(executor.CANCEL_SECONDS, 0.1)
     with threads() as client:
 
         def strike():

@@ -97,8 +97,8 @@ def test_what_stays_between_tasks_leaves_room_for_the_next_one(monkeypatch, limi
     engine.clear_cache()
 
 
-def test_a_system_that_keeps_the_peak_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(measure, "RESET", tmp_path / "missing" / "clear_refs")
+def test_a_system_that_keeps_the_peak_says_so(change, tmp_path):
+    change(measure.RESET, tmp_path / "missing" / "clear_refs")
     assert not engine.reset_peak_memory()
 
 

@@ -102,10 +102,11 @@ def wait_for(client, future):
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_a_watch_goes_on_after_a_question_without_an_answer(monkeypatch, is_done):
+def test_a_watch_goes_on_after_a_question_without_an_answer(monkeypatch, change, is_done):
     """It gives up tasks that nobody starts, and never values that are being fetched."""
-    for name, seconds in (("LOOK", 0.001), ("STANDSTILL", 0.002), ("SILENT", 0.002)):
-        monkeypatch.setattr(watchdog, f"{name}_SECONDS", seconds)
+    change(watchdog.LOOK_SECONDS, 0.001)
+    change(watchdog.STANDSTILL_SECONDS, 0.002)
+    change(watchdog.SILENT_SECONDS, 0.002)
     monkeypatch.setattr(watchdog, "describe_workers", lambda _: {"a": WORKER | {"status": "ok"}})
     client, future = Deaf(), SimpleNamespace(key="task", done=lambda: is_done)
     if is_done:
@@ -120,10 +121,10 @@ def test_a_watch_goes_on_after_a_question_without_an_answer(monkeypatch, is_done
 
 
 @pytest.mark.process
-def test_a_step_whose_tasks_take_long_says_which_runs(monkeypatch, caplog):
+def test_a_step_whose_tasks_take_long_says_which_runs(change, caplog):
     """It says so in the log: a warning in its thread would be an error of nobody."""
-    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(watchdog, "SILENT_SECONDS", 0.5)
+    change(watchdog.LOOK_SECONDS, 0.1)
+    change(watchdog.SILENT_SECONDS, 0.5)
     with engine.cluster(workers=1):
         assert engine.map_tiles(load_slowly, [Slow()]) == [1]
     said = [record.getMessage() for record in caplog.records if record.name == watchdog.__name__]
@@ -131,9 +132,9 @@ def test_a_step_whose_tasks_take_long_says_which_runs(monkeypatch, caplog):
 
 
 @pytest.mark.process
-def test_a_cluster_whose_workers_are_all_paused_is_given_up(monkeypatch):
-    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(watchdog, "STANDSTILL_SECONDS", 0.5)
+def test_a_cluster_whose_workers_are_all_paused_is_given_up(change):
+    change(watchdog.LOOK_SECONDS, 0.1)
+    change(watchdog.STANDSTILL_SECONDS, 0.5)
     with (
         dask.config.set({"distributed.worker.memory.pause": 0.01}),
         engine.cluster(workers=1),
@@ -144,9 +145,9 @@ def test_a_cluster_whose_workers_are_all_paused_is_given_up(monkeypatch):
 
 @pytest.mark.process
 @pytest.mark.parametrize("whose", ["address", "own client", "client of its cluster"])
-def test_a_scheduler_without_workers_is_given_up_whoever_started_it(monkeypatch, whose):
-    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(watchdog, "NO_WORKERS_SECONDS", 0.5)
+def test_a_scheduler_without_workers_is_given_up_whoever_started_it(change, whose):
+    change(watchdog.LOOK_SECONDS, 0.1)
+    change(watchdog.NO_WORKERS_SECONDS, 0.5)
     empty = LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0")
     with contextlib.ExitStack() as stack:
         stack.enter_context(empty)

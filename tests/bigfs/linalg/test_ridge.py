@@ -201,8 +201,8 @@ def test_cg_holds_few_arrays_of_the_size_of_the_solution(rng):
     assert most < 7 * 8 * d * r  # R, Z, P, AP, sP and two in between
 
 
-def test_a_working_set_by_cg_holds_few_arrays_of_the_size_of_its_solution(rng, monkeypatch):
-    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=0))  # no column is gathered
+def test_a_working_set_by_cg_holds_few_arrays_of_the_size_of_its_solution(rng, change):
+    change(engine.SHARES, Shares(active_columns=0))  # no column is gathered
     n, d, r = 30, 40_000, 20
     X = sp.random_array((n, d), density=0.01, rng=rng, format="csr")
     whole = Matrix.from_array(X)

@@ -121,13 +121,13 @@ def test_workers_write_the_rows_of_a_file_even_if_one_of_them_dies(tmp_path, rng
 
 
 @pytest.mark.process
-def test_jhlsr_chooses_the_same_features_through_a_file_of_its_workers(monkeypatch):
+def test_jhlsr_chooses_the_same_features_through_a_file_of_its_workers(change):
     """The strips of two workers, of this process, and one strip in memory."""
     y = np.where(np.arange(60) % 4, np.arange(60) % 3, -1)
-    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=0))  # gather nothing
+    change(engine.SHARES, Shares(active_columns=0))  # gather nothing
     given = {"hyperedges": "knn", "n_neighbors": 4, "solver": "cg", "tol": 1e-3, "max_iter": 8}
     whole = fit_few_steps(JHLSR(**given), matrix(), y)
-    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=0, column_strip=1e-12))
+    change(engine.SHARES, Shares(active_columns=0, column_strip=1e-12))
     alone = fit_few_steps(JHLSR(**given), matrix(), y)
     with engine.cluster(workers=2, memory_limit="600MB"):
         spread = fit_few_steps(JHLSR(**given), matrix(), y)

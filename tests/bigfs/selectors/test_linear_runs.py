@@ -116,9 +116,9 @@ def test_a_worker_killed_in_the_middle_changes_nothing(few, straight, method):
     assert model.result_.history == straight(method, few).result_.history
 
 
-def test_elimination_streams_a_store_that_does_not_fit(store, straight, monkeypatch):
+def test_elimination_streams_a_store_that_does_not_fit(store, straight, change):
     expected = straight("SVMRFE", store)
-    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=1e-7))
+    change(engine.SHARES, Shares(active_columns=1e-7))
     selector = fit("SVMRFE", store)
     assert selector.result_.stats["passes"] > 100
     assert expected.result_.stats["passes"] <= 1

@@ -575,7 +575,7 @@ def test_same_class_factor_is_the_kernel():
 @pytest.mark.parametrize(
     "layout", daily(["array", "both", "rows", "columns", "unseen file"], "both", "rows")
 )
-def test_strips_of_columns_give_the_same_answer(degrees, layout, monkeypatch):
+def test_strips_of_columns_give_the_same_answer(degrees, layout, monkeypatch, change):
     X, y, H = data(labeled=4)
     parameters = {"degrees": degrees, "solver": "cg", "solver_tol": 1e-12, "tol": 1e-3}
     parameters |= {"hyperedges": H, "lam": 0.4, "max_iter": 12}
@@ -583,12 +583,10 @@ def test_strips_of_columns_give_the_same_answer(degrees, layout, monkeypatch):
     rows = () if layout == "columns" else tiles.row_tiles
     columns = () if layout == "rows" else tiles.column_tiles
     matrix = X if layout == "array" else Matrix(X.shape, rows=rows, columns=columns)
-    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=0))  # gather nothing
+    change(engine.SHARES, Shares(active_columns=0))  # gather nothing
     whole = fit(copy.copy(matrix), y, **parameters)
     assert whole.result_.stats["plans"]
-    monkeypatch.setattr(  # one column per strip
-        engine, "SHARES", Shares(active_columns=0, column_strip=1e-12)
-    )
+    change(engine.SHARES, Shares(active_columns=0, column_strip=1e-12))  # one column per strip
     if layout == "unseen file":
         monkeypatch.setattr(ColumnStrips, "is_shared_by_tasks", lambda self, X: False)
     files, write = set(), ColumnStrips.write

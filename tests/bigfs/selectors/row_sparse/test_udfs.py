@@ -141,11 +141,11 @@ def test_bad_input_is_refused_in_one_line(X):
         clone(SELECTOR).set_params(graph=knn(Matrix.from_array(X[:20]), 3)).fit(X)
 
 
-def test_gram_matrix_takes_a_wide_factor_in_strips(X, rng, monkeypatch):
+def test_gram_matrix_takes_a_wide_factor_in_strips(X, rng, change):
     F = sp.csr_array(rng.normal(size=(45, 70)) * (rng.random((45, 70)) < 0.2)) / 10
     M = SampleOperator(np.full(45, 2.0), F)
     expected = X.T @ M.dense(45) @ X
-    monkeypatch.setattr(engine, "SHARES", Shares(ridge_strip=0))
+    change(engine.SHARES, Shares(ridge_strip=0))
     matrix = Matrix.from_array(X, tile_rows=20)
     np.testing.assert_allclose(Ridge(matrix, M, solver="primal").gram, expected, atol=1e-10)
     assert matrix.passes == 2 + 4  # the statistics, the squares, and strips of 18 columns
