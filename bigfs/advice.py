@@ -10,9 +10,7 @@ from urllib.request import url2pathname
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra, for how bigfs was installed: from a checkout, from
-    a file or a URL, or from an index.
-    """
+    """Return the command that installs an extra, for how bigfs was installed."""
     # a checkout may hold an egg-info in addition to what pip wrote
     texts = (one.read_text("direct_url.json") for one in distributions(name="bigfs"))
     origin = json.loads(next(filter(None, texts), "{}"))

@@ -20,8 +20,7 @@ MOST_SHOWN, LONGEST = 6, 80  # entries and characters of a value at a prompt
 
 
 def brief(thing: Any) -> str:
-    """Return a dataclass or a named tuple in a line for a prompt: arrays by their shape, long
-    values by their size."""
+    """Return a dataclass or a named tuple in one line, with arrays by their shape."""
     names = getattr(thing, "_fields", None) or [field.name for field in fields(thing)]
     parts = (f"{name}={_short(getattr(thing, name))}" for name in names)
     return f"{type(thing).__name__}({', '.join(parts)})"
@@ -73,8 +72,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def curve(label: str, values: Sequence[float]) -> str:
-    """Return a line through positive values on a logarithmic scale, as an SVG. It is empty with
-    fewer than two values that can be drawn."""
+    """Return a logarithmic line through positive values as an SVG, empty with fewer than two."""
     heights = np.asarray(values, dtype=np.float64)
     heights = heights[np.isfinite(heights) & (heights > 0)]
     if len(heights) < 2:

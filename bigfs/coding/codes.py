@@ -98,10 +98,7 @@ class CodingState(NamedTuple):
 def solve_sylvester(
     H: FloatArray, L: sp.csr_array, alpha: float, R: FloatArray, start: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Return S (n × m) with SH + αLS = R, and its relative residual.
-
-    H (m × m) is positive definite.
-    """
+    """Return S (n × m) with SH + αLS = R for a positive definite H, and its relative residual."""
     sigmas, U = scipy.linalg.eigh(H)
     # rounding may leave a tiny negative one
     sigmas = np.maximum(sigmas, np.finfo(float).eps * sigmas[-1])

@@ -61,10 +61,7 @@ class DictionaryState(NamedTuple):
 
 
 def default_atoms(n: int, d: int) -> int:
-    """Return m = min(d, n, 256), or fewer atoms where the working copies of d × m would not fit.
-
-    The paper takes m = d, which text does not allow.
-    """
+    """Return m = min(d, n, 256), or fewer atoms where the working copies of d × m would not fit."""
     available = int(ATOMS_SHARE * engine.planned_memory())
     return max(1, min(d, n, MAX_ATOMS, available // (WORKING_COPIES * 8 * d)))
 
@@ -78,13 +75,8 @@ def learn_atoms(
     batch_rows: int = 512,
     seed: Any = None,
 ) -> Result[DictionaryState]:
-    """Learn m atoms from the rows of X (n × d).
-
-    Online learning has no certificate. The run ends when every batch was used, and `change` in the
-    history says how much the last batch still moved the atoms. λ₁ is in units of the root mean
-    square row norm, so that the scale of the data does not matter. Without `epochs` every row is
-    used once, or as often as `MIN_UPDATES` updates need.
-    """
+    """Learn m atoms from the rows of X (n × d). λ₁ is in units of the root mean square row norm.
+    The history's `change` says how much the last batch still moved the atoms."""
     try:
         from spams import lasso
     except ImportError as error:
@@ -148,10 +140,7 @@ def spread_batches(n: int, batch_rows: int) -> list[IntArray]:
 
 
 def encode(lasso: Any, rows: Any, D: FloatArray, lam: float) -> FloatArray:
-    """Return the codes (b × m) of b rows, the minimizers of ½‖x − Da‖² + λ‖a‖₁.
-
-    SPAMS asks for float64 in Fortran order. It gets the rows and the atoms in m dimensions.
-    """
+    """Return the codes (b × m) of b rows, the minimizers of ½‖x − Da‖² + λ‖a‖₁."""
     G = D.T @ D
     G[np.diag_indices_from(G)] += RIDGE * np.trace(G) / len(G)
     R = scipy.linalg.cholesky(G)
@@ -163,12 +152,8 @@ def encode(lasso: Any, rows: Any, D: FloatArray, lam: float) -> FloatArray:
 
 
 def update_atoms(D: FloatArray, A: FloatArray, B: FloatArray) -> FloatArray:
-    """Return the atoms after `SWEEPS` sweeps of Mairal's Alg. 2.
-
-    Each atom in turn becomes the point of the unit ball nearest to d_k + (b_k − D a_k) / A_kk. The
-    residual B − DA is updated for `GROUP` atoms at a time, so that D is read m / GROUP times per
-    sweep and not m times.
-    """
+    """Return the atoms after `SWEEPS` sweeps of Mairal's Alg. 2, `GROUP` atoms at a time: each
+    becomes the point of the unit ball nearest to d_k + (b_k − D a_k) / A_kk."""
     D, m = D.copy(order="F"), len(A)
     used = np.diag(A) > UNUSED * np.diag(A).max()
     for group in SWEEPS * _groups(m, GROUP):
@@ -189,10 +174,8 @@ def _groups(m: int, size: int) -> list[slice]:
 
 
 def _data_rows(X: Matrix, m: int, rng: np.random.RandomState) -> FloatArray:
-    """Return m random rows of `X` at unit length (d × m), as SPAMS starts.
-
-    Gaussian vectors stand in where rows are zero or too few.
-    """
+    """Return m random rows of `X` at unit length (d × m), and Gaussian vectors where those are
+    zero."""
     n, d = X.shape
     rows = np.sort(rng.permutation(n)[:m])
     D = np.zeros((d, m), order="F")

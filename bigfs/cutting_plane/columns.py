@@ -106,10 +106,8 @@ class Columns(ABC):
         """Return the residual for the weights W of gathered features."""
 
     def likely_features(self, m: int) -> IntArray:
-        """Return features that the sets of m after the first one are likely to hold.
-
-        They are gathered with the first set. None are where a pass is cheap.
-        """
+        """Return features to gather with the first set, because later sets are likely to hold
+        them."""
         return np.empty(0, dtype=np.int64)
 
     @property

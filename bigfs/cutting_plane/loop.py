@@ -130,10 +130,7 @@ class JointState(NamedTuple):
 def solve_jointly(
     problems: Sequence[Relaxation], *, tol: float, max_iter: int, name: str
 ) -> list[Result[CuttingPlaneState]]:
-    """Solve several problems by `cutting_plane`, in the passes of the slowest one.
-
-    A pass over X serves all problems that have not converged.
-    """
+    """Solve several problems by `cutting_plane`, in the passes of the slowest one."""
 
     def step(joint: JointState) -> JointState:
         states = [CuttingPlaneState(*state) for state in joint.states]

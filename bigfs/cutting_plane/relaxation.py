@@ -78,10 +78,8 @@ class Loss:
     def products(
         self, W: FloatArray, features: IntArray, gathered: IntArray
     ) -> tuple[FloatArray, Residual]:
-        """Return XcᵀV over gathered columns, and the residual of the weights W of some of them.
-
-        It needs no pass, because XcᵀV = B − GW, a = ‖T‖² − tr(BᵀW) and ‖V‖² = a − tr(Wᵀ(B − GW)).
-        """
+        """Return XcᵀV = B − GW over gathered columns, and the residual of the weights W of some of
+        them."""
         G, B = self.data.gram(gathered)
         positions = np.searchsorted(gathered, features)
         W_gathered = np.zeros_like(B)
@@ -106,10 +104,7 @@ class Loss:
     def eliminate(
         self, features: IntArray, W: FloatArray, gamma: float, m: int, kept: IntArray
     ) -> Elimination:
-        """Return the order of elimination of gathered features, which the relaxation weighs by W.
-
-        J is exact at m features. Those at the positions `kept` stay until no others are left.
-        """
+        """Return the order of elimination of gathered features, exact in J at m features."""
         G, B = self.data.gram(features)
         return eliminate(G, B, self.data.T_norm2, gamma, pauses=(m,), removed_last=kept)
 
@@ -121,10 +116,7 @@ class Loss:
 
 
 class Relaxation:
-    """The convex relaxation for m features and penalty γ (unscaled).
-
-    Several relaxations may share `data`. Without a loss it is the squared one.
-    """
+    """The convex relaxation for m features and penalty γ (unscaled). Several may share `data`."""
 
     def __init__(
         self,
@@ -141,19 +133,13 @@ class Relaxation:
         self.seconds = 0.0  # that its part of a joint solution took
 
     def start(self) -> CuttingPlaneState:
-        """Return the state at W = 0, without any set. The first pass gives the first one.
-
-        The likely features are gathered with it.
-        """
+        """Return the state at W = 0, without any set, with the likely features gathered."""
         empty = np.empty(0, dtype=np.int64)
         W, upper = np.empty((0, self.data.r)), self.loss.at_zero
         return CuttingPlaneState((), np.empty(0), empty, W, empty, self.likely, upper, 0.0)
 
     def restore(self, state: CuttingPlaneState) -> CuttingPlaneState:
-        """Gather the features of a final state, which a resumed run has not done yet.
-
-        No master follows, so the kept factor leaves its memory to the elimination.
-        """
+        """Gather the features of a final state, which a resumed run has not done yet."""
         self.last_factor = None
         engine.trim_memory()
         self.data.add(state.features)
@@ -191,11 +177,8 @@ class Relaxation:
         )
 
     def master_features(self, sets: Sequence[IntArray], gathered: IntArray) -> IntArray:
-        """Return the features that the rows of the master over `sets` stand for.
-
-        These are all gathered ones if the sets hold most of them, or if they are many, because G is
-        not copied then.
-        """
+        """Return the features of the master over `sets`: all gathered ones if most or many are in
+        them."""
         features = np.unique(np.concatenate(sets))
         self.data.add(features)
         is_most = len(features) >= ALL_GATHERED_SHARE * len(gathered)
@@ -226,10 +209,8 @@ class Relaxation:
         return np.sort(order[: CANDIDATES * self.m])
 
     def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
-        """Return the features of largest weight in the union, and their order of elimination.
-
-        The m best are then improved by exchanges for others of the union.
-        """
+        """Return the features of largest weight in the union, and their order of elimination, with
+        the m best improved by exchanges."""
         heaviest = self.heaviest(state)
         features, W = state.features[heaviest], state.W[heaviest]
         kept = self.constraints.within(features).kept
@@ -264,10 +245,8 @@ class Relaxation:
         return state.gathered[best], self.lower_bound(residual, s[best])
 
     def is_cheap_inside(self, state: CuttingPlaneState) -> bool:
-        """Return whether a cut on the gathered columns takes less than twice the time of a pass.
-
-        Both are predicted from counts alone, so the answer does not depend on a clock.
-        """
+        """Return whether a cut on the gathered columns is predicted to take less than two
+        passes."""
         nnz = self.data.X.nnz
         if nnz < MIN_PASS_NNZ:
             return False

@@ -23,12 +23,8 @@ def largest_scores(
     residuals: Sequence[Residual],
     sizes: list[int] | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Return, for each problem, the features of the largest s_j = ‖(XcᵀV)_j‖², and these s_j.
-
-    They come best first, as many as `sizes` says, or m for each set that a pass gathers. The kept
-    features come before the others. One pass over X serves all problems, which share X and their
-    constraints. Problems whose residual only tasks make share their gathered columns too.
-    """
+    """Return, for each problem, the features of the largest s_j = ‖(XcᵀV)_j‖², and these s_j, best
+    first, in one pass over X. The problems share X and their constraints."""
     data, constraints = problems[0].data, problems[0].constraints
     sizes = sizes or [problem.m * data.sets_per_pass for problem in problems]
     ends = np.cumsum([problem.data.r for problem in problems])
@@ -120,10 +116,8 @@ def _product(first: int, last: int, rows: IntArray, values: FloatArray, v: Float
 def _largest(
     scores: FloatArray, start: int, sizes: list[int], constraints: Constraints
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Return the m largest of each column of `scores`, as `best_first` orders them.
-
-    The kept features count as the largest ones, and the absent ones are left out.
-    """
+    """Return the m largest of each column of `scores` as `best_first` orders them, the kept
+    features first."""
     features = np.arange(start, start + len(scores))
     own = constraints.within(features)
     result = []

@@ -79,10 +79,8 @@ class Candidates(NamedTuple):
 
 
 def fix(s: FloatArray, k: int, slack: float) -> tuple[BoolArray, BoolArray]:
-    """Return the masks of the features that are in and out for good, by their scores.
-
-    A set takes k of them, and `slack` is δ.
-    """
+    """Return the masks of the features that are in and out for good, by their scores, of which a
+    set takes k. `slack` is δ."""
     if not 0 < k < len(s):
         return np.full(len(s), k > 0), np.full(len(s), k == 0)
     after, last = np.partition(s, (len(s) - k - 1, len(s) - k))[[len(s) - k - 1, len(s) - k]]
@@ -108,12 +106,8 @@ def candidates(problem: Relaxation, state: CuttingPlaneState, cutoff: float) -> 
 
 
 class Search:
-    """The search for the best sets of m candidates.
-
-    With `slack` above zero, all sets whose objective is above the best by that share at most are
-    kept. Below zero, the search may miss a set that is better by that share. It `is_whole` where it
-    holds all rows of G, of gathered features.
-    """
+    """The search for the best sets of m candidates. With a positive `slack` it keeps all sets
+    within that share of the best. Below zero, it may miss a set that is better by that share."""
 
     def __init__(
         self, problem: Relaxation, features: IntArray, slack: float, is_whole: bool = True
@@ -271,10 +265,8 @@ class Search:
         return inside[None, :], np.array([J])
 
     def exchanged(self, inside: IntArray, d: FloatArray) -> tuple[IntArray, float]:
-        """Return a set after exchanges of its features, but for those that are in, and its J.
-
-        Where not all rows are held, the features without weight take no part.
-        """
+        """Return a set after exchanges of its features with held rows, but for those that are in,
+        and its J."""
         near, G = np.arange(len(d)), self.rows
         if not self.is_whole:
             near = np.union1d(np.flatnonzero(d > 0), inside)
@@ -339,8 +331,7 @@ class Search:
         return tree._replace(d=d, bounds=bounds, lists=lists[:n_near], objectives=J[:n_near])
 
     def gap(self, tree: Tree) -> float:
-        """Return the share of the best objective by which an open node may be below the cutoff, or
-        by which a set may be better where the search is for the best one alone."""
+        """Return the share of the best objective by which an open node may be below the cutoff."""
         upper = self.cutoff(tree.best) if self.slack > 0 else tree.best
         lower = tree.bounds[0] if len(tree.bounds) else self.cutoff(tree.best)
         gap = (upper - float(lower)) / tree.best
@@ -404,11 +395,8 @@ def search_exactly(
     max_seconds: float | None,
     name: str,
 ) -> ExactChoice:
-    """Search for the best set from the list `best`, with the `slack` of `Search`.
-
-    The nodes are taken in an order that depends on the data alone. A limit of seconds ends at
-    another node on another machine.
-    """
+    """Search for the best set from the list `best`, with the `slack` of `Search`. The order of the
+    nodes depends on the data alone."""
     best = np.sort(best)
     problem.data.add(best)
     first = Search(problem, best, slack)

@@ -67,10 +67,8 @@ class Components(NamedTuple):
         return int(np.count_nonzero(self.labels < 0))
 
     def trivial(self, joined: bool = True) -> sp.csr_array:
-        """Return D^½ 1 over all parts at unit length, and the samples that are set aside (n × c).
-
-        If not `joined`, D^½ 1_c of each part has a column of its own.
-        """
+        """Return D^½ 1 over all parts, or per part if not `joined`, at unit length (n × c), and the
+        samples that are set aside."""
         labels, aside = np.minimum(self.labels, 0 if joined else self.n_parts), self.labels < 0
         labels[aside] = labels.max(initial=-1) + 1 + np.arange(np.count_nonzero(aside))
         values = np.where(self.degree > 0, np.sqrt(self.degree), 1.0)
@@ -78,11 +76,8 @@ class Components(NamedTuple):
         return sp.csr_array((values, labels, np.arange(len(labels) + 1)))
 
     def contrasts(self, r: int) -> FloatArray:
-        """Return r orthonormal combinations of the vectors D^½ 1_c that separate parts (n × r).
-
-        Each is of one part against all smaller ones, and orthogonal to D^½ 1. There are fewer than
-        r if there are at most r parts.
-        """
+        """Return r orthonormal combinations of the vectors D^½ 1_c that separate parts (n × r), or
+        fewer with at most r parts. Each is of one part against all smaller ones."""
         r = min(r, max(self.n_parts - 1, 0))
         is_in = self.labels >= 0
         volumes = np.bincount(self.labels[is_in], weights=self.degree[is_in], minlength=r)
@@ -98,10 +93,8 @@ class Components(NamedTuple):
 
 
 def graph_parts(A: sp.csr_array, n_neighbors: int) -> Components:
-    """Return the parts of a symmetric affinity: its components of n_neighbors + 1 samples or more.
-
-    If all components are smaller, the largest ones are the parts.
-    """
+    """Return the parts of a symmetric affinity: its components of n_neighbors + 1 samples or more,
+    or the largest ones if all are smaller."""
     degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
     return _parts(components(A).labels, degree, n_neighbors)
 
@@ -131,10 +124,7 @@ def _parts(components: IntArray, degree: FloatArray, n_neighbors: int) -> Compon
 
 
 def default_width(n: int, d: int, n_set_aside: int = 0) -> int:
-    """Return how many eigenvectors are taken without a choice: 10, or as many as there are.
-
-    A sample that is set aside leaves one less.
-    """
+    """Return how many eigenvectors are taken without a choice: 10, or as many as there are."""
     return max(1, min(DEFAULT_WIDTH, n - max(1 + n_set_aside, 2), d))
 
 
@@ -146,11 +136,8 @@ def graph_embedding(
     *,
     positive: bool = True,
 ) -> Result[Embedding]:
-    """Return the r leading non-trivial eigenvectors of D^-½ A D^-½, A a symmetric affinity (n × n).
-
-    They are the first non-trivial eigenvectors of the normalized Laplacian, with the eigenvalues
-    `1 − values`. `graph_parts` gives `parts`. The result is as from `leading_eigenvectors`.
-    """
+    """Return the r leading non-trivial eigenvectors of D^-½ A D^-½, A a symmetric affinity (n × n)
+    with these `graph_parts`. The eigenvalues of the Laplacian are `1 − values`."""
     parts = graph_parts(A, 1) if parts is None else parts
     root = inverse_root(parts.degree)[:, None]
     null = parts.trivial(joined=False)
@@ -168,12 +155,8 @@ def graph_embedding(
 def hypergraph_embedding(
     hypergraph: Hypergraph, r: int, parts: Components | None = None
 ) -> Result[Embedding]:
-    """Return the r leading non-trivial eigenvectors of I − L_H.
-
-    The degrees include the weights, D_v = diag(H w), so that the trivial vectors are known for any
-    w. With w = 1 it is the operator of JHLSR and of `Hypergraph.similarity`. `parts` come from
-    `hypergraph_parts`. The result is as from `leading_eigenvectors`.
-    """
+    """Return the r leading non-trivial eigenvectors of I − L_H, with the degrees D_v = diag(H w),
+    so that the trivial vectors are known for any w. `hypergraph_parts` gives `parts`."""
     parts = hypergraph_parts(hypergraph, 1) if parts is None else parts
     H, root = hypergraph.H, inverse_root(parts.degree)[:, None]
     Ht = sp.csr_array(H.T)
@@ -273,9 +256,7 @@ def _largest(
     multiply: Callable[[AnyArray], AnyArray], n: int, r: int, most: int, max_iter: int
 ) -> tuple[AnyArray, AnyArray, float]:
     """Return the r largest eigenvalues of an n × n matrix, their vectors as rows, and the next one.
-
-    It has `most` eigenvalues but those that are moved to −1, which is the next one after the last.
-    """
+    It has `most` eigenvalues but those that are moved to −1."""
     count = min(r + 1, most)  # one more, for the gap
     if count == 0:
         return np.empty(0), np.empty((0, n)), -1.0

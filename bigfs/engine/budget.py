@@ -117,11 +117,8 @@ def hold_session(**changes: Any) -> Callable[[], None]:
 
 
 def current_session() -> Session:
-    """Return the session of the innermost block that this thread is in, else the one that is held.
-
-    A thread of a pool that began inside a block, as threads of joblib do, is in that block too,
-    unless another thread is in a block of its own. Any other thread is in no block.
-    """
+    """Return the session of the innermost block that this thread is in, else the one that is held,
+    as for threads of joblib that began inside a block."""
     if (own := _session.get()) is not None:
         return own
     thread = threading.current_thread()
@@ -167,8 +164,7 @@ def in_task() -> bool:
 
 
 def worker_limit() -> float | None:
-    """Return the memory limit of this Dask worker in bytes, infinity if it has none. None if this
-    process is not a worker but the driver."""
+    """Return the bytes of this Dask worker's limit, infinity without one, and None in the driver."""
     if "distributed" in sys.modules:
         from distributed import get_worker
 
@@ -203,8 +199,7 @@ def most_between_tasks(limit: float) -> float:
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system. glibc holds freed memory for later. Other allocators
-    decide for themselves."""
+    """Return freed memory to the system, where glibc would hold it for later."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 

@@ -44,12 +44,8 @@ def should_log(record: logging.LogRecord) -> bool:
 
 
 class AnyWorker(SchedulerPlugin):
-    """Let any worker take a task that may run elsewhere, from when no worker can take it.
-
-    distributed offers the tasks without a worker to one that comes or resumes only if they name it,
-    also those with `allow_other_workers`. After the death of all workers they would wait for one of
-    the dead.
-    """
+    """Let any worker take a task that may run elsewhere, from when no worker can take it. After the
+    death of all workers, distributed would wait for one of the dead that the task names."""
 
     name = "bigfs-any-worker"
     idempotent = True  # one serves all clients of a scheduler

@@ -355,11 +355,8 @@ WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix"]
 
 
 def prepare_workers(*modules: str) -> bool:
-    """Start the process that the workers of local clusters are forked from, if none runs.
-
-    It imports their libraries once. Return whether it runs. It does not where other users of the
-    machine could connect to it, before Python 3.11.1, nor where somebody else ended it.
-    """
+    """Start the process that the workers of local clusters are forked from, if none runs, and
+    return whether it runs. Before Python 3.11.1 other users of the machine could connect to it."""
     if not CAN_FORK:
         return False
     forkserver.set_forkserver_preload([*WORKERS_IMPORT, *modules])
@@ -388,8 +385,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C for the threads that start in the block, and for the processes that they start.
-    This process receives it and ends them."""
+    """Block Ctrl-C in the block, for the threads and processes that start in it and that we end."""
     filters = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), NO_LEAK_WARNING)))
     with _environment({"PYTHONWARNINGS": filters}):
         resource_tracker.ensure_running()  # its later start would unblock SIGINT
@@ -524,8 +520,7 @@ def connection_lost() -> ClusterLostError:
 
 @contextlib.contextmanager
 def translate_cluster_errors() -> Iterator[None]:
-    """Turn errors of a broken cluster into `ClusterLostError`. Errors of the tasks pass
-    unchanged."""
+    """Turn errors of a broken cluster, not of its tasks, into `ClusterLostError`."""
     from distributed.client import CancelledError, ClosedClientError
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
@@ -548,8 +543,7 @@ def translate_cluster_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def asking_cluster() -> Iterator[None]:
-    """Turn errors of a question to the scheduler or the workers into `ClusterLostError`. It runs no
-    task that could read a disk, so an OSError is one of the connection."""
+    """Turn errors of a question that reads no disk into `ClusterLostError`."""
     with translate_cluster_errors():
         try:
             yield
@@ -561,8 +555,7 @@ _prepared: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # workers, by
 
 
 def prepare_client(client: Any) -> None:
-    """Ask workers that have come which Python and which bigfs they run, and give the cluster its
-    plugins. The scheduler gives them to workers that come later."""
+    """Ask new workers which Python and bigfs they run, and give the cluster its plugins."""
     with asking_cluster():
         workers = set(client.nthreads())
         if client in _prepared and workers <= _prepared[client]:

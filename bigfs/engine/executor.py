@@ -113,8 +113,7 @@ class Task:
 
 
 def align(value: Any) -> Any:
-    """Return a value whose arrays are aligned, which those that traveled may not be. NumPy rounds
-    unaligned ones differently."""
+    """Return a value whose arrays are aligned, because NumPy rounds unaligned ones differently."""
     if isinstance(value, np.ndarray):
         return np.require(value, requirements="A")
     if isinstance(value, list | tuple):
@@ -310,8 +309,7 @@ class OnCluster:
     def accumulate(
         self, fn: Any, groups: Sequence[range], tiles: Any, shared: Any, each: Any, label: Any
     ) -> Any:
-        """Return the sum of the running totals of groups of tiles. A total goes from task to task,
-        and each task is where its tiles are."""
+        """Return the sum of the running totals of groups of tiles, which go from task to task."""
         with self._errors():
             tasks = Pass(self, fn, tiles, shared, each)
             steps = [tasks.start_chain(fn, group) for group in groups]
@@ -570,11 +568,8 @@ def current_executor(local: bool = False) -> Serial | OnCluster:
 
 @contextlib.contextmanager
 def session() -> Iterator[None]:
-    """Ask once who runs the tasks, and hold the answer in the block, with one thread of BLAS.
-
-    Each public function that makes more than one pass is in such a block. A cluster that is lost in
-    the block is an error of the step that needs it.
-    """
+    """Ask once who runs the tasks, and hold the answer in the block, with one thread of BLAS. Each
+    public function that makes more than one pass is in such a block."""
     current, baseline = client(), held_memory()
     who = SERIAL if current is None else current
     said = current_session().said
@@ -584,8 +579,7 @@ def session() -> Iterator[None]:
 
 
 def held_memory() -> int:
-    """Return the bytes that this process holds without a step. In one that drives a cluster, what
-    the user has loaded is not the step's."""
+    """Return the bytes that this process holds without a step, or those of an idle driver."""
     if (baseline := current_session().baseline) is not None:
         return baseline
     return own_memory() if client() is None else IDLE
@@ -647,8 +641,7 @@ def reduce_tiles(
     local: bool = False,
     label: str | None = None,
 ) -> Any:
-    """Combine the results of `map_tiles` into one value, in a tree of fixed shape. At most
-    `TREE_ARITY` · log(n) results exist at a time."""
+    """Combine the results of `map_tiles` into one value, in a tree of fixed shape."""
     return current_executor(local).fold(fn, tiles, shared, each, combine or add, label)
 
 
@@ -676,9 +669,8 @@ def started_tiles(
     local: bool = False,
     label: str | None = None,
 ) -> Iterator[Callable[[], list[Any]]]:
-    """Start the tasks of `map_tiles`, which run on the cluster while the block does other work. The
-    tasks of the block go before them. They are canceled if the block fails. In this process they
-    run when they are asked for."""
+    """Start the tasks of `map_tiles`, which run on the cluster behind those of the block, and are
+    canceled if it fails. In this process they run when they are asked for."""
     runs = current_executor(local)
     if isinstance(runs, Serial):
         yield lambda: runs.map(fn, tiles, shared, each, label)

@@ -58,11 +58,8 @@ def spare_memory() -> int:
 
 
 def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:
-    """Raise `MemoryLimitError`, with the numbers, if a step does not fit.
-
-    Its peak of `projected` bytes must fit in `limit`, or in the memory of this process without the
-    baseline and the cached tiles, which are dropped where they are in the way.
-    """
+    """Raise `MemoryLimitError` if a step of `projected` bytes does not fit in `limit`, or in this
+    process without the baseline, after the cached tiles are dropped."""
     allowed, held = memory_limit() if limit is None else parse_bytes(limit), 0
     if limit is None:
         held = held_memory()

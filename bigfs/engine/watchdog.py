@@ -116,8 +116,7 @@ def without_workers(client: Any) -> float | None:
 
 
 def standstill(workers: dict[str, Any], assigned: dict[str, Any]) -> Exception | None:
-    """Return the error of a cluster on which nothing runs and nothing can start, or None: a worker
-    is paused, or none has a task, and none runs one or fetches what it needs."""
+    """Return the error of a cluster on which nothing runs and nothing can start, or None."""
     counts = [worker["metrics"].get("task_counts", {}) for worker in workers.values()]
     if not workers or any(count.get("executing") or count.get("flight") for count in counts):
         return None

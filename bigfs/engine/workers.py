@@ -56,8 +56,7 @@ def get_cached(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 
 def _keep(key: tuple[Any, ...], value: Any) -> Any:
-    """Cache a value if there is room, and return it. Values of other corpora, whose keys have a
-    different first part, are evicted for it."""
+    """Cache a value if there is room, after evicting those of other corpora, and return it."""
     size = nbytes(value)
     # copies of the dict: the task of another thread may clear the cache meanwhile
     for stale in [k for k in list(_cache) if k[0] != key[0]]:
@@ -84,15 +83,12 @@ def cached_bytes() -> int:
 
 
 def own_memory() -> int:
-    """Return the bytes that this process holds without the cache: its libraries, and what its user
-    has loaded. A worker counts as an idle process, and so does one that holds less, because a fit
-    loads kernels."""
+    """Return the bytes that this process holds without the cache, at least those of an idle one."""
     return IDLE if in_task() else max(resident() - cached_bytes(), IDLE)
 
 
 class Source(str):
-    """A name in the cache, all of whose blocks leave the cache when nobody has the name any more.
-    In another process it is a plain text."""
+    """A name in the cache, whose blocks leave it with the last holder. It travels as plain text."""
 
     def __new__(cls) -> Self:
         source = super().__new__(cls, uuid4().hex)
@@ -201,10 +197,8 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _let_go(controller: ThreadpoolController) -> None:
-    """Let other threads set the number of threads of OpenBLAS.
-
-    From 3.8 on, threadpoolctl ignores all but the thread that set it, until that leaves a block.
-    """
+    """Let other threads set the number of threads of OpenBLAS, which threadpoolctl 3.8 leaves to
+    one."""
     with controller.limit(limits=None):
         pass
 

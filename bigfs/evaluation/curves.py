@@ -170,8 +170,7 @@ def count_split(
     known: KnownCounts | None = None,
     fitted: FittedModel | None = None,
 ) -> FoldCounts:
-    """Count the right answers of a linear model on each set of features, one task per set. It is
-    trained on `training_sample` of the training rows."""
+    """Count the right answers on each set of features of a linear model of `training_sample`."""
     split, d = with_training_sample(split), split.X_train.shape[1]
     earlier = {} if known is None else known.load()
     scored = {name: SetScore(counts, np.empty(0)) for name, counts in earlier.items()}
@@ -234,10 +233,7 @@ def pool(folds: Sequence[FoldCounts], kind: str, scorer: Scorer = SVM) -> list[P
 
 
 def choose_full_strategy(X: Matrix, y: Any, scorer: Scorer = SVM) -> bool | str:
-    """Return how all features can be scored, as `with_all` of `measure`.
-
-    A logistic regression is fitted in memory only.
-    """
+    """Return how all features can be scored, as `with_all` of `measure`."""
     X, y = training_sample(X, y)
     way = large_model.choose_strategy(X, y, logistic=scorer.is_logistic)
     return way == large_model.IN_MEMORY or way or False

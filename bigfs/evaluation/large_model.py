@@ -48,11 +48,8 @@ MAX_SUMS = 1 << 20
 def choose_strategy(
     X: Matrix, y: Any, index: IntArray | None = None, *, logistic: bool = False
 ) -> str | None:
-    """Return how a model is trained on all features, or on chosen ones, in the memory of one task.
-
-    "in memory" by `linear_model`, "svm", "ridge" or "sgd" by `fit`, and None where all features fit
-    in no way. Chosen features that do not fit are refused.
-    """
+    """Return how a model is trained in the memory of one task: "in memory" by `linear_model`,
+    "svm", "ridge" or "sgd" by `fit`, or None. Chosen features that do not fit are refused."""
     needed = linear_model.projected_memory(X, y, index, logistic=logistic)
     n_models, room = linear_model.n_classifiers(y), engine.task_memory()
     if needed < room:
@@ -86,8 +83,7 @@ def choose_strategy(
 
 
 def require_trainable(n: int, m: int, y: Any, *, logistic: bool = False) -> None:
-    """Refuse m features of n samples, before they are known, where no model on them fits, however
-    few values they have."""
+    """Refuse m features of n samples where no model on them fits, however few values they have."""
     r = linear_model.n_classifiers(y)
     n = min(n, MOST_TRAINING // max(r, 1))
     needed = linear_model.fit_memory(0, n, m, r, 4 if logistic else None)

@@ -96,8 +96,7 @@ class LinearModel(NamedTuple):
         return self.classes[best]
 
     def estimator(self, class_names: AnyArray | None = None) -> Any:
-        """Return scikit-learn's fitted estimator of these arrays. `class_names` holds the names of
-        all codes, which take the place of the codes."""
+        """Return scikit-learn's fitted estimator of these arrays, with the names of all codes."""
         names = self.classes if class_names is None else class_names[self.classes]
         unfitted = _logistic if self.is_logistic else _svm
 
@@ -187,9 +186,8 @@ def projected_memory(
 
 
 def fit_memory(n_values: int, n: int, m: int, r: int, itemsize: int | None) -> int:
-    """Return the bytes of the larger one of the two ways to train r classifiers on n × m values, or
-    of a logistic regression of values of `itemsize` bytes: by columns and by rows, with what grows
-    with the samples and the weights."""
+    """Return the bytes of training r classifiers on n × m values, or a logistic regression of
+    values of `itemsize` bytes, with a copy by columns and one by rows."""
     if itemsize is not None:
         vectors = n * (LOGISTIC_VECTORS * r + 2) * itemsize
         return 2 * n_values * (itemsize + 4) + vectors + m * r * LOGISTIC_BYTES_PER_WEIGHT
@@ -209,8 +207,7 @@ def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -
 def fitting_columns(
     X: Matrix, y: Any, index: IntArray, *, logistic: bool = False
 ) -> Iterator[Callable[[], LinearModel]]:
-    """Fit a linear model to columns of a matrix in one task, while the block does other work.
-    Yields a function that waits for it."""
+    """Fit a linear model to columns in one task, and yield a function that waits for it."""
     held = hold_columns(X, np.unique(index))
     operands = held, y, logistic
     with engine.started_tiles(_gather_and_fit, [index], *operands, local=X.local) as models:
@@ -222,10 +219,7 @@ def _gather_and_fit(index: IntArray, X: Matrix, y: Any, logistic: bool) -> Linea
 
 
 def map_rows(answer: Callable[[Any], Any], X: Matrix, index: IntArray | None = None) -> Any:
-    """Return what a model answers on the columns `index`, or on all, tile by tile.
-
-    `answer` is its `predict` or `decision`. Decision values are dense.
-    """
+    """Return what a model's `predict` or `decision` answers on the columns `index`, or on all."""
     if X.row_tiles:
         return _stack(X.map(_answer_block, 0, answer, index, label="predict"))
     return answer(X.columns(slice(None) if index is None else index).tocsr())
@@ -238,8 +232,7 @@ def _answer_block(
 
 
 def by_rows(answer: Callable[[Any], Any], Z: Any) -> Any:
-    """Return what a model answers on gathered columns, some rows at a time, as decision values are
-    dense."""
+    """Return what a model answers on gathered columns, some rows at a time."""
     return _stack([answer(Z[a : a + ROWS]) for a in range(0, max(Z.shape[0], 1), ROWS)])
 
 

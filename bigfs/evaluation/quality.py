@@ -42,8 +42,7 @@ def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatAr
 
 def class_t(profile: FloatArray, share: float) -> FloatArray:
     """Return Student's t of a class against the rest, over √(n − 2), from its `class_profile` and
-    its share of the n samples.
-    """
+    share."""
     r = profile * np.sqrt(share / (1 - share))  # correlation with the indicator of the class
     return r / np.sqrt(np.maximum(1 - r**2, np.finfo(float).eps))
 
@@ -56,8 +55,7 @@ def class_strength(scores: FloatArray, profile: FloatArray) -> FloatArray:
 
 
 def redundancy_rate(X: Any, index: IntArray | None = None) -> float:
-    """Return the mean |correlation| of pairs of columns, all or these (Zhao, Wang and Liu, AAAI
-    2010)."""
+    """Return the mean |correlation| of pairs of columns [Zhao, Wang and Liu, AAAI 2010]."""
     return mean_of_pairs(absolute_correlations(X, index))
 
 

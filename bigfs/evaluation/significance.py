@@ -58,10 +58,8 @@ def paired_test(losses: Any, others: Any) -> PairedTest:
 
 
 def corrected_t_test(differences: Any, test_ratio: float, least_variance: float = 0.0) -> float:
-    """Test whether two methods have the same mean score, by the corrected resampled t-test.
-
-    The p-value is NaN for fewer than five folds, and where the differences do not vary at all.
-    """
+    """Return the corrected resampled t-test of equal means, with p = NaN for fewer than five
+    folds."""
     d = np.asarray(differences, dtype=np.float64)
     if not d.any():
         return 1.0
@@ -73,10 +71,7 @@ def corrected_t_test(differences: Any, test_ratio: float, least_variance: float 
 
 
 def holm(p_values: Sequence[float], n_tests: int = 0) -> FloatArray:
-    """Adjust the p-values of one family of tests by Holm's method. NaN stays.
-
-    The family has `n_tests`, of which these are the ones with the smallest p-values, or these.
-    """
+    """Adjust the p-values of a family of `n_tests` by Holm's method. NaN stays."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")  # NaN comes last
     adjusted = np.empty(len(p))

@@ -76,10 +76,8 @@ def affinity(neighbors: Neighbors, weights: Weights = "binary") -> sp.csr_array:
 
 
 def without_negligible_edges(A: sp.csr_array) -> sp.csr_array:
-    """Return a symmetric affinity without the edges that an eigenvector cannot tell from none.
-
-    Such an edge has at most a share of 1e-8 of the degrees of its ends, √(d_i d_j).
-    """
+    """Return a symmetric affinity without the edges that an eigenvector cannot tell from none:
+    those of at most a share 1e-8 of √(d_i d_j)."""
     root = np.sqrt(np.asarray(A.sum(axis=1)).ravel())
     least = NEGLIGIBLE_EDGE * np.repeat(root, np.diff(A.indptr)) * root[A.indices]
     A = sp.csr_array((np.where(A.data > least, A.data, 0), A.indices, A.indptr), shape=A.shape)
@@ -89,11 +87,8 @@ def without_negligible_edges(A: sp.csr_array) -> sp.csr_array:
 
 
 def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
-    """Return the Laplacian L (n × n csr) of a symmetric affinity.
-
-    "plain" is D − A, and "normalized" is I − D^-½ A D^-½. A vertex without edges has a zero row in
-    both, so 0 is an eigenvalue once per connected component.
-    """
+    """Return the Laplacian L (n × n csr) of a symmetric affinity, "plain" D − A or "normalized" I −
+    D^-½ A D^-½. A vertex without edges has a zero row in both."""
     degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
     if kind == "plain":
         return sp.csr_array(sp.diags_array(degree) - A)
@@ -105,11 +100,7 @@ def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
 
 @dataclass(frozen=True)
 class Components:
-    """The connected components of a graph.
-
-    With c components a Laplacian has c eigenvalues 0. One eigenvector is trivial, and the others
-    tell the components apart.
-    """
+    """The connected components of a graph, of which a Laplacian has an eigenvalue 0 each."""
 
     count: int
     labels: AnyArray  # (n,) the component of each vertex

@@ -193,8 +193,7 @@ def stream_knn(
 
 @cache
 def _fill_kernel_cache(wide: bool) -> None:
-    """Compile the kernels into numba's cache on disk with a graph of a few rows. A worker that
-    compiles them holds 120 MB more than one that loads them."""
+    """Compile the kernels into numba's cache on disk, because compiling takes a worker 120 MB."""
     rows = sp.csr_array(np.random.default_rng(0).random((40, 8), dtype=np.float32))
     rows.resize(40, 2 * sketch.MAX_NARROW_COLUMNS if wide else 8)
     # an empty context shows no progress

@@ -36,8 +36,7 @@ GRAM_BYTES = 32  # per pair of a sample's candidates: their Gram matrix and what
 
 @dataclass(frozen=True)
 class RowBlock:
-    """The rows [start, stop) of a matrix. `parts` holds (tile, first, last) for each tile with some
-    of them, in rows of the tile."""
+    """The rows [start, stop) of a matrix, as `parts` (tile, first, last) in rows of each tile."""
 
     start: int
     stop: int

@@ -119,9 +119,8 @@ class ActiveColumns:
         return sp.csr_array((values, block.indices, block.indptr), shape=block.shape)
 
     def _bytes(self, active: IntArray) -> int:
-        """Return the bytes of these columns in float64: two sparse copies while they are gathered,
-        of which one stays, or dense.
-        """
+        """Return the bytes of these columns in float64: of two sparse copies at a time, or
+        dense."""
         return min(
             24 * int(self.full.stats.nnz[active].sum()), 8 * self.full.shape[0] * len(active)
         )

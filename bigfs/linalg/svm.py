@@ -137,8 +137,7 @@ class SVMState(NamedTuple):
 
 @dataclass
 class SVMProblem(Classifiers):
-    """Any number of samples, by conjugate gradients. `one_pass` says whether an iteration of
-    conjugate gradients reads the rows only."""
+    """Any number of samples, by conjugate gradients, which read the rows only if `one_pass`."""
 
     one_pass: bool = False
 

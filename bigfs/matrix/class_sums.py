@@ -23,10 +23,7 @@ COUNTED_ROWS = 1 << 20  # at a time: NumPy takes nine bytes of each
 
 
 def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) -> sp.csr_array:
-    """Return the weight of each sample at its class (n × c), without samples of code −1.
-
-    It is sparse, because n × c numbers do not fit where there are many samples and classes.
-    """
+    """Return the weight of each sample at its class (sparse n × c), without samples of code −1."""
     has_class = codes >= 0
     indptr = np.concatenate([[0], np.cumsum(has_class)])
     values = np.ones(indptr[-1]) if weights is None else weights[has_class]
@@ -46,10 +43,8 @@ def class_sizes(codes: IntArray, c: int, weights: FloatArray | None = None) -> A
 
 
 class ClassWeights:
-    """The `class_indicator` of the samples, as a code each, of which a task makes its part.
-
-    A code takes a byte where there are few classes, and an entry of the indicator takes 16.
-    """
+    """The `class_indicator` of the samples as codes of a byte or more, of which a task makes its
+    part."""
 
     def __init__(
         self, codes: IntArray, c: int, weights: FloatArray | None = None, *, by_class: bool = False
@@ -78,10 +73,7 @@ class ClassWeights:
 
 
 def column_blocks(X: Matrix, c: int) -> Iterator[Matrix]:
-    """Yield X by blocks of columns whose sums over c classes take their share of the memory.
-
-    One block is X itself. All blocks together read tiles of columns once.
-    """
+    """Yield X by blocks of columns whose sums over c classes take their share of the memory."""
     d, room = X.shape[1], engine.SHARES.value.column_block * engine.planned_memory()
     size = max(int(room / (8 * SUMS_AT_A_TIME * c)), 1)
     if d <= size:
@@ -105,8 +97,7 @@ def column_sums(
     *,
     non_negative: bool = False,
 ) -> FloatArray:
-    """Return the `class_sums` of all columns, in one pass. Y and S are dense, or csr arrays, or Y
-    is `ClassWeights`."""
+    """Return the `class_sums` of all columns, in one pass, for dense, csr or `ClassWeights` Y."""
     is_coded = isinstance(Y, ClassWeights)
     fn, factors = (sums_of_codes, [Y]) if is_coded else (class_sums, [Y, S])
     if X.column_tiles:
@@ -117,11 +108,9 @@ def column_sums(
 def near_sums(
     X: Matrix, Y: Any, S: Any, everyone: slice, sums: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the `column_sums` of x − s and s (d,): the mean of a column far from zero, or 0.
-
-    `everyone` are the columns of Y that together weigh each sample. The columns far from zero are
-    read once more, and the sums of a constant one become zero. Sums that are known are changed.
-    """
+    """Return the `column_sums` of x − s and s (d,): the mean of a column far from zero, or 0. The
+    columns `everyone` of Y together weigh each sample. Far columns are read again. Known sums are
+    changed."""
     sums = column_sums(X, Y, S) if sums is None else sums
     width = Y.shape[1]
     require_magnitude(sums[:, width:].sum(axis=1), sums.any(axis=1))
@@ -155,11 +144,8 @@ def class_sums(
     shift: FloatArray | None = None,
     non_negative: bool = False,
 ) -> FloatArray:
-    """Return the sums of each column weighted by Y, and of its squares weighted by S.
-
-    A shift is subtracted from the columns first. Unlabeled rows are zero in Y and S and do not
-    count.
-    """
+    """Return the sums of each column, less a shift, weighted by Y, and of its squares weighted by
+    S."""
     if non_negative and (block.data if sp.issparse(block) else block).min(initial=0) < 0:
         raise ValueError(NEGATIVE)
     block = block.astype(np.float64)

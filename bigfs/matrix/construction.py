@@ -19,11 +19,7 @@ LEAST_TILES = 64  # that many small blocks of a Dask array become, as work for m
 
 
 def readable(X: Any) -> Any:
-    """Return what the selectors can read: X, or a lazy Dask array of X where X lies in a file.
-
-    Arrays of Zarr and of HDF5 and the matrices of a backed AnnData object lie in files. Refuse
-    what would be loaded whole.
-    """
+    """Return X, or a lazy Dask array of X in a file. Refuse what would be loaded whole."""
     library, kind = type(X).__module__.partition(".")[0], type(X).__name__
     if library == "anndata" and hasattr(X, "group") and hasattr(X, "format"):
         return _lazy_cells(X)

@@ -63,8 +63,7 @@ def _dense_columns(tile: Any, index: IntArray) -> AnyArray:
 
 
 def _collect(results: Iterable[tuple[int, Any]], n: int, what: str) -> list[Any]:
-    """Return the n parts of the gathered columns, or refuse them as soon as they and their union do
-    not fit in this process."""
+    """Return the n parts of the gathered columns, or refuse them as soon as they do not fit."""
     parts, size = [None] * n, 0
     for i, part in results:
         parts[i] = part
@@ -95,8 +94,7 @@ def hold_if_small(X: Any) -> Any:
 
 @contextlib.contextmanager
 def rows_on_disk(X: Any) -> Iterator[Any]:
-    """Give a sparse X by rows alone, which lie in a temporary file of this process until the block
-    ends. Many passes over chosen columns read them there, and not all columns each time."""
+    """Give a sparse X by rows alone in a temporary file of this process until the block ends."""
     if X.local or not X.row_tiles:
         yield X
         return

@@ -24,8 +24,7 @@ Block = Any
 
 @dataclass(frozen=True)
 class BlockTile:
-    """A tile that holds its block, an array in memory. `verified` says that the block is known to
-    be finite and canonical."""
+    """A tile that holds an array in memory, known to be finite and canonical if `verified`."""
 
     start: int
     stop: int
@@ -106,8 +105,7 @@ class DaskTile:
 
 
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile | OtherLayoutTile]:
-    """Cut an array that was checked along an axis into tiles of `size` rows or columns. One tile
-    holds the array itself, because a slice of a sparse one is a copy."""
+    """Cut a checked array along an axis into tiles of `size`. One tile holds the array itself."""
     length, kind = X.shape[axis], (sp.csr_array, sp.csc_array)[axis]
     if 0 < length <= (size or length):
         if sp.issparse(X) and X.format != ("csr", "csc")[axis]:

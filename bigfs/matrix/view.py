@@ -78,8 +78,7 @@ class ColumnSet(Subset):
 
 @dataclass(frozen=True)
 class Shift:
-    """Columns that are far from zero, with the number that is subtracted from each. It is NaN for a
-    constant column, which becomes zero."""
+    """Far columns, with the number that is subtracted from each, NaN for a constant one."""
 
     columns: IntArray
     numbers: FloatArray

@@ -248,10 +248,8 @@ class AutoSelector(Chooser):
     def _why_first(
         self, X: Matrix, case: str, codes: Any, m: int, samples: Samples, n_candidates: int
     ) -> str | None:
-        """Return why the first candidate is taken without folds, or None where folds decide.
-
-        It follows from the shapes alone, so that memory does not change the choice.
-        """
+        """Return why the first candidate is taken, by the shapes alone, or None where folds
+        decide."""
         if case == "none":
             return "the only candidate, because no sample has a label to decide by"
         if n_candidates == 1 and case == "multioutput":
@@ -343,8 +341,7 @@ class AutoSelector(Chooser):
 
 
 def _case_of(y: Any) -> tuple[str, Any]:
-    """Return the key of the candidates for a target, and the target as arrays: codes, real values,
-    label sets or None."""
+    """Return the key of the candidates for a target, and the target as arrays."""
     if y is None:
         return "none", None
     if not isinstance(y, Labels):

@@ -201,8 +201,7 @@ def _merge(parts: list[tuple[AnyArray, NeighborLists]]) -> tuple[AnyArray, Neigh
 
 
 def _pair_codes(index: AnyArray, numbers: AnyArray) -> AnyArray:
-    """Return (position of the measured row << 32) + neighbor for each entry of its lists. The row
-    itself and missing neighbors are left out."""
+    """Return (position of the measured row << 32) + neighbor for each other row in its lists."""
     is_neighbor = (index != numbers[:, None]) & (index != exact.NO_NEIGHBOR)
     is_neighbor &= np.cumsum(is_neighbor, axis=1) < index.shape[1]
     return ((np.arange(len(numbers))[:, None] << 32) + index)[is_neighbor]

@@ -186,8 +186,7 @@ def _compare(
 def _sketch_of(
     block: RowBlock, unscreened: AnyArray, residual_cosine: float, search_id: str
 ) -> Sketch:
-    """Return the sketch of a block, cached for the rest of its search while there is room. The rows
-    that it is made of are not cached, so they do not take that room."""
+    """Return the sketch of a block, cached for its search in the room that the rows do not take."""
 
     def make() -> Sketch:
         pieces = block.pieces(cache=False)

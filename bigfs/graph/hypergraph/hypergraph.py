@@ -146,8 +146,7 @@ class Hypergraph:
 
     @cached_property
     def members(self) -> Members:
-        """The samples of the distinct hyperedges. Neighboring penalties often give a sample the
-        same hyperedge."""
+        """The samples of the distinct hyperedges."""
         return Members.of(self.H)
 
     @cached_property

@@ -296,8 +296,7 @@ def _offer(
 
 @_jit
 def find_marked(may_pass: AnyArray, marked_eights: AnyArray, hits: AnyArray) -> int:
-    """Write the positions where `may_pass` is non-zero to `hits` and return their number. Scans 64,
-    then 8, then 1 byte at a time without unpredictable branches."""
+    """Write the positions where `may_pass` is non-zero to `hits`, and return their number."""
     eights = may_pass.view(np.uint64)
     groups = len(may_pass) // 64
     part0, part1, part2, part3, part4, part5, part6, part7 = [

@@ -135,8 +135,7 @@ def subtract_edge_rows(
     Z: FloatArray,
     V: FloatArray,
 ) -> None:
-    """Replace V by diag(m)V − D_v^-½ H Z, for the hyperedges of each sample and Z (e × r). Eight
-    columns, a line of the cache, are summed at a time."""
+    """Replace V by diag(m)V − D_v^-½ H Z, for Z (e × r), eight columns (a cache line) at a time."""
     whole = V.shape[1] - V.shape[1] % 8
     rest = np.empty(V.shape[1] - whole)
     for v in range(len(m)):

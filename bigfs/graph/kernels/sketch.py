@@ -143,8 +143,7 @@ def compare_with_strip(
     cosine: bool,
     same: bool,
 ) -> None:
-    """Compare every row of A with the strip B. If they are `same`, each pair i < j is taken once.
-    Passing pairs wait and are completed together."""
+    """Compare every row of A with the strip B, or each pair i < j once if they are `same`."""
     width = len(B.unit)
     last = len(A.unit) - 1
     first = 0
@@ -395,8 +394,7 @@ def sample_thresholds(
 
 @_jit
 def _rank_score(scores: AnyArray, rank: Int, low: Int, high: Int, guess: Int) -> Int:
-    """Return the largest value that `rank` of the scores reach, or `low` if fewer reach it. The
-    search starts at a guess. Its steps double until they enclose the value, then halve."""
+    """Return the largest value that `rank` of the scores reach, at least `low`, near a guess."""
     step = 16
     middle = min(max(guess, low + 1), high - 1)
     while high - low > 1:

@@ -110,8 +110,7 @@ class Ridge:
 
     @property
     def squares(self) -> FloatArray:
-        """The diagonal of Xᵀdiag(m)X, less the diagonal of the centering. Computed once. CG's
-        preconditioner needs it."""
+        """The diagonal of Xᵀdiag(m)X, less that of the centering, for CG's preconditioner."""
         if self._squares is None:
             if self.M.m is None:
                 self._squares = self.X.stats.sums_of_squares
@@ -159,10 +158,8 @@ class Prepared:
         return Solution(W, residuals, 1, product, _status(residuals, self.cg.ridge.tol))
 
     def _gram_error(self, W: FloatArray, product: FloatArray, size: FloatArray) -> float:
-        """Return how far a product with the Gram matrix is from that with the matrix, relative.
-
-        It compares one random combination of the columns, as Freivalds (1979) does.
-        """
+        """Return the relative difference of the products of one random combination of the columns
+        with the Gram matrix and with the matrix, as Freivalds (1979) compares them."""
         signs = np.random.default_rng(0).choice([-1.0, 1.0], (W.shape[1], 1))
         error = self.cg.s * (self.cg.gram_times(W @ signs) - product @ signs)
         return float(np.linalg.norm(error) / max(np.linalg.norm(size), np.finfo(float).tiny))

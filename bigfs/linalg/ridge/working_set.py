@@ -21,8 +21,7 @@ from bigfs.types import FloatArray, IntArray
 
 
 class WorkingSet(ActiveColumns):
-    """Solve ridge systems over the active features, those with finite u. Each set of features has a
-    plan of its own."""
+    """Solve ridge systems over the active features, those of finite u, with a plan for each set."""
 
     def __init__(self, X: Matrix, room: float = np.inf, **ridge: Any) -> None:
         super().__init__(X, room, CG_BYTES * ridge.get("targets", 1))
@@ -48,8 +47,7 @@ class WorkingSet(ActiveColumns):
     def solve(
         self, M: SampleOperator, u: FloatArray, T: FloatArray, start: FloatArray | None = None
     ) -> Solution:
-        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for u of shape (d,). A weight inf drops its feature, and
-        its row of W is zero."""
+        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for u (d,), where inf drops a feature."""
         return self._solve(M, u, start, lambda prepared, rows, Z: prepared.solve(T, Z))
 
     def solve_rhs(

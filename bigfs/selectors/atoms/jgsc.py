@@ -228,11 +228,8 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         self.coder_ = self._of_all_columns(state.d[:, None] * (B @ kept), columns)
 
     def _explained_shares(self, X: Matrix, B_kept: FloatArray) -> FloatArray:
-        """Return the share of each column's variance that the kept atoms explain. Reads X once.
-
-        The residual of a centered column is x_j − Cb_j, with C the centered codes. The share is
-        negative where a fit is worse than the mean, and NaN for an empty column.
-        """
+        """Return the share of each column's variance that the kept atoms explain: negative where a
+        fit is worse than the mean, and NaN for an empty column."""
         C = self.codes_ - self.codes_.mean(axis=0)
         squares, fitted = X.deviations, B_kept @ (C.T @ C)
         explained = row_dots(2 * np.asarray(X.T @ C) - fitted, B_kept)

@@ -70,11 +70,8 @@ class Cost(NamedTuple):
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 class MatrixInput:
-    """Turns any input into a `Matrix` and counts the features to keep.
-
-    The annotated fields of a subclass are its parameters. Its `__init__` is made from them, unless
-    it writes one.
-    """
+    """Turns any input into a `Matrix` and counts the features to keep. The annotated fields of a
+    subclass are its parameters. Its `__init__` is made from them, unless it writes one."""
 
     _supervised = True  # y is required, unless it is ignored
     _semi_supervised = False  # unlabeled samples take part: −1 in y marks them
@@ -378,8 +375,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         return informative
 
     def _rank_uninformed_last(self) -> None:
-        """Give the features of which the method says nothing the least score. These are the
-        constant ones, and those whose score is NaN."""
+        """Give the constant features, and those whose score is NaN, the least score."""
         scores = self._require_information(self.scores_)
         unsaid = np.isnan(self.scores_)
         unsaid[self._constraints.constant] = True
@@ -541,11 +537,8 @@ def require_no_graph(selector: Any, what: str) -> None:
 def fit_sizes(
     selector: Any, X: Matrix, y: Any, sizes: Sequence[int], **options: Any
 ) -> dict[int, Any]:
-    """Return fitted selectors, whose best m features are the choice of m, by the number m.
-
-    One fit serves all sizes where the selector has `fit_path` or its choices are nested, which they
-    are not with features to keep. Otherwise each size is fitted.
-    """
+    """Return fitted selectors, whose best m features are the choice of m, by the number m. One fit
+    serves all where the selector has `fit_path`, or nested choices and no features to keep."""
     if hasattr(selector, "fit_path"):
         path: dict[int, Any] = selector.fit_path(X, y, list(sizes), **options)
         return path
@@ -556,11 +549,8 @@ def fit_sizes(
 
 
 def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str) -> list[Any]:
-    """Call `fn(block, start, stop, *shared)` on all columns, whatever the layout of X.
-
-    A matrix by rows alone has no tiles of columns. Its columns are gathered, as many at a time as
-    fit in memory, with a pass for each batch.
-    """
+    """Call `fn(block, start, stop, *shared)` on all columns. Those of a matrix by rows alone are
+    gathered, as many at a time as fit in memory."""
     if X.column_tiles:
         return X.map(fn, 1, *shared, label=label)
     entries_at_once = MEMORY_SHARE * engine.planned_memory() / BYTES_PER_ENTRY

@@ -71,10 +71,8 @@ def require_no_missing(y: Any, has_unlabeled: bool) -> None:
 
 
 def labels_of(y: AnyArray, has_unlabeled: bool = False) -> Labels:
-    """Return the classes of y. −1, or "-1" among strings, is unlabeled where `has_unlabeled`.
-
-    Even so, −1 and 1 are the two classes of LIBSVM's files where y holds nothing else.
-    """
+    """Return the classes of y. −1 and "-1" are unlabeled where `has_unlabeled`, unless y holds −1
+    and 1 alone, which are the two classes of LIBSVM's files."""
     if y.dtype in (np.int32, np.int64) and y.flags.carray and _are_codes(y):
         return Labels(np.arange(int(y.max()) + 1), y)
     is_labeled = ~is_minus_one(y) if has_unlabeled else np.full(len(y), True)
@@ -109,10 +107,7 @@ def at_least_two(labels: Labels) -> Labels:
 
 
 def labeled_part(X: Matrix, y: Labels) -> tuple[Matrix, AnyArray, IntArray]:
-    """Return the labeled samples, the classes, of which two are needed, and the class numbers.
-
-    Passes over these samples count as passes over X.
-    """
+    """Return the labeled samples, two classes or more, and the class numbers."""
     classes, codes = at_least_two(y)
     if y.all_labeled:
         return X, classes, codes

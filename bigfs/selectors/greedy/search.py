@@ -52,10 +52,8 @@ class Greedy(NamedTuple):
 
 
 class GreedySelector(Selector):
-    """Base of the methods that choose one feature after another.
-
-    A subclass writes `_prepare`, and `_criterion` for its J.
-    """
+    """Chooses one feature after another. A subclass writes `_prepare`, and `_criterion` for its
+    J."""
 
     _cost = Cost("1 to m", "d + columns")
     _feature_bytes = 120  # (measured)

@@ -176,8 +176,7 @@ class JHLSRProblem(RowSparseProblem):
         return end._replace(returned=returned)
 
     def round(self, state: JHLSRState) -> JHLSRState:
-        """Run one accelerated round. A change that raises the objective is taken back: features
-        that leave early stay, and those that have just returned start nearer to zero."""
+        """Run one accelerated round, which is taken back if it raises the objective."""
         S, residual = self.solve(state)
         leaving = self.leaving(state, S)
         S[leaving] = 0
@@ -329,10 +328,8 @@ class JHLSRProblem(RowSparseProblem):
         return super().measure(state) | {"hyperedges": float(np.count_nonzero(state.w))}
 
     def scores(self, state: JHLSRState) -> FloatArray:
-        """Return the score of each feature.
-
-        The product of a converged run has all rows. Otherwise it takes a round's passes over X.
-        """
+        """Return the score of each feature, after a round's passes over X if the run has not
+        converged."""
         if np.isfinite(state.gap):
             XtV = self.cross_product(state, 0, len(state.S)) - state.product
         else:

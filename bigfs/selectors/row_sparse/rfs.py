@@ -158,10 +158,8 @@ class RFSProblem(RowSparseProblem):
         objective: float,
         delta: FloatArray,
     ) -> tuple[FloatArray, float]:
-        """Return θ and the gap over all features, once the working set is solved.
-
-        Inactive features that violate optimality return to θ. It takes one pass over X.
-        """
+        """Return θ, with the inactive features that violate optimality, and the gap over all, in
+        one pass."""
         if violation > self.tol:
             return theta, np.inf
         correlations = self.pulls(self.X.T @ V)

@@ -189,10 +189,7 @@ def labeled_columns(block: Any, codes: IntArray) -> sp.csc_array:
 
 @dataclass(frozen=True)
 class Information:
-    """Terms I(x_j; x_i), or I(x_j; y | x_i) if `conditional`, in nats, of binned features.
-
-    Zero is a bin of its own, and its number is `n_bins`.
-    """
+    """Terms I(x_j; x_i), or I(x_j; y | x_i) if `conditional`, in nats. Zero is the bin `n_bins`."""
 
     codes: IntArray  # (n,) the classes y, −1 for an excluded sample
     n_classes: int

@@ -376,9 +376,8 @@ class HighlyVariable(Selector):
 
 
 def _batches(X: Matrix, batch: Any) -> tuple[Matrix, IntArray, AnyArray, FloatArray]:
-    """Return the cells of batches of several, the number of the batch of each, and the names and
-    sizes of the batches.
-    """
+    """Return the cells of batches of several, the number of each one's batch, and names and
+    sizes."""
     n = X.shape[0]
     if batch is None:
         return X, np.zeros(n, dtype=np.int64), np.array(["of all"]), np.array([float(n)])
@@ -402,10 +401,8 @@ def _batches(X: Matrix, batch: Any) -> tuple[Matrix, IntArray, AnyArray, FloatAr
 def _moments(
     X: Matrix, codes: IntArray, b: int, exponential: bool, clip: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return Σx and Σx² of each gene over each batch (d × b), and how many x are not whole (d,).
-
-    x is exp(x) − 1 where `exponential`, and at most `clip` (d × b).
-    """
+    """Return Σx and Σx² of each gene over each batch (d × b), and how many x are not whole (d,),
+    where x is exp(x) − 1 if `exponential`, and at most `clip` (d × b)."""
     if X.column_tiles:
         parts = X.map(_batch_sums, 1, codes, b, exponential, clip, label="sum genes")
         sums = np.concatenate(parts)

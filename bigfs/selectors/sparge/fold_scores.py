@@ -26,10 +26,8 @@ Fold = tuple[IntArray, IntArray]  # the numbers of the training and the test sam
 def training_data(
     data: GatheredColumns, train: IntArray, is_hinge: bool = False
 ) -> GatheredColumns:
-    """Return the data with the weight 0 outside `train`.
-
-    T is centered by the samples inside, unless it holds the signs of the squared hinge loss.
-    """
+    """Return the data with the weight 0 outside `train`, and T centered inside, unless it is of
+    signs."""
     omega = np.zeros_like(data.omega)
     omega[train] = data.omega[train]
     T = np.where(omega[:, None] > 0, data.T, 0)
@@ -62,11 +60,8 @@ def choose_in_folds(
     folds: Sequence[Fold],
     name: str,
 ) -> Iterator[FoldChoice]:
-    """Yield the features that each candidate chooses without a fold's test samples.
-
-    All relaxations are solved jointly, and candidates that differ in their ranking alone share one.
-    `data` has the regression of each candidate on all samples, and some may be the same.
-    """
+    """Yield the features that each candidate chooses without a fold's test samples, from
+    relaxations that are solved jointly, of the regression of each candidate in `data`."""
     widths = {id(whole): whole.T.size for whole in data}
     engine.require_memory(
         8 * (1 + FOLD_COPIES * len(folds)) * sum(widths.values()),
@@ -102,10 +97,8 @@ def choose_in_folds(
 def held_out_loss(
     gammas: FloatArray, problem: Relaxation, chosen: IntArray, whole: GatheredColumns
 ) -> float:
-    """Return the share of the held-out T that a ridge on the chosen features leaves unexplained.
-
-    The ridge has the best of the penalties, which are in the units of the gamma of `SparGE`.
-    """
+    """Return the share of the held-out T that a ridge on the chosen features leaves unexplained, at
+    the best of the penalties, in the units of the gamma of `SparGE`."""
     problem.data.add(np.sort(chosen))
     training, is_test = problem.data, problem.data.omega == 0
     assert isinstance(training, GatheredColumns)

@@ -54,12 +54,9 @@ class Targets(NamedTuple):
 
 def columns_kind(X: Matrix, m: int, r: int) -> ColumnsKind:
     """Return where the columns and targets of width r lie, by the shapes and the non-zeros per
-    column, so that memory does not change answers.
-
-    Targets are made by tile where they are large and their products with all columns are not.
-    Columns stay in the tiles where the `GATHERED_SETS` · m of most non-zeros, about those that a
-    cutting plane gathers, are large and the matrix is not in memory anyway.
-    """
+    column. Targets are made by tile if large and larger than their products with all columns.
+    Columns stay in the tiles where the `GATHERED_SETS` · m of most non-zeros are large and not in
+    memory anyway."""
     n, d = X.shape
     if X.row_tiles and 8 * n * r > LARGE_TARGETS and 8 * d * r <= SUMS_BYTES // 2:
         return "tiled"
@@ -116,10 +113,7 @@ class EmbeddingTarget(MatrixInput):
         return self.embedding in ("lpp", "pca")
 
     def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
-        """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.
-
-        Y holds real targets and indicators as they are.
-        """
+        """Return `Labels`, or the target matrix Y (n × q) of cca and hsl as it is."""
         if not self._takes_real:
             return super()._check_y(y, has_unlabeled)
         if sp.issparse(y) and self.embedding == "cca":
