@@ -6,18 +6,11 @@ The constraint is corrected: the print bounds the sum of the norms.
 
 SPAMS codes a batch of rows. The codes are added to the statistics A = Σ a aᵀ (m × m) and
 B = Σ x aᵀ (d × m), and each atom in turn takes its best value given the others (Mairal's Alg. 2), a
-few times over. The statistics are all that is kept of earlier batches: no n × d array exists, and a
-killed run continues from (D, A, B). Codes of older atoms fade, so that from the second pass on the
-statistics are close to the statistics of all data at the current atoms.
+few times over. A killed run continues from (D, A, B). SPAMS gets m-dimensional signals and no dense
+rows: with DᵀD = RᵀR, the lasso of x on D equals the lasso of R⁻ᵀDᵀx on R.
 
-`spams.trainDL` does this in one call on data in memory, and the tests hold this module to its
-error. Called batch by batch through `model=`, trainDL itself does not reach that error. Here SPAMS
-codes m-dimensional signals and not d-dimensional ones, and so needs no dense rows: with DᵀD = RᵀR,
-the lasso of x on D equals the lasso of R⁻ᵀDᵀx on R.
-
-A batch consists of a few runs of rows spread evenly over the corpus, so that a corpus sorted by
-class does not come class by class. The batches do not depend on the tiles of the store. The atoms
-depend on the seed and on `batch_rows`, but not on the chunks, the cluster, or an interruption.
+A batch is a few runs of rows spread over the corpus, so that classes do not come one by one. The
+atoms depend on the seed and on `batch_rows`, but not on the tiles or an interruption.
 """
 
 from __future__ import annotations

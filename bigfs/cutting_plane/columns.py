@@ -57,23 +57,13 @@ class Products(NamedTuple):
 
 
 class Columns(ABC):
-    """G, B and the means of gathered columns. A subclass computes their products.
+    """G, B and the means of gathered columns of X (n × d) for targets T (n × r). A subclass
+    computes their products.
 
-    They are columns of X (n × d) for targets T (n × r). Without `omega` (n,), the weights ω of
-    the samples are one.
-
-    Attributes
-    ----------
-    features : ndarray of shape (u,)
-        Indices of the gathered columns, increasing.
-    mu : ndarray of shape (u,)
-        Their means, of the columns as they are held.
-    G : ndarray of shape (u, u)
-        Their products with each other, zero for a constant column. A large one may be of float32.
-    B : ndarray of shape (u, r)
-        Their products with T, with zeros likewise.
-    constant : ndarray of shape (u,)
-        Mask of the constant columns.
+    `features` (u,) are the increasing indices of the columns, and `mu` (u,) their means as they are
+    held. G (u × u) has their products with each other, in single precision if large, and B (u × r)
+    those with T. Both are zero for a `constant` column. `omega` (n,) are the weights ω of the
+    samples.
     """
 
     sets_per_pass = 1  # how many sets of m features a pass gathers
@@ -116,13 +106,8 @@ class Columns(ABC):
         return self.X.passes - self._passes_before
 
     def add(self, features: IntArray) -> None:
-        """Gather the columns of `features` that are not gathered yet.
-
-        Raises
-        ------
-        MemoryLimitError
-            A master over all of them does not fit in this process. Nothing is gathered then.
-        """
+        """Gather the columns of `features` that are not gathered yet, or none if they do not
+        fit."""
         new = np.setdiff1d(features, self.features)
         if not len(new):
             return

@@ -1,10 +1,7 @@
-"""The convex relaxation of choosing m features: what a cutting plane asks of it.
+"""The convex relaxation of `bigfs.cutting_plane.loop`, as a cutting plane asks for it.
 
-    max_V min_p  tr(VᵀT) − ½‖V‖² − 1/(2γ) ‖diag(p) Xcᵀ V‖²,    p ∈ {0,1}^d, 1ᵀp = m
-
-Kept features have p_j = 1 and forbidden ones p_j = 0 in every set, which changes the domain of p
-alone. So the bounds hold for the choices that obey them. A `Loss` has all that depends on the
-loss: `bigfs.cutting_plane.hinge` is the one for classification.
+Kept features have p_j = 1 and forbidden ones p_j = 0 in every set, so the bounds hold for the
+choices that obey them. A `Loss` has all that depends on the loss.
 """
 
 from __future__ import annotations

@@ -183,20 +183,14 @@ def leading_eigenvectors(
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of a symmetric N with ‖N‖ ≤ 1.
 
-    If `positive`, vectors of a negative or negligible eigenvalue are left out, as they are no part
-    of a positive semi-definite S. There may be fewer than r then.
-
-    The contrasts of the parts come first, in closed form. Lanczos iterations for the others start
-    from fixed vectors. They work on N − 2 T₀T₀ᵀ, which moves the eigenvalues of T₀ to −1, so that a
-    graph of many parts needs no more steps than a connected one.
+    If `positive`, vectors of a negative or negligible eigenvalue are left out, and there may be
+    fewer than r. The contrasts of the parts come first, in closed form. Lanczos iterations for the
+    others work on N − 2 T₀T₀ᵀ, which moves the eigenvalues of T₀ to −1.
 
     `multiply` takes a V (n × m) to N V. `null` is T₀ (n × c), orthonormal, with N T₀ = T₀ except
-    for samples that are set aside, where N is zero. Without `parts` all of it is trivial.
-
-    The stats have `n_set_aside` and `contrasts`, numbers of samples and of vectors; `residual`, the
-    largest; `gap`, between the last value kept and the next one; and `degenerate`, whether this gap
-    or one among the values kept is within the residual, so that the vectors are only one basis of
-    their space.
+    for samples that are set aside, where N is zero. Without `parts` all of it is trivial. The stat
+    `degenerate` says whether the vectors are only one basis of their space, as a `gap` is within
+    the `residual`.
     """
     n, c = null.shape
     n_parts, n_set_aside = (1, 0) if parts is None else (parts.n_parts, parts.n_set_aside)
@@ -318,19 +312,12 @@ def randomized_svd(
 ) -> Result[Embedding]:
     """Return the r largest singular values of Xc (n × d) with their left singular vectors.
 
-    Xc is never formed. Subspace iteration with oversampling (Halko, Martinsson, Tropp 2011,
-    algorithm 4.4) holds arrays of the smaller side alone, of min(n, d) rows. A step takes one pass
-    over X by S = XcᵀXc where d < n, and two by S = XcXcᵀ else. A Rayleigh–Ritz step gives the
-    vectors V of S and their residuals at once. Where d < n, one more pass gives U = Xc V diag(1/s).
-    The start is the same for any tiling.
-
-    It stops where ‖SV − V diag(s²)‖ / (s_r² − s_{r+1}²) is at most `tol`. This bounds the sine of
-    the angle between the span of V and the true one (Davis and Kahan 1970). That of U by way of V
-    is at most 1 + s_{r+1} / s_r times as much (Wedin 1972), and this bound is compared. A gap
-    below 0.01 s_1² counts as 0.01 s_1²: the vectors beyond such a gap are as good as those kept.
-
-    The result is an `Embedding` of U and s. Vectors of negligible singular value are left out, so
-    there may be fewer than r. The stats have `residual`, `error` and `passes`.
+    They come by subspace iteration with oversampling (Halko, Martinsson, Tropp 2011, algorithm
+    4.4), without negligible ones. A step takes one pass over X by S = XcᵀXc where d < n, and two by
+    S = XcXcᵀ else. It stops where ‖SV − V diag(s²)‖ / (s_r² − s_{r+1}²), which bounds the sine of
+    the angle between the span of V and the true one (Davis and Kahan 1970), is at most `tol`. That
+    of U = Xc V diag(1/s) is at most 1 + s_{r+1} / s_r times as much (Wedin 1972). A gap below 0.01
+    s_1² counts as this, because the vectors beyond it are as good as those kept.
     """
     n, d = Xc.shape
     m, is_tall = min(n, d), d < n

@@ -23,13 +23,8 @@ SVD_ARRAYS, SVD_SQUARES = 5, 7
 
 
 def one_hot(codes: IntArray, c: int) -> FloatArray:
-    """Return Y (n × c) of class numbers. The row of an unlabeled sample (−1) is zero.
-
-    Raises
-    ------
-    MemoryLimitError
-        Y and a copy of it do not fit in one process.
-    """
+    """Return Y (n × c) of class numbers, if it fits. The row of an unlabeled sample (−1) is
+    zero."""
     engine.require_memory(2 * 8 * len(codes) * c, f"{len(codes)} targets of {c} classes each")
     Y = np.zeros((len(codes), c))
     labeled = np.flatnonzero(codes >= 0)
@@ -119,15 +114,9 @@ def hsl_labels(Y: FloatArray) -> FloatArray:
 def sda(
     A: sp.csr_array, codes: IntArray, c: int, r: int, beta: float
 ) -> Result[spectral.Embedding]:
-    """Return T (n × r) of semi-supervised discriminant analysis as the vectors of the result.
-
-    It holds the leading eigenvectors, off the constant direction (I + βD)^½ 1, of::
-
-        (I + βD)^-½ (W_b + βA) (I + βD)^-½,    W_b = E diag(1/l_c) Eᵀ
-
-    E (n × c) are the indicators of the labeled samples, l_c of them in class c. The operator is of
-    low rank plus sparse.
-    """
+    """Return T (n × r) of semi-supervised discriminant analysis, the leading eigenvectors, off the
+    constant direction (I + βD)^½ 1, of (I + βD)^-½ (W_b + βA) (I + βD)^-½ with W_b = E diag(1/l_c)
+    Eᵀ. E (n × c) are the indicators of the labeled samples, l_c of them in class c."""
     E = one_hot(codes, c)
     E = E / np.sqrt(np.maximum(E.sum(axis=0), 1))
     scale = np.sqrt(1 + beta * A.sum(axis=1))

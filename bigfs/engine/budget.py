@@ -164,7 +164,7 @@ def in_task() -> bool:
 
 
 def worker_limit() -> float | None:
-    """Return the bytes of this Dask worker's limit, infinity without one, and None in the driver."""
+    """Return the limit of this Dask worker in bytes, or infinity, and None in the driver."""
     if "distributed" in sys.modules:
         from distributed import get_worker
 

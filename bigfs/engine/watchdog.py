@@ -1,10 +1,7 @@
 """A watch on the tasks of a step: when none ends for a while, it says so, and why.
 
-A worker that is nearly full is paused by Dask: it ends what it runs and starts nothing. If a worker
-is paused and nothing runs anywhere, only a release of memory can help. The step is given up when
-none comes. So it is when the workers wait and the scheduler gives them nothing, and when the
-cluster has had no worker for Dask's `no-workers-timeout`. A scheduler that others started may have
-been started without one.
+The step is given up when nothing runs and a worker is paused by Dask because it is nearly full, or
+the scheduler gives nothing out, or there was no worker for Dask's `no-workers-timeout`.
 """
 
 from __future__ import annotations

@@ -32,11 +32,8 @@ _cache: dict[tuple[Any, ...], tuple[Any, int]] = {}  # key: (value, bytes)
 
 
 def load(tile: Any) -> Any:
-    """Return the block of a tile, from the cache of this process if it is there.
-
-    Blocks are cached while there is room, and stay: a cyclic scan would evict each one just before
-    it is needed again. A block whose tile is not `verified` is checked after each read.
-    """
+    """Return the block of a tile, checked unless `verified`, from the cache if it is there. Blocks
+    stay while there is room: a cyclic scan would evict each one just before it is needed again."""
     if not hasattr(tile, "load"):
         return tile  # the array itself
 

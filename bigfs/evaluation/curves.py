@@ -91,37 +91,14 @@ def measure(
     fitted: FittedModel | None = None,
     label: str = "evaluation folds",
 ) -> Evaluation:
-    """Score the features that `rank` chooses from each split's training rows on the split's test
-    rows.
+    """Score the features that `rank` chooses from each split's training rows on its test rows.
 
-    Parameters
-    ----------
-    splits : sequence of Split
-        Folds, or one split with a test half.
-    rank : callable
-        ``rank(number, split)`` returns, for each method, the indices of its best m features for
-        several m. It must look at the split's training rows only.
-    with_all : bool or {"svm", "ridge", "sgd"}, default=True
-        Also score all features. A word says how their model is trained where they do not fit in
-        memory, see `bigfs.evaluation.large_model`.
-    scorer : Scorer, default=Scorer()
-        The model, and whether it also measures the AUC, for classes.
-    checkpoint : Checkpoint, optional
-        Keeps the counts of each finished split. A split that is there already is not measured
-        again.
-    known : callable, optional
-        ``known(number)`` returns the counts that earlier evaluations have left on a split, or
-        None. No model is trained for them again, and the new ones are added.
-    fitted : FittedModel, optional
-        A model of the training rows of the only split. It is not fitted again.
-    label : str, default="evaluation folds"
-        Name of the step in the display of the progress.
-
-    Returns
-    -------
-    Evaluation
-        The splits pooled: right answers are added up before they become a score. A split in which
-        `rank` raises a ValueError is left out, unless no other can be scored.
+    ``rank(number, split)`` returns, for each method, the indices of its best m features for several
+    m. A split in which it raises a ValueError is left out, unless no other can be scored.
+    `with_all` also scores all features, by the model of that name where they do not fit in memory.
+    ``known(number)`` has the counts that earlier evaluations have left on a split, which are not
+    made again. `fitted` is a model of the training rows of the only split. Right answers of all
+    splits are added up.
     """
     folds: list[FoldCounts | None] = []
     left_out: list[str] = []

@@ -1,16 +1,13 @@
 """A linear model on features where the samples do not fit in one process.
 
-    svm    the classifiers of `bigfs.linalg.svm`, by tiles: exactly the objective of `linear_model`,
-           for classes and for label sets
+    svm    the classifiers of `bigfs.linalg.svm`, by tiles: exactly the objective of `linear_model`
     ridge  the ridge regression of `linear_model` on real targets, by `bigfs.linalg.ridge`
     sgd    dask-ml passes the blocks of `Matrix.to_dask` to scikit-learn's `SGDClassifier` or
            `SGDRegressor`
 
-The first two have n + d numbers of each classifier in the driving process. As many classifiers
-as fit there are trained at a time, on the chosen columns alone, which it has in a temporary file.
-The last has d of each class, label or target in one worker, so it takes more features. It is
-approximate: the hinge takes the place of its square, and where the rows are sorted by class it
-comes less close in the same passes.
+The first two have n + d numbers of each classifier in the driving process, which trains as many at
+a time as fit. The last has d of each in one worker. It is approximate, more so where rows are
+sorted by class, because the hinge takes the place of its square.
 """
 
 from __future__ import annotations

@@ -1,20 +1,16 @@
 """Statistics of a comparison of methods: overlap and stability, paired tests, Holm's adjustment.
 
-Two methods are tested on the same samples. Each has a loss per sample (`metrics.losses_of`).
-A sample on which the losses differ is discordant, and the method with the smaller loss wins it. If
-neither is better, a win is as likely as a defeat, so the wins are binomial with p = ½. For classes,
-where a loss is 0 or 1, this sign test is McNemar's exact test.
+Two methods are tested on the same samples by the losses of each (`metrics.losses_of`). The wins
+among the samples whose losses differ are binomial with p = ½ (for classes, McNemar's exact test).
 
-Over folds the scores of the two methods are paired fold by fold. Training sets of different folds
-share samples, so the variance of the differences d is too small. Nadeau and Bengio (2003) correct
-it:
+Over folds the scores are paired fold by fold. Training sets share samples, so Nadeau and Bengio
+(2003) correct the variance of the differences d:
 
     t = mean(d) / √( (1/J + n_test / n_train) · var(d) ),      J − 1 degrees of freedom
 
-Fewer than five folds say nothing of that variance, so there is no p-value. Right answers of small
-folds are equally many by chance, so the variance is at least the binomial one of the discordant
-answers. The best of K methods is picked on the same samples, so its tests against the others are
-K − 1 of the K(K − 1)/2 of all pairs, and Holm's adjustment is for all of them.
+The variance is at least the binomial one of the discordant answers, because right answers of small
+folds are equally many by chance. The best of K methods is picked on the same samples, so Holm's
+adjustment of its K − 1 tests is for all K(K − 1)/2 pairs.
 """
 
 from __future__ import annotations

@@ -20,29 +20,12 @@ NEGLIGIBLE_EDGE = 1e-8  # share of the degrees of its ends, lost in the rounding
 
 
 def affinity(neighbors: Neighbors, weights: Weights = "binary") -> sp.csr_array:
-    """Return the symmetric affinity A of a kNN graph and its bridges.
+    """Return the symmetric affinity A (n × n, zero diagonal) of a kNN graph and its bridges.
 
-    Two samples have an edge if one is among the neighbors of the other. A bridge has the weight of
-    any edge of its length. Edges of negligible weight are left out, so
-    that what only they join stays apart.
-
-    Parameters
-    ----------
-    neighbors : Neighbors
-        The kNN graph.
-    weights : {"binary", "cosine", "heat"}, default="binary"
-        Weight of an edge: 1, 1 − distance (for the cosine metric only), or exp(−d²/2t²) with d the
-        distance and t the mean distance to a neighbor.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        A in float64 with a zero diagonal.
-
-    Raises
-    ------
-    ValueError
-        The weights are cosine and the metric is not.
+    Two samples have an edge if one is among the neighbors of the other. Its weight is 1, or 1 −
+    distance ("cosine", for this metric only), or exp(−d²/2t²) with t the mean distance to a
+    neighbor ("heat"). Edges of negligible weight are left out, so that what only they join stays
+    apart.
     """
     n = len(neighbors.index)
     is_neighbor = neighbors.index >= 0

@@ -3,13 +3,10 @@
     cosine      1 − xᵢ·xⱼ / (‖xᵢ‖‖xⱼ‖)
     euclidean   ‖xᵢ − xⱼ‖ = √(‖xᵢ‖² + ‖xⱼ‖² − 2 xᵢ·xⱼ)
 
-The rows are cut into blocks that are sized from the memory limit. Each block is searched by itself.
-Then all pairs of blocks are compared in rounds, as in a round-robin tournament. A pair is one task,
-whose products serve the lists of both blocks. The order of a list (distance, then index) is total,
-so the result depends neither on the blocks nor on the rounds.
-
-"approx" runs the same rounds on sketches of the rows. They give candidates, which are then compared
-exactly (`bigfs.graph.approximate.search`).
+Each block is searched by itself, and then all pairs of blocks are compared in rounds. A pair is one
+task, whose products serve the lists of both blocks. The order of a list (distance, then index) is
+total, so the result depends neither on the blocks nor on the rounds. "approx" runs the same rounds
+on sketches of the rows (`bigfs.graph.approximate.search`).
 """
 
 from __future__ import annotations
@@ -48,67 +45,14 @@ Method = Literal["exact", "approx", "auto"]
 Sink = Callable[[int, int, AnyArray, AnyArray], Any]
 
 
-def knn(
-    X: Matrix,
-    k: int = 10,
-    *,
-    metric: Metric = "cosine",
-    method: Method = "exact",
-    recall: float = 0.95,
-    candidates: int | None = None,
-    block_rows: int | None = None,
-) -> Neighbors:
-    """Find the k nearest other rows of every row of X, in memory (n × k × 12 bytes).
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples, with the layout by rows.
-    k : int, default=10
-        Number of neighbors per row.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        "cosine" finds only rows of positive cosine. A row that shares no term with another one is
-        isolated and gets the index −1. "euclidean" finds k neighbors of every row. No row is its
-        own neighbor.
-    method : {"exact", "approx", "auto"}, default="exact"
-        "approx" finds candidates by sketches of the rows. "auto" takes "exact" while its predicted
-        cost is below ten minutes on one core. `info` has the reason.
-    recall : float, default=0.95
-        Share of the true neighbors that "approx" must find. It decides how many products are left
-        out.
-    candidates : int or None, default=None
-        Candidates per row that "approx" compares exactly. None takes 3k/2, because eight bits err
-        little.
-    block_rows : int or None, default=None
-        Rows per block. None derives it from the memory limit. It does not change the result.
-
-    Returns
-    -------
-    Neighbors
-        The neighbors of every row.
-
-    Raises
-    ------
-    ValueError
-        k is not in 1 … n − 1, the metric or the method is unknown, the matrix has no layout by
-        rows, or the candidates miss the recall.
-    MemoryLimitError
-        The blocks, or the n × k result, do not fit in memory.
-    """
+def knn(X: Matrix, k: int = 10, *, metric: Metric = "cosine", **options: Any) -> Neighbors:
+    """Find the k nearest other rows of every row of X with the `options` of `stream_knn`, in
+    memory."""
     engine.require_memory(
         X.shape[0] * k * 13 * 2,
         f"a graph of {X.shape[0]} × {k} neighbors in memory (a store needs less)",
     )
-    parts, info = stream_knn(
-        X,
-        k,
-        _collect,
-        metric=metric,
-        method=method,
-        recall=recall,
-        candidates=candidates,
-        block_rows=block_rows,
-    )
+    parts, info = stream_knn(X, k, _collect, metric=metric, **options)
     index, distance = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Neighbors(index, distance, metric, info)
 
@@ -125,27 +69,19 @@ def stream_knn(
     candidates: int | None = None,
     block_rows: int | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Run `knn` and hand each block of finished rows to a function in the process that computed it.
+    """Find the k nearest other rows of every row of X, which has the layout by rows, and hand each
+    block of finished rows to ``sink(start, stop, index, distance)`` in the process that computed
+    it.
 
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples, with the layout by rows.
-    k : int
-        Number of neighbors per row.
-    sink : callable
-        Called as ``sink(start, stop, index, distance)`` for the rows [start, stop). It travels to
-        the workers, so it must pickle. `start` is a multiple of `row_alignment` unless `block_rows`
-        says otherwise. If a worker dies, a block may be handed over twice, with the same bits.
-    metric, method, recall, candidates, block_rows
-        As in `knn`.
+    "cosine" finds only rows of positive cosine, and −1 in place of others. "approx" finds
+    `candidates` (3k/2, because eight bits err little) by sketches of the rows, with a share
+    `recall` of the true neighbors. "auto" takes "exact" while its predicted cost is below ten
+    minutes on one core. The rows of a block (`block_rows`, or by the memory limit) do not change
+    the result.
 
-    Returns
-    -------
-    results : list
-        What `sink` returned, in the order of the rows.
-    info : dict
-        As in `Neighbors.info`.
+    The sink travels to the workers. `start` is a multiple of `row_alignment` unless `block_rows`
+    says otherwise. If a worker dies, a block may be handed over twice, with the same bits. Return
+    what the sink returned, in the order of the rows, and the `info` of `Neighbors`.
     """
     n = X.shape[0]
     if not 1 <= k < n:

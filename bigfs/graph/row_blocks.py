@@ -198,28 +198,10 @@ def compare_pairs(
 ) -> list[Any]:
     """Make the list of each block, compare all pairs of blocks, and finish the lists.
 
-    The pairs are compared round by round. Few rounds are under way at a time, so neither this
-    process nor the scheduler has more than their tasks.
-
-    Parameters
-    ----------
-    X : Matrix
-        The matrix of the blocks.
-    blocks : sequence
-        The blocks of rows.
-    within : Step
-        Called as ``fn(block, *operands)``. Returns the list of a block.
-    compare : Step
-        Called as ``fn((a, b), list_a, list_b, *operands)``. Returns both lists.
-    finish : Step
-        Called as ``fn(block, list, *operands)``.
-    label : str
-        Name of the step in the progress display.
-
-    Returns
-    -------
-    list
-        What `finish` returned for each block.
+    The steps are called as ``within(block, *operands)``, ``compare((a, b), list_a, list_b,
+    *operands)`` and ``finish(block, list, *operands)``. Few rounds of pairs are under way at a
+    time, so neither this process nor the scheduler has more than their tasks. Return what `finish`
+    returned for each block.
     """
     b, runs, done = len(blocks), engine.current_executor(X.local), 0
     started = deque[Sequence[Any]]()  # handles of the rounds that are under way

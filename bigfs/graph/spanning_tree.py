@@ -1,13 +1,9 @@
 """Bridges between the components of a kNN graph: a minimum spanning tree of nearest samples.
 
-The tree grows in Borůvka's rounds. In each round every component but the largest one asks
-for the pair of nearest samples of which one is its own, and these pairs join components. So there
-are at most log₂(c) rounds. The order of the pairs (distance, then lower and higher sample number)
-is total, so the tree depends neither on the blocks nor on the rounds.
-
-A sample searches again only if the nearest one that it knows has come into its own component, and
-if it may still be nearer than all others of its component. A component without any positive cosine
-to a sample outside stays apart.
+In each of Borůvka's rounds every component but the largest one asks for the pair of nearest samples
+of which one is its own. The order of the pairs (distance, then lower and higher sample number) is
+total, so the tree depends neither on the blocks nor on the rounds. A component without any positive
+cosine to a sample outside stays apart.
 
 Where the graph is approximate, only some samples of each component ask, evenly spaced, so that the
 search stays within the cost up to which "auto" takes the exact graph.
@@ -34,22 +30,7 @@ from bigfs.types import AnyArray, BoolArray, IntArray
 
 
 def with_bridges(X: Matrix, neighbors: Neighbors) -> Neighbors:
-    """Return the graph with the bridges that join its components.
-
-    A graph that has them already is returned as it is.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples of the graph, with the layout by rows.
-    neighbors : Neighbors
-        The neighbors of every sample.
-
-    Returns
-    -------
-    Neighbors
-        The same neighbors, with `bridges`.
-    """
+    """Return the graph with the bridges that join its components."""
     if neighbors.bridges is not None:
         return neighbors
     bridges = find_bridges(
@@ -64,23 +45,11 @@ def with_bridges(X: Matrix, neighbors: Neighbors) -> Neighbors:
 def find_bridges(
     X: Matrix, lists: Iterable[tuple[int, AnyArray]], *, metric: str, approximate: bool
 ) -> Bridges:
-    """Return the bridges of a graph whose lists come block by block.
+    """Return the bridges of a graph, the shortest first.
 
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples, with the layout by rows.
-    lists : iterable of (int, ndarray)
-        The number of the first sample of a block, and its samples' neighbors. −1 is no neighbor.
-    metric : {"cosine", "euclidean"}
-        Distance. "cosine" joins only samples of positive cosine.
-    approximate : bool
-        Whether some samples of a component may ask for all of them.
-
-    Returns
-    -------
-    Bridges
-        The bridges, the shortest first. Without any, X is not read.
+    The `lists` come by blocks, as the number of the first sample and the neighbors of each, −1 for
+    none. "cosine" joins only samples of positive cosine. If `approximate`, some samples of a
+    component may ask for all of them.
     """
     n = X.shape[0]
     parent = np.arange(n)

@@ -1,16 +1,11 @@
-"""Approximate neighbors: candidates from sketches of the rows, compared exactly.
+"""Approximate neighbors: candidates from sketches of the rows in eight bits, compared exactly.
 
-A sketch holds the values of a row in eight bits. Only the columns of a screen, those that are worth
-their cost, are multiplied for all pairs of rows. In text, a term that occurs in a large share of
-the rows costs the square of their number and says little.
+Only the columns of a screen, those that are worth their cost, are multiplied for all pairs of rows.
+A pair passes if its product reaches the threshold of either row, which comes from a random sample.
+The other columns are added for passing pairs. The best few per row are then compared exactly.
 
-Each row gets a threshold from a random sample of rows. A pair passes if its product over the
-screened columns reaches the threshold of either row. For passing pairs the remaining columns are
-added. The best few per row, its candidates, are then compared exactly.
-
-The required recall decides how many columns are screened and how many pairs pass. The exact
-neighbors of some sampled rows are computed. They show what each screen would find, and the cheapest
-screen that finds enough is taken.
+The exact neighbors of some sampled rows show what each screen would find, and the cheapest screen
+that finds the required recall is taken.
 """
 
 from __future__ import annotations

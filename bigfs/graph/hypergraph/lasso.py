@@ -26,9 +26,12 @@ def lasso_hyperedges(
     X: Matrix, candidates: Neighbors | None, penalties: tuple[float, ...] = PENALTIES
 ) -> Hypergraph:
     """Make ℓ1 hyperedges: regress each sample on its candidates, once per penalty (JHLSR eq. 13).
-    min_β ½‖x_i − Σ_j β_j x_j‖² + ρ λ_i ‖β‖₁, λ_i = max_j |x_jᵀx_i|, which empties the model. A
-    hyperedge is the sample and the candidates with non-zero coefficients. It weighs Σ_{j∈e}
-    exp(−‖x_i − x_j‖²/σ²), with σ the mean distance to a member, scaled to sum to 1."""
+
+        min_β ½‖x_i − Σ_j β_j x_j‖² + ρ λ_i ‖β‖₁,   λ_i = max_j |x_jᵀx_i|, which empties the model
+
+    A hyperedge is the sample and the candidates with non-zero coefficients, and weighs
+    Σ_{j∈e} exp(−‖x_i − x_j‖²/σ²), with σ the mean distance to a member, scaled to sum to 1.
+    """
     n = X.shape[0]
     if not penalties or not all(0 < rho < 1 for rho in penalties):
         raise ValueError(

@@ -1,14 +1,7 @@
 """JGSC, RJGSC and GSC: atoms of a dictionary that code the samples smoothly over their kNN graph.
 
-    JGSC    min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₂,₁     [eq. 6; Table I has the losses swapped]
-    RJGSC   min_S ‖Xᵀ − BS‖₂,₁ + α tr(S L Sᵀ) + λ‖S‖₂,₁                       [eq. 7]
-    GSC     min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₁
-
-[Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016; GSC: Zheng and others, IEEE Transactions on Image
-Processing 2011]. B (d × m) are atoms learned from X (`coding.dictionary`), S (m × n) the codes of
-the samples, and L the Laplacian of their kNN graph. `coding.codes` has the first two problems and
-their step, `coding.sparse_codes` the third. The atoms of largest ‖s_i‖ are kept, and the atoms of
-largest max_i |s_ki| in GSC, the rule of MCFS.
+The atoms (`coding.dictionary`) of largest ‖s_i‖ in the codes (`coding.codes`) are kept, and those
+of largest max_i |s_ki| in GSC (`coding.sparse_codes`), the rule of MCFS.
 """
 
 from __future__ import annotations
