@@ -109,7 +109,6 @@ class AutoSelector(Chooser):
 
     Parameters
     ----------
-    %(select)s
     target : {"auto", "classes", "real"}, default="auto"
         Kind of a y with one value per sample. "auto" takes fractions for real, and whole numbers or
         strings for classes. Say "real" for ages, counts and prices.
@@ -142,7 +141,6 @@ class AutoSelector(Chooser):
         Position of the chosen candidate.
     scores_ : ndarray of shape (n_features,)
         Scores of the chosen selector.
-    %(selected)s
     result_ : bigfs.result.Result
         Status and history of the chosen selector.
 

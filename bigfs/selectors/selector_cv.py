@@ -87,7 +87,6 @@ class SelectorCV(FoldedSelector):
         The classes, or None where y holds real targets or label sets.
     scores_ : ndarray of shape (n_features,)
         Scores of the fitted selector.
-    %(selected)s
     result_ : bigfs.result.Result
         Status and history of the fitted selector.
 

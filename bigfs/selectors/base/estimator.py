@@ -266,7 +266,6 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     ----------
     scores_ : ndarray of shape (n_features,)
         Score of each feature. Larger is better.
-    %(selected)s
     result_ : bigfs.result.Result
         Status, history and counts of the run.
     """

@@ -1,9 +1,10 @@
 """The parameters and fitted attributes that selectors share: their text, and the values they take.
 
 A line `%(name)s` in the docstring of a class, or in a fragment, stands for `FRAGMENTS[name]`. A
-header that ends with `default=` gets the default of the class. A parameter without constraints of
-its own takes the ones of its name in `CONSTRAINTS`, or of its annotation. A default is always
-allowed.
+parameter of which the docstring says nothing has the fragment of its name, and so have the chosen
+features. A header that ends with `default=` gets the default of the class. A parameter without
+constraints of its own takes the ones of its name in `CONSTRAINTS`, or of its annotation. A default
+is always allowed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import ast
 import inspect
 import re
 from numbers import Integral, Real
-from textwrap import indent
 from typing import Any
 
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -55,11 +55,9 @@ CONSTRAINTS: Allowed = {
 }
 
 FRAGMENTS = {
-    "select": """\
-%(n_features_to_select)s
+    "keep": """\
 keep : array-like of int or str, default=
     Features that must be chosen, as indices or names.
-%(forbid)s
 """,
     "n_features_to_select": """\
 n_features_to_select : int, float or None, default=
@@ -70,11 +68,13 @@ n_features_to_select : int, float or None, default=
 forbid : array-like of int or str, default=
     Features that must not be chosen, as indices or names.
 """,
-    "significance": """\
+    "mode": """\
 mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default=
     How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
     by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
     "fdr" the false discovery rate (Benjamini and Hochberg) and "fwe" the family-wise error.
+""",
+    "param": """\
 param : float or None, default=
     The percents, or the level of the error. None takes 10 percent, or the level 0.05.
 """,
@@ -138,11 +138,9 @@ tol : float, default=
 max_iter : int, default=
     Maximum number of rounds.
 """,
-    "ridge": """\
-%(solver)s
+    "solver_tol": """\
 solver_tol : float, default=
     Relative residual at which the solver "cg" stops in each round.
-%(solver_max_iter)s
 """,
     "solver": """\
 solver : {"auto", "woodbury", "primal", "cg"}, default=
@@ -158,7 +156,7 @@ solver_max_iter : int, default=
 >>> from sklearn.datasets import load_iris
 >>> X, y = load_iris(return_X_y=True)
 """,
-    "svm": """\
+    "C": """\
 C : float, default=
     Weight of the losses against the penalty ½‖w‖².
 """,
@@ -238,9 +236,7 @@ result_ : bigfs.result.Result
 n_components : int or None, default=
     Number of eigenvectors. The number of clusters is a good one. None takes 10, or as many as
     have a positive eigenvalue.
-%(n_neighbors)s
 %(weighted_metric)s
-%(graph)s
 %(path)s
 """,
     "rescaled_fitted": """\
@@ -264,11 +260,9 @@ label_distributions_ : ndarray of shape (n_samples, n_classes)
 fit_intercept : bool, default=
     Whether the regression has an intercept, which both terms see. Without one, as in print, a
     constant that is added to X changes which features are chosen.
-%(solver)s
 solver_tol : float, default=
     Relative residual at which the solver "cg" stops in each round. It also stops once the
     residual has fallen to √`tol` of what it was when the round began.
-%(solver_max_iter)s
 """,
     "rounds_result": """\
 result_ : bigfs.result.Result
@@ -288,9 +282,6 @@ alpha : float, default=
 n_features_to_select : int, float or None, default=
     Number of atoms to keep. A float in (0, 1] is a share of the atoms, and None keeps half of
     them.
-%(n_neighbors)s
-%(metric)s
-%(weights)s
 dictionary : array-like of shape (n_atoms, n_features) or None, default=
     Atoms to use, for instance the `components_` of a scikit-learn decomposition. None learns
     them with SPAMS, which the extra `bigfs[jgsc]` installs.
@@ -447,7 +438,7 @@ def fill_in(cls: Any) -> None:
             constraints[name] = [*allowed, None]
     cls._parameter_constraints = constraints
     if cls.__doc__:
-        cls.__doc__ = expand(cls.__doc__, defaults)
+        cls.__doc__ = complete(expand(inspect.cleandoc(cls.__doc__), defaults), defaults)
 
 
 def _allowed(name: str, parameter: inspect.Parameter) -> list[Any]:
@@ -460,19 +451,43 @@ def _allowed(name: str, parameter: inspect.Parameter) -> list[Any]:
     return ["boolean"] if kind == "bool" else []
 
 
+def complete(text: str, defaults: dict[str, Any]) -> str:
+    """Return a docstring with the entries of the parameters, and of the chosen features, of which
+    it says nothing."""
+    before, *parts = re.split(r"^([A-Z][\w ]+)\n-{3,}\n", text, flags=re.MULTILINE)
+    sections = {"Parameters": "", **dict(zip(parts[::2], parts[1::2], strict=True))}
+    if "Attributes" not in sections:
+        return text
+    shared = "\n".join(f"%({name})s" for name in defaults if name in FRAGMENTS)
+    entries = _entries(expand(shared, defaults)) | _entries(sections["Parameters"])
+    sections["Parameters"] = "\n".join(entries[name] for name in defaults if name in entries)
+    attributes = _entries(sections["Attributes"])
+    if "selected_" not in attributes:
+        scores = {"scores_": attributes.pop("scores_", "")}
+        attributes = scores | _entries(expand("%(selected)s", defaults)) | attributes
+    sections["Attributes"] = "\n".join(filter(None, attributes.values()))
+    bodies = (f"{name}\n{'-' * len(name)}\n{body.strip()}" for name, body in sections.items())
+    return "\n\n".join([before.strip(), *bodies])
+
+
+def _entries(section: str) -> dict[str, str]:
+    """Return the entries of a section of a docstring, by the names that they describe."""
+    entries = re.split(r"^(?=\w+ : )", section.strip(), flags=re.MULTILINE)
+    return {entry.partition(" : ")[0]: entry.rstrip() for entry in entries if entry}
+
+
 def expand(text: str, defaults: dict[str, Any]) -> str:
     """Return a docstring with the fragments that it names, and with the defaults of a class."""
 
     def fragment(line: re.Match[str]) -> str:
-        entries = re.sub(
+        return re.sub(
             r"^(\w+) : .*default=$",
             lambda header: header[0] + written(defaults[header[1]]),
-            expand(FRAGMENTS[line["name"]].rstrip(), defaults),
+            expand(FRAGMENTS[line[1]].rstrip(), defaults),
             flags=re.MULTILINE,
         )
-        return indent(entries, line["margin"])
 
-    return re.sub(r"^(?P<margin> *)%\((?P<name>\w+)\)s$", fragment, text, flags=re.MULTILINE)
+    return re.sub(r"^%\((\w+)\)s$", fragment, text, flags=re.MULTILINE)
 
 
 def written(value: Any) -> str:

@@ -55,7 +55,6 @@ class MRMR(GreedySelector):
 
     Parameters
     ----------
-    %(select)s
     relevance : {"mutual-info", "f"}, default="mutual-info"
         "mutual-info" takes the mutual information with the class, and between two features as their
         redundancy. "f" takes the F statistic of the classes or of a real target, and the absolute
@@ -159,10 +158,6 @@ class RRPC(GreedySelector):
     labels from the labeled samples, and the redundancy of two features from all samples. An
     unlabeled sample has the class −1.
 
-    Parameters
-    ----------
-    %(select)s
-
     Attributes
     ----------
     %(greedy)s
@@ -229,11 +224,6 @@ class JMI(_JointInformation):
     the class together. Unlike `MRMR` it sees features that help only together. Unlabeled samples
     are left out.
 
-    Parameters
-    ----------
-    %(select)s
-    %(n_bins)s
-
     Attributes
     ----------
     %(greedy)s
@@ -276,11 +266,6 @@ class CMIM(_JointInformation):
 
     Conditional mutual information maximization [1]_ scores a feature by the least information that
     it adds to one of those chosen before. Unlabeled samples are left out.
-
-    Parameters
-    ----------
-    %(select)s
-    %(n_bins)s
 
     Attributes
     ----------

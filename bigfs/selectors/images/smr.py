@@ -120,7 +120,6 @@ class SMR(Selector):
 
     Parameters
     ----------
-    %(select)s
     sample_shape : tuple of int or None, default=None
         Shape (M, N) of a sample, with M·N features. None takes plain vectors, (n_features, 1). The
         shape that a store declares is in `corpus.spec["sample_shape"]`.
@@ -150,7 +149,6 @@ class SMR(Selector):
     ----------
     scores_ : ndarray of shape (n_features,)
         Norm of each pixel's weights over the classes. Larger is better.
-    %(selected)s
     score_map_ : ndarray of shape (M, N)
         The scores as an image.
     U_ : ndarray of shape (n_classes, M, k)

@@ -92,7 +92,6 @@ class MultiTaskLasso(SparseRegression):
 
     Parameters
     ----------
-    %(select)s
     %(alpha_auto)s
     target : {"auto", "classes", "real"}, default="auto"
         Kind of a y of one column. "auto" takes fractions for real, and whole numbers or strings
@@ -102,7 +101,6 @@ class MultiTaskLasso(SparseRegression):
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     classes_ : ndarray of shape (n_classes,) or None
         The class labels, or None where y holds several labels or real numbers.
     coef_ : ndarray of shape (n_features, n_targets)
@@ -172,7 +170,6 @@ class L1SVM(SparseRegression):
 
     Parameters
     ----------
-    %(select)s
     C : "auto" or float, default="auto"
         Weight of the losses against the penalty. "auto" takes the smallest of a grid at which
         `n_features_to_select` features have a weight.
@@ -181,7 +178,6 @@ class L1SVM(SparseRegression):
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     classes_ : ndarray of shape (n_classes,) or None
         The class labels, or None where y holds several labels per sample.
     coef_ : ndarray of shape (n_features, n_classifiers)
@@ -246,7 +242,6 @@ class DLSR(SparseRegression):
 
     Parameters
     ----------
-    %(select)s
     gamma : "auto" or float, default="auto"
         Weight γ of the penalty. "auto" takes the largest of a grid at which `n_features_to_select`
         features have a weight.
@@ -255,7 +250,6 @@ class DLSR(SparseRegression):
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     %(classes)s
     %(class_coef)s
     gamma_ : float
@@ -314,7 +308,6 @@ class SPFS(SparseRegression):
 
     Parameters
     ----------
-    %(select)s
     %(alpha_auto)s
     %(landmarks)s
     %(path)s
@@ -322,7 +315,6 @@ class SPFS(SparseRegression):
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     coef_ : ndarray of shape (n_features, n_targets)
         Weights W. The targets are the classes, or the components of the kernel's factor.
     alpha_ : float
@@ -440,7 +432,6 @@ class MCFS(SpectralRegression):
 
     Parameters
     ----------
-    %(select)s
     alpha : "auto" or float, default="auto"
         Penalty of all lassos, as in `sklearn.linear_model.Lasso`. "auto" takes the same share of
         the penalty that empties each lasso, the largest of a grid at which `n_features_to_select`
@@ -452,7 +443,6 @@ class MCFS(SpectralRegression):
     scores_ : ndarray of shape (n_features,)
         Largest absolute weight of each feature, where it is positive. A feature of zero weight has
         a score in [−1, 0], by how strongly a residual correlates with it.
-    %(selected)s
     %(component_coef)s
     alpha_ : ndarray of shape (n_components,)
         Penalty of each lasso.
@@ -499,14 +489,12 @@ class MRSF(SpectralRegression):
 
     Parameters
     ----------
-    %(select)s
     %(alpha_auto)s
     %(spectral)s
 
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     %(component_coef)s
     alpha_ : float
         Penalty of the weights.

@@ -25,13 +25,10 @@ class GLSPFS(JHLSR):
 
     Parameters
     ----------
-    %(select)s
     mu : float, default=0.1
         Weight μ of the smoothness over the graph.
     lam : float, default=0.1
         Weight λ of the row sparsity.
-    %(n_neighbors)s
-    %(metric)s
     n_components : int, default=100
         Number of landmarks of the Gaussian kernel's factor.
     random_state : int, default=0
@@ -43,7 +40,6 @@ class GLSPFS(JHLSR):
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     coef_ : ndarray of shape (n_features, rank)
         Weights W.
     intercept_ : ndarray of shape (rank,)

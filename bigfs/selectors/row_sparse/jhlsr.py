@@ -69,7 +69,6 @@ class JHLSR(RowSparseSelector):
 
     Parameters
     ----------
-    %(select)s
     mu : float, default=0.1
         Weight μ of the smoothness over the hypergraph.
     lam : float, default=0.1
@@ -94,7 +93,6 @@ class JHLSR(RowSparseSelector):
     n_neighbors : int, default=20
         Number of neighbors of each sample in the kNN graph behind the hyperedges. The graph is
         approximate where the exact one is predicted to take more than ten minutes of one core.
-    %(metric)s
     %(landmarks)s
     %(hypergraph_ridge)s
     accelerate : bool, default=False
@@ -109,7 +107,6 @@ class JHLSR(RowSparseSelector):
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     coef_ : ndarray of shape (n_features, n_components)
         Weights S.
     mode_ : str

@@ -242,13 +242,9 @@ class JELSR(JointEmbedding):
 
     Parameters
     ----------
-    %(select)s
     n_components : int or None, default=None
         Number of columns of the embedding. None takes 10, or fewer where X has few samples.
-    %(n_neighbors)s
     %(weighted_metric)s
-    %(graph)s
-    %(ridge)s
     %(tol_stationarity)s
     %(rounds)s
     alpha : float, default=0.1
@@ -260,7 +256,6 @@ class JELSR(JointEmbedding):
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     %(component_coef)s
     intercept_ : ndarray of shape (n_components,)
         Intercept b.
@@ -356,13 +351,9 @@ class NDFS(JointEmbedding):
 
     Parameters
     ----------
-    %(select)s
     n_components : int or None, default=None
         Number of clusters. None takes 10, or fewer where X has few samples.
-    %(n_neighbors)s
     %(weighted_metric)s
-    %(graph)s
-    %(ridge)s
     %(tol_stationarity)s
     %(rounds)s
     alpha : float, default=1.0
@@ -378,7 +369,6 @@ class NDFS(JointEmbedding):
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     %(component_coef)s
     intercept_ : ndarray of shape (n_components,)
         Intercept b.

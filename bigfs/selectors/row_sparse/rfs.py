@@ -187,18 +187,15 @@ class RFS(RowSparseSelector):
 
     Parameters
     ----------
-    %(select)s
     gamma : float, default=1.0
         Weight of the penalty. A larger value leaves fewer features with a weight. It has the unit
         of X.
-    %(ridge)s
     %(tol_gap)s
     %(rounds)s
 
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     %(classes)s
     %(class_coef)s
     intercept_ : ndarray of shape (n_classes,)
@@ -265,18 +262,15 @@ class JFS(RFS):
 
     Parameters
     ----------
-    %(select)s
     gamma : float, default=1.0
         Weight of the penalty. A larger value leaves fewer features with a weight. It has the unit
         of X, so that a scaled X has the same weights at an equally scaled gamma.
-    %(ridge)s
     %(tol_gap)s
     %(rounds)s
 
     Attributes
     ----------
     %(row_scores)s
-    %(selected)s
     coef_ : ndarray of shape (n_features, n_features)
         Weights W. Row j holds the part of feature j in each of the reconstructed features.
     intercept_ : ndarray of shape (n_features,)

@@ -460,7 +460,6 @@ class SRLSR(RowSparseSelector):
 
     Parameters
     ----------
-    %(select)s
     p : float, default=0.7
         Exponent of the penalty ‖W‖²₂,ₚ, in (0, 1]. A smaller p leaves fewer features with a weight.
         Below 1 the answer is a local optimum.
@@ -471,11 +470,9 @@ class SRLSR(RowSparseSelector):
     start : array-like of shape (n_features,) or None, default=None
         Positive first θ, of which the ratios count. None takes the same for every feature. For p =
         1 it does not change the answer.
-    %(solver)s
     solver_tol : float, default=0.1
         Share of the residual that a round begins with, at which the solver "cg" stops. A small one
         takes more passes, and for p below 1 it may end at another local optimum.
-    %(solver_max_iter)s
     accelerate : bool, default=True
         Whether the first θ is scaled to add up to 1, features leave the working set as soon as
         their weights shrink fast, and rounds go beyond their ends. That takes fewer rounds and far
@@ -616,18 +613,15 @@ class RLSR(SRLSR):
 
     Parameters
     ----------
-    %(select)s
     gamma : float, default=1e-3
         Weight of the penalty. About γ^(−1/2) features keep a weight, up to a factor that depends on
         the data.
     start : array-like of shape (n_features,) or None, default=None
         Positive first θ, of which the ratios count. None takes the same for every feature. It does
         not change the answer.
-    %(solver)s
     solver_tol : float, default=0.1
         Share of the residual that a round begins with, at which the solver "cg" stops. A small one
         takes more passes.
-    %(solver_max_iter)s
     accelerate : bool, default=True
         Whether the first θ is scaled to add up to 1, features leave the working set as soon as
         their weights shrink fast, rounds go beyond their ends, and they run over the labeled

@@ -163,7 +163,6 @@ class UDFS(RowSparseSelector):
 
     Parameters
     ----------
-    %(select)s
     gamma : float, default=0.1
         Weight γ of the penalty, in units of the mean of x_jᵀMx_j over the features. A larger value
         leaves fewer features with a weight, `n_components` of them at last.
@@ -179,7 +178,6 @@ class UDFS(RowSparseSelector):
     standardize : bool, default=True
         Whether W weighs the features at unit variance. Otherwise features of little variance win,
         because W has unit columns.
-    %(ridge)s
     %(tol_stationarity)s
     %(rounds)s
 
@@ -188,7 +186,6 @@ class UDFS(RowSparseSelector):
     scores_ : ndarray of shape (n_features,)
         Norm of each feature's weights, where it is positive. A feature of zero weight has a score
         in [−1, 0], by how strongly the objective pulls at it.
-    %(selected)s
     coef_ : ndarray of shape (n_features, n_components)
         Weights of the features of X: ``X @ coef_`` is in the subspace. The columns of W, which
         weighs the features at unit variance with `standardize`, are orthonormal.

@@ -35,16 +35,10 @@ class MutualInformation(Selector):
     present, which text classification calls information gain. Unlabeled samples are left out. With
     several labels per sample, the score is the mean over the labels [1]_.
 
-    Parameters
-    ----------
-    %(select)s
-    %(n_bins)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Mutual information of each feature with the class, in nats. Larger is better.
-    %(selected)s
     %(passes)s
 
     See Also
@@ -98,15 +92,10 @@ class Gini(Selector):
     A sample goes left if its value is at most the threshold, and right if it is greater. Unlabeled
     samples are left out.
 
-    Parameters
-    ----------
-    %(select)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Decrease of impurity, between 0 and 1. Larger is better.
-    %(selected)s
     %(passes)s
 
     See Also

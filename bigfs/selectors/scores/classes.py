@@ -87,15 +87,10 @@ class Fisher(ClassSumsSelector):
     The score is infinite for a feature that is constant within each class and differs between
     classes. It ranks features as `ANOVA` does. Unlabeled samples are left out.
 
-    Parameters
-    ----------
-    %(select)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Fisher score of each feature. Larger is better.
-    %(selected)s
     %(passes)s
 
     See Also
@@ -189,11 +184,6 @@ class ANOVA(LabelSetsSelector):
     out. With several labels per sample, the score is the mean of the F statistics of the labels
     [1]_.
 
-    Parameters
-    ----------
-    %(select)s
-    %(significance)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
@@ -202,7 +192,6 @@ class ANOVA(LabelSetsSelector):
         P-value of each feature, of the F distribution. With several labels per sample it is the
         least one of the labels times their number (Bonferroni), and at most 1. NaN where there are
         not more samples than classes.
-    %(selected)s
     %(passes)s
 
     See Also
@@ -255,11 +244,6 @@ class Chi2(LabelSetsSelector):
     samples are left out. With several labels per sample, the score is the mean of the statistics of
     the labels [1]_.
 
-    Parameters
-    ----------
-    %(select)s
-    %(significance)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
@@ -267,7 +251,6 @@ class Chi2(LabelSetsSelector):
     pvalues_ : ndarray of shape (n_features,)
         P-value of each feature, of the χ² distribution. With several labels per sample it is the
         least one of the labels times their number (Bonferroni), and at most 1.
-    %(selected)s
     %(passes)s
 
     See Also
@@ -328,18 +311,12 @@ class TScore(SignificanceSelector, ClassSumsSelector):
     The score is the absolute value of t. It is infinite for a feature that is constant within each
     class and differs between the classes. Unlabeled samples are left out.
 
-    Parameters
-    ----------
-    %(select)s
-    %(significance)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Absolute value of t of each feature. Larger is better.
     pvalues_ : ndarray of shape (n_features,)
         P-value of each feature, of the two-sided test.
-    %(selected)s
     %(passes)s
 
     See Also

@@ -46,9 +46,6 @@ class LSDF(GraphSelector):
 
     Parameters
     ----------
-    %(select)s
-    %(n_neighbors)s
-    %(metric)s
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
         Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
         Its edges count as 1.
@@ -60,7 +57,6 @@ class LSDF(GraphSelector):
     scores_ : ndarray of shape (n_features,)
         Score of each feature. Larger is better. It is infinite for a feature that differs between
         classes only.
-    %(selected)s
     %(closed_form)s
 
     See Also
@@ -127,20 +123,14 @@ class SSelect(GraphSelector):
 
     Parameters
     ----------
-    %(select)s
-    %(n_neighbors)s
-    %(metric)s
-    %(graph)s
     lam : float, default=0.5
         Weight λ of the smoothness, between 0 and 1. The agreement has the weight 1 − λ.
-    %(weights)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         1 − s of each feature, with s the score of [1]_. Larger is better. The smoothness of a
         feature that is constant over the graph is −1.
-    %(selected)s
     %(closed_form)s
 
     See Also

@@ -54,20 +54,11 @@ class LaplacianScore(GraphSelector):
 
     The Laplacian score [1]_ is unsupervised and looks at one feature at a time.
 
-    Parameters
-    ----------
-    %(select)s
-    %(n_neighbors)s
-    %(metric)s
-    %(graph)s
-    %(weights)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         1 − L of each feature, in [−1, 1]. Larger is better. A feature that is constant over the
         graph scores −1.
-    %(selected)s
     %(closed_form)s
 
     See Also
@@ -120,24 +111,18 @@ class SPEC(GraphSelector):
 
     Parameters
     ----------
-    %(select)s
-    %(n_neighbors)s
-    %(metric)s
-    %(graph)s
     ranking : {"phi1", "phi2", "phi3"}, default="phi3"
         Ranking function. "phi1" asks how smooth a feature is over the graph, so a constant feature
         is best. "phi2" leaves the constant part out, and is the Laplacian score. "phi3" keeps only
         the smoothest eigenvectors of the graph, and is less sensitive to noise.
     n_components : int, default=10
         Number of eigenvectors of "phi3". A smaller graph takes as many as it has.
-    %(weights)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         1 − φ1, 1 − φ2 or φ3 of each feature. Larger is better. A feature that is zero over the
         graph scores −1, and so does a constant one with "phi2".
-    %(selected)s
     result_ : bigfs.result.Result
         Status, and the number of eigenvectors in `stats`, with what the graph and its embedding
         are. The status is EXACT if both are exact.

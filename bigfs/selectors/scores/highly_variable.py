@@ -51,7 +51,6 @@ class HighlyVariable(Selector):
 
     Parameters
     ----------
-    %(select)s
     flavor : {"seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"}, \
             default="seurat"
         How the score is made. Those of "seurat_v3" differ only with batches: "seurat_v3" ranks
@@ -83,7 +82,6 @@ class HighlyVariable(Selector):
         `residual_variances`) of each gene. One without, because it is constant or forbidden, gets
         less than all others. With batches, the number of genes that rank below it. Larger is
         better.
-    %(selected)s
     columns_ : dict of str to ndarray of shape (n_features,)
         The columns that scanpy writes to `var`: `highly_variable`, `means`, and `dispersions` and
         `dispersions_norm`, or `variances`, `highly_variable_rank`, and `variances_norm` or

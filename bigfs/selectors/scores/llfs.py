@@ -224,7 +224,6 @@ class LLFS(Selector):
 
     Parameters
     ----------
-    %(select)s
     lam : float, default=1.0
         Weight λ of the sparsity, against the loss of one anchor. A larger value leaves fewer
         features with a weight.
@@ -248,7 +247,6 @@ class LLFS(Selector):
     scores_ : ndarray of shape (n_features,)
         Weight w of each feature, where it is positive. A feature of zero weight has a score in
         [−1, 0], by how strongly the margins pull at it.
-    %(selected)s
     %(classes)s
     anchors_ : ndarray of shape (n_anchors,)
         Numbers of the anchors among the labeled samples.

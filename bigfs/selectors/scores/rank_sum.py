@@ -35,10 +35,6 @@ class RankSum(Selector):
     Every class is compared with all other samples by the rank-sum test of Wilcoxon, Mann and
     Whitney [1]_. Unlabeled samples are left out.
 
-    Parameters
-    ----------
-    %(select)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
@@ -49,7 +45,6 @@ class RankSum(Selector):
     pvalues_ : ndarray of shape (n_classes, n_features)
         Two-sided p-value of each class and feature.
     %(classes)s
-    %(selected)s
     %(passes)s
 
     See Also

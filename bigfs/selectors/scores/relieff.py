@@ -35,7 +35,6 @@ class ReliefF(Selector):
 
     Parameters
     ----------
-    %(select)s
     n_neighbors : int, default=10
         Number of nearest samples of each class for every sample.
     %(neighbor_metric)s
@@ -44,7 +43,6 @@ class ReliefF(Selector):
     ----------
     scores_ : ndarray of shape (n_features,)
         Weight W of each feature, in [−1, 1]. Larger is better. A constant feature has 0.
-    %(selected)s
     result_ : bigfs.result.Result
         Status, and the number of pairs of neighbors in `stats`.
 

@@ -49,15 +49,10 @@ class Variance(WeightedSelector):
 
     It is unsupervised, and depends on the scale of a feature.
 
-    Parameters
-    ----------
-    %(select)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Variance of each feature. Larger is better.
-    %(selected)s
     %(passes)s
 
     See Also
@@ -105,18 +100,12 @@ class FRegression(SignificanceSelector, WeightedSelector):
     absolute value of Pearson's correlation with the target does. The score is infinite for a
     feature that explains the target completely, and zero for a constant one.
 
-    Parameters
-    ----------
-    %(select)s
-    %(significance)s
-
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         F statistic of each feature. Larger is better.
     pvalues_ : ndarray of shape (n_features,)
         P-value of each feature, of the F distribution.
-    %(selected)s
     %(passes)s
 
     See Also

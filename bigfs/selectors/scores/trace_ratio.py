@@ -64,15 +64,11 @@ class TraceRatio(GraphSelector):
 
     Parameters
     ----------
-    %(select)s
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph, for "laplacian".
-    %(metric)s
-    %(graph)s
     form : {"fisher", "laplacian"}, default="fisher"
         "fisher" takes the spread between and within the classes. "laplacian" is unsupervised, and
         takes the variance over the kNN graph and the differences of neighbors.
-    %(weights)s
 
     Attributes
     ----------
@@ -81,7 +77,6 @@ class TraceRatio(GraphSelector):
         m.
     ratio_ : float
         The ratio λ of the chosen set. It is infinite where m features have no spread within.
-    %(selected)s
     result_ : bigfs.result.Result
         Status and history of λ.
 
@@ -204,14 +199,9 @@ class TRCFS(GraphSelector):
 
     Parameters
     ----------
-    %(select)s
-    %(n_neighbors)s
-    %(metric)s
-    %(graph)s
     alpha : float, default=0.99
         Share α of an unlabeled sample's label that comes from its neighbors, between 0 and 1. The
         rest belongs to no known class.
-    %(weights)s
 
     Attributes
     ----------
@@ -221,7 +211,6 @@ class TRCFS(GraphSelector):
         Share of each class in each sample. A row sums to less than 1 where a share belongs to no
         known class.
     %(classes)s
-    %(selected)s
     result_ : bigfs.result.Result
         Status, and the relative residual of the propagated labels in `stats`.
 

@@ -88,9 +88,7 @@ class SparGECV(EmbeddingTarget, Chooser):
 
     Parameters
     ----------
-    %(n_features_to_select)s
     %(sparge_keep)s
-    %(forbid)s
     %(sparge_targets)s
     %(sparge_graph)s
     %(sparge_cuts)s
@@ -124,7 +122,6 @@ class SparGECV(EmbeddingTarget, Chooser):
         "split0_test_score", …, as in `sklearn.model_selection.GridSearchCV`. Where a score decides,
         "seconds" are those that each candidate took to choose in all folds.
     %(sparge_scores)s
-    %(selected)s
     %(sparge_fitted)s
 
     See Also

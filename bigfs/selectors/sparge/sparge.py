@@ -64,9 +64,7 @@ class SparGE(EmbeddingTarget, Selector):
 
     Parameters
     ----------
-    %(n_features_to_select)s
     %(sparge_keep)s
-    %(forbid)s
     %(sparge_targets)s
     %(sparge_graph)s
     %(sparge_cuts)s
@@ -88,7 +86,6 @@ class SparGE(EmbeddingTarget, Selector):
     Attributes
     ----------
     %(sparge_scores)s
-    %(selected)s
     %(sparge_fitted)s
 
     See Also

@@ -94,11 +94,9 @@ class SVMRFE(Selector):
 
     Parameters
     ----------
-    %(select)s
     step : int or float, default=0.1
         Number of features to remove per round. A float in (0, 1) is a share of the features that
         are left.
-    %(svm)s
     tol : float, default=1e-4
         Relative duality gap at which the training of a round stops.
     max_iter : int, default=100
@@ -109,7 +107,6 @@ class SVMRFE(Selector):
     scores_ : ndarray of shape (n_features,)
         Share of the features that a feature is better than or equal to, in (0, 1]. The last feature
         to be left has 1. A forbidden feature has 0 and does not count.
-    %(selected)s
     %(classes)s
     ranking_ : ndarray of shape (n_features,)
         Rank of each feature, from 1 for the best.

@@ -22,8 +22,6 @@ class L2SVM(Selector):
 
     Parameters
     ----------
-    %(select)s
-    %(svm)s
     %(tol_gap)s
     max_iter : int, default=100
         Maximum number of Newton steps.
@@ -32,7 +30,6 @@ class L2SVM(Selector):
     ----------
     scores_ : ndarray of shape (n_features,)
         Norm of each feature's weights over the classes. Larger is better.
-    %(selected)s
     %(classes)s
     coef_ : ndarray of shape (n_features, n_classifiers)
         Weights of the classifier of each class against the rest. Two classes have one classifier.
