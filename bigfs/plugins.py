@@ -9,8 +9,7 @@ from typing import Any
 
 
 def plugins(group: str, taken: Iterable[str], is_valid: Callable[[Any], bool]) -> dict[str, Any]:
-    """Return what installed packages add to a group, by name. One that cannot be used only
-    warns."""
+    """Return what installed packages add to a group, by name. One of no use only warns."""
     found: dict[str, Any] = {}
     for point in entry_points(group=group):
         package = point.dist.name if point.dist is not None else point.value

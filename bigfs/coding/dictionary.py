@@ -167,8 +167,7 @@ def _groups(m: int, size: int) -> list[slice]:
 
 
 def _data_rows(X: Matrix, m: int, rng: np.random.RandomState) -> FloatArray:
-    """Return m random rows of `X` at unit length (d × m), and Gaussian vectors where those are
-    zero."""
+    """Return m random rows of `X` at unit length (d × m), Gaussian vectors where they are zero."""
     n, d = X.shape
     rows = np.sort(rng.permutation(n)[:m])
     D = np.zeros((d, m), order="F")

@@ -96,8 +96,7 @@ class Columns(ABC):
         """Return the residual for the weights W of gathered features."""
 
     def likely_features(self, m: int) -> IntArray:
-        """Return features to gather with the first set, because later sets are likely to hold
-        them."""
+        """Return features to gather with the first set, because later sets may hold them."""
         return np.empty(0, dtype=np.int64)
 
     @property
@@ -106,8 +105,7 @@ class Columns(ABC):
         return self.X.passes - self._passes_before
 
     def add(self, features: IntArray) -> None:
-        """Gather the columns of `features` that are not gathered yet, or none if they do not
-        fit."""
+        """Gather the columns of `features` that are new, or none if they do not fit."""
         new = np.setdiff1d(features, self.features)
         if not len(new):
             return

@@ -75,8 +75,7 @@ class Loss:
     def products(
         self, W: FloatArray, features: IntArray, gathered: IntArray
     ) -> tuple[FloatArray, Residual]:
-        """Return XcᵀV = B − GW over gathered columns, and the residual of the weights W of some of
-        them."""
+        """Return XcᵀV = B − GW over gathered columns, and the residual of these weights."""
         G, B = self.data.gram(gathered)
         positions = np.searchsorted(gathered, features)
         W_gathered = np.zeros_like(B)
@@ -174,8 +173,7 @@ class Relaxation:
         )
 
     def master_features(self, sets: Sequence[IntArray], gathered: IntArray) -> IntArray:
-        """Return the features of the master over `sets`: all gathered ones if most or many are in
-        them."""
+        """Return the features of the master over `sets`: all gathered ones, if many."""
         features = np.unique(np.concatenate(sets))
         self.data.add(features)
         is_most = len(features) >= ALL_GATHERED_SHARE * len(gathered)
@@ -206,8 +204,7 @@ class Relaxation:
         return np.sort(order[: CANDIDATES * self.m])
 
     def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
-        """Return the features of largest weight in the union, and their order of elimination, with
-        the m best improved by exchanges."""
+        """Return the features of largest weight, m of them after exchanges, and their order."""
         heaviest = self.heaviest(state)
         features, W = state.features[heaviest], state.W[heaviest]
         kept = self.constraints.within(features).kept
@@ -242,8 +239,7 @@ class Relaxation:
         return state.gathered[best], self.lower_bound(residual, s[best])
 
     def is_cheap_inside(self, state: CuttingPlaneState) -> bool:
-        """Return whether a cut on the gathered columns is predicted to take less than two
-        passes."""
+        """Return whether a cut on gathered columns is predicted to take less than two passes."""
         nnz = self.data.X.nnz
         if nnz < MIN_PASS_NNZ:
             return False

@@ -79,8 +79,7 @@ class Candidates(NamedTuple):
 
 
 def fix(s: FloatArray, k: int, slack: float) -> tuple[BoolArray, BoolArray]:
-    """Return the masks of the features that are in and out for good, by their scores, of which a
-    set takes k. `slack` is δ."""
+    """Return the masks of the features in and out for good, by scores for sets of k and slack δ."""
     if not 0 < k < len(s):
         return np.full(len(s), k > 0), np.full(len(s), k == 0)
     after, last = np.partition(s, (len(s) - k - 1, len(s) - k))[[len(s) - k - 1, len(s) - k]]
@@ -265,8 +264,7 @@ class Search:
         return inside[None, :], np.array([J])
 
     def exchanged(self, inside: IntArray, d: FloatArray) -> tuple[IntArray, float]:
-        """Return a set after exchanges of its features with held rows, but for those that are in,
-        and its J."""
+        """Return a set after exchanges of its free features, and its J."""
         near, G = np.arange(len(d)), self.rows
         if not self.is_whole:
             near = np.union1d(np.flatnonzero(d > 0), inside)
@@ -395,8 +393,7 @@ def search_exactly(
     max_seconds: float | None,
     name: str,
 ) -> ExactChoice:
-    """Search for the best set from the list `best`, with the `slack` of `Search`. The order of the
-    nodes depends on the data alone."""
+    """Search for the best set from the list `best`, in an order that depends on the data alone."""
     best = np.sort(best)
     problem.data.add(best)
     first = Search(problem, best, slack)

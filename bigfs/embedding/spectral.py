@@ -67,8 +67,7 @@ class Components(NamedTuple):
         return int(np.count_nonzero(self.labels < 0))
 
     def trivial(self, joined: bool = True) -> sp.csr_array:
-        """Return D^½ 1 over all parts, or per part if not `joined`, at unit length (n × c), and the
-        samples that are set aside."""
+        """Return D^½ 1 over all parts or of each, at unit length, and the samples set aside."""
         labels, aside = np.minimum(self.labels, 0 if joined else self.n_parts), self.labels < 0
         labels[aside] = labels.max(initial=-1) + 1 + np.arange(np.count_nonzero(aside))
         values = np.where(self.degree > 0, np.sqrt(self.degree), 1.0)

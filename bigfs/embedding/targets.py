@@ -23,8 +23,7 @@ SVD_ARRAYS, SVD_SQUARES = 5, 7
 
 
 def one_hot(codes: IntArray, c: int) -> FloatArray:
-    """Return Y (n × c) of class numbers, if it fits. The row of an unlabeled sample (−1) is
-    zero."""
+    """Return Y (n × c) of class numbers, if it fits, with zeros for an unlabeled sample (−1)."""
     engine.require_memory(2 * 8 * len(codes) * c, f"{len(codes)} targets of {c} classes each")
     Y = np.zeros((len(codes), c))
     labeled = np.flatnonzero(codes >= 0)
@@ -67,8 +66,7 @@ def _thin_svd(A: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def cca(Y: FloatArray) -> FloatArray:
-    """Return T (n × rank) of canonical correlation analysis, a basis of the centered targets: S =
-    Yc(YcᵀYc)⁺Ycᵀ for any real Y (n × q)."""
+    """Return T (n × rank) of CCA, a basis of the centered targets, for any real Y (n × q)."""
     U, s = _thin_svd(Y - Y.mean(axis=0))
     if s.size == 0 or s[0] <= 0:
         raise ValueError("the targets are constant: cca needs targets that vary")

@@ -38,8 +38,7 @@ class MemoryRelief(WorkerPlugin):
 
 
 def should_log(record: logging.LogRecord) -> bool:
-    """Return whether a worker should log a record. An error of a bigfs task is left out, because
-    the driver receives it and reports it in one line."""
+    """Return whether to log a record: not an error of a bigfs task, which the driver reports."""
     return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
 
 

@@ -338,8 +338,7 @@ def _read_specification(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 
 def _wait_for_worker(client: Any, timeout: str) -> None:
-    """Wait for the first worker, because plans go by its memory. A cluster that adapts needs a task
-    to start one, and a job may wait in a queue for hours."""
+    """Wait for the first worker, because plans go by its memory. Adaptive clusters need a task."""
     first = client.submit(os.getpid, pure=False)
     try:
         first.result(timeout)
@@ -447,8 +446,7 @@ def _connect(address: Any, **options: Any) -> Any:
 
 
 def _security(security: Any) -> Any:
-    """Return the security settings for `distributed`. A folder of certificates becomes mutual TLS
-    that refuses every other connection."""
+    """Return the security settings for `distributed`: a folder of certificates is mutual TLS."""
     if not isinstance(security, str | os.PathLike):
         return security
     from cryptography import x509

@@ -152,8 +152,7 @@ def fold(parts: Iterator[Any], n: int, combine: Combine, arity: int) -> Any:
 
 
 class Serial:
-    """Calls each task where it is submitted, in this process. It has the methods of `OnCluster`,
-    and the handle of a task is its value."""
+    """Calls each task where it is submitted, as `OnCluster` does. A handle is a value."""
 
     def submit(
         self, fn: Any, tiles: Any, shared: Any, each: Any, priority: int = 0
@@ -191,8 +190,7 @@ class Serial:
     def _results(
         self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None, begins: Any = None
     ) -> Iterator[Any]:
-        """Run the tasks one by one. The last operand may be the result of the task before, None for
-        those that begin."""
+        """Run the tasks one by one. The last operand may be the result before."""
         task, shared = Task(fn), [unshare(value) for value in shared]
         show, total = _progress.get() if label else None, None
         inputs = InTurn([(tile, *own) for tile, *own in zip(tiles, *each, strict=True)], shared)
@@ -207,8 +205,7 @@ class Serial:
 
 
 class InTurn:
-    """The inputs of tasks that run one by one. Each is computed once, and held until the last task
-    that needs it has ended."""
+    """The inputs of tasks that run one by one, each held until the last one that needs it."""
 
     def __init__(self, operands: Sequence[Any], shared: Any) -> None:
         common = lazy_inputs(*shared)
@@ -269,8 +266,7 @@ class OnCluster:
         return results if tasks.size == 1 else list(itertools.chain.from_iterable(results))
 
     def stream(self, fn: Any, tiles: Any, shared: Any, each: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the number and the result of each tile as it comes. Only a few tasks per worker run
-        or wait to be fetched at a time."""
+        """Yield the number and the result of each tile as it comes, a few at a time."""
         from distributed import as_completed
 
         running: dict[Any, int] = {}
@@ -298,8 +294,7 @@ class OnCluster:
     def fold(
         self, fn: Any, tiles: Any, shared: Any, each: Any, combine: Combine, label: Any
     ) -> Any:
-        """Return what `combine` makes of the results, in a tree. A task sums the tiles of a subtree
-        where each thread has many."""
+        """Return what `combine` makes of the results, in a tree. A task may sum a subtree."""
         with self._errors():
             tasks = Pass(self, fn, tiles, shared, each)
             steps = tasks.start_all(partial(fold, combine=combine, arity=TREE_ARITY))
@@ -319,8 +314,7 @@ class OnCluster:
     def gather(
         self, futures: Sequence[Any], label: str | None = None, steps: list[Any] | None = None
     ) -> list[Any]:
-        """Wait for tasks, and show the progress of theirs and of the steps before them. The steps
-        are let go as they end, because their values may be large."""
+        """Wait for tasks, and show their progress and that of the `steps`, which are let go."""
         from distributed import as_completed
 
         show = _progress.get() if label else None
@@ -595,8 +589,7 @@ _known: WeakKeyDictionary[Any, tuple[dict[str, int], dict[str, Any]]] = WeakKeyD
 
 
 def known_workers() -> dict[str, Any]:
-    """Return what the scheduler of the client knew of each worker, by address, when the last of
-    them joined or left. Its answer has several kilobytes for each."""
+    """Return what the scheduler knew of each worker, by address, when the last joined or left."""
     current = client()
     threads = OnCluster(current).threads()
     if current not in _known or _known[current][0] != threads:

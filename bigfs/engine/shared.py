@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """A value that tiles hold in common, or an operand of several maps. It travels to a cluster
-    once, by a task that Dask can repeat."""
+    """A value of several tiles or maps, which travels to a cluster once, by a repeatable task."""
 
     value: Any
     futures: WeakKeyDictionary[Any, Any] = field(default_factory=WeakKeyDictionary, repr=False)

@@ -102,8 +102,7 @@ def give_up(client: Any, futures: Collection[Any], given_up: Any, error: Excepti
 
 
 def without_workers(client: Any) -> float | None:
-    """Return how many seconds a cluster may be without workers, or None where it has no limit: a
-    cluster that starts its own workers may have them in a queue."""
+    """Return the seconds that a cluster may be without workers, None if it starts its own."""
     if given := parse_timedelta(dask.config.get(NO_WORKERS_TIMEOUT)):
         return float(given)
     from distributed import LocalCluster

@@ -194,8 +194,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _let_go(controller: ThreadpoolController) -> None:
-    """Let other threads set the number of threads of OpenBLAS, which threadpoolctl 3.8 leaves to
-    one."""
+    """Let other threads set the number of threads of OpenBLAS again (threadpoolctl from 3.8 on)."""
     with controller.limit(limits=None):
         pass
 

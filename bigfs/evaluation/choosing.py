@@ -97,8 +97,7 @@ def first_within_one_error(scores: AnyArray) -> int:
 
 
 def differences_to_best(scores: AnyArray) -> tuple[FloatArray, FloatArray]:
-    """Return how far the mean score of each row is from the best one, and the standard error of
-    that difference over the folds."""
+    """Return how far each row's mean score is from the best, and the standard error of that."""
     scores = scores[:, scored_folds(scores)]
     if not scores.shape[1]:
         raise ValueError("no fold could be scored: choose another metric, or give more samples")
@@ -119,8 +118,7 @@ def standard_errors(scores: AnyArray) -> FloatArray:
 
 
 def record(scores: FloatArray, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores (n_candidates × n_folds) as the `cv_results_` of `GridSearchCV`, over the
-    folds that could be scored."""
+    """Return the scores (n_candidates × n_folds) as the `cv_results_` of `GridSearchCV`."""
     if not scores.shape[1]:
         return dict(more)
     counted = scores[:, scored_folds(scores)]

@@ -41,8 +41,7 @@ def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatAr
 
 
 def class_t(profile: FloatArray, share: float) -> FloatArray:
-    """Return Student's t of a class against the rest, over √(n − 2), from its `class_profile` and
-    share."""
+    """Return Student's t of a class against the rest, over √(n − 2), from its profile and share."""
     r = profile * np.sqrt(share / (1 - share))  # correlation with the indicator of the class
     return r / np.sqrt(np.maximum(1 - r**2, np.finfo(float).eps))
 

@@ -132,8 +132,7 @@ def score_streamed(
 def _score_set(
     index: IntArray, split: Split, scorer: Scorer, model: LinearModel | None = None
 ) -> SetScore:
-    """Fit a model on these columns of the training rows, if none is given, and predict the test
-    rows."""
+    """Fit a model on these columns of the training rows, if none is given, and predict the test."""
     if model is None:
         Z = split.X_train.columns(index).tocsr()
         model = linear_model.fit(Z, split.y_train, logistic=scorer.is_logistic)
@@ -158,8 +157,7 @@ def _require_decisions(split: Split, scorer: Scorer) -> None:
 
 
 def _score_of(model: LinearModel, answers: Any, split: Split, y: Any, scorer: Scorer) -> SetScore:
-    """Return the score of a model by its predictions of the test rows with a target, or by its
-    decision values where they are needed."""
+    """Return the score of a model by its predictions, or its decision values where needed."""
     decision, n_classes = answers, 0
     predicted = model.answer(decision) if _needs_decisions(split, scorer) else answers
     if model.kind == "class":

@@ -54,8 +54,7 @@ def paired_test(losses: Any, others: Any) -> PairedTest:
 
 
 def corrected_t_test(differences: Any, test_ratio: float, least_variance: float = 0.0) -> float:
-    """Return the corrected resampled t-test of equal means, with p = NaN for fewer than five
-    folds."""
+    """Return the p-value of the corrected resampled t-test, NaN for fewer than five folds."""
     d = np.asarray(differences, dtype=np.float64)
     if not d.any():
         return 1.0

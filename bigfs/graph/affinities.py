@@ -70,8 +70,7 @@ def without_negligible_edges(A: sp.csr_array) -> sp.csr_array:
 
 
 def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
-    """Return the Laplacian L (n × n csr) of a symmetric affinity, "plain" D − A or "normalized" I −
-    D^-½ A D^-½. A vertex without edges has a zero row in both."""
+    """Return the Laplacian (n × n csr): D − A, or I − D^-½ A D^-½ with zero rows without edges."""
     degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
     if kind == "plain":
         return sp.csr_array(sp.diags_array(degree) - A)

@@ -46,8 +46,7 @@ Sink = Callable[[int, int, AnyArray, AnyArray], Any]
 
 
 def knn(X: Matrix, k: int = 10, *, metric: Metric = "cosine", **options: Any) -> Neighbors:
-    """Find the k nearest other rows of every row of X with the `options` of `stream_knn`, in
-    memory."""
+    """Find the k nearest other rows of each row of X in memory, with options of `stream_knn`."""
     engine.require_memory(
         X.shape[0] * k * 13 * 2,
         f"a graph of {X.shape[0]} × {k} neighbors in memory (a store needs less)",

@@ -254,8 +254,7 @@ class OfLists:
 
 
 def round_robin(b: int) -> list[list[tuple[int, int]]]:
-    """Return the b(b−1)/2 pairs i < j in rounds, as a round-robin tournament does. In each round
-    every number is in one pair. If b is odd, one number is in none."""
+    """Return the b(b−1)/2 pairs i < j in rounds, in each of which every number is once at most."""
     ring = list(range(b + b % 2))
     half = len(ring) // 2
     rounds = []

@@ -149,8 +149,7 @@ class LassoPath:
         return [np.where(self.loss.varies, row_norms(XtV[:, g]), 0.0) for g in self.groups]
 
     def scores(self, state: PathState, weights: FloatArray) -> FloatArray:
-        """Return the weight of each feature, or a score in [−1, 0] of one without, by its
-        correlation."""
+        """Return the weight of each feature, or a score in [−1, 0] by its correlation."""
         scores = np.minimum(state.correlations / state.rho, 1.0) - 1
         has_weight = weights > 0
         scores[state.features[has_weight]] = weights[has_weight]

@@ -31,8 +31,7 @@ def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) 
 
 
 def class_sizes(codes: IntArray, c: int, weights: FloatArray | None = None) -> AnyArray:
-    """Return the number of samples of each class (c,), or the sum of their weights, without those
-    of code −1. It takes little memory in addition to the codes."""
+    """Return the number or weight of the samples of each class (c,), without those of code −1."""
     sizes = np.zeros(c, dtype=np.int64 if weights is None else np.float64)
     for first in range(0, len(codes), COUNTED_ROWS):
         part = codes[first : first + COUNTED_ROWS]
@@ -43,8 +42,7 @@ def class_sizes(codes: IntArray, c: int, weights: FloatArray | None = None) -> A
 
 
 class ClassWeights:
-    """The `class_indicator` of the samples as codes of a byte or more, of which a task makes its
-    part."""
+    """The `class_indicator` as codes of a byte or more, of which a task makes its part."""
 
     def __init__(
         self, codes: IntArray, c: int, weights: FloatArray | None = None, *, by_class: bool = False
@@ -144,8 +142,7 @@ def class_sums(
     shift: FloatArray | None = None,
     non_negative: bool = False,
 ) -> FloatArray:
-    """Return the sums of each column, less a shift, weighted by Y, and of its squares weighted by
-    S."""
+    """Return the sums of each column, less a shift, weighted by Y, and of its squares by S."""
     if non_negative and (block.data if sp.issparse(block) else block).min(initial=0) < 0:
         raise ValueError(NEGATIVE)
     block = block.astype(np.float64)

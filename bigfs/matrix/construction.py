@@ -36,8 +36,7 @@ def readable(X: Any) -> Any:
 
 
 def _lazy_cells(X: Any) -> Any:
-    """Return a backed sparse matrix of AnnData as a Dask array of rows, or of columns if it is
-    csc."""
+    """Return a backed sparse matrix of AnnData as a Dask array of rows, or of columns if csc."""
     from anndata.experimental import read_elem_lazy  # X is of this library
 
     axis = 1 if X.format == "csc" else 0

@@ -246,8 +246,7 @@ class AutoSelector(Chooser):
     def _why_first(
         self, X: Matrix, case: str, codes: Any, m: int, samples: Samples, n_candidates: int
     ) -> str | None:
-        """Return why the first candidate is taken, by the shapes alone, or None where folds
-        decide."""
+        """Return why the first candidate is taken without folds, or None where folds decide."""
         if case == "none":
             return "the only candidate, because no sample has a label to decide by"
         if n_candidates == 1 and case == "multioutput":

@@ -118,8 +118,7 @@ class Hypergraph:
 
     @classmethod
     def of_samples(cls, n: int, starts: AnyArray, samples: AnyArray, w: Any = None) -> Hypergraph:
-        """Make a hypergraph of n samples from the samples of all hyperedges. `starts` (e + 1,) has
-        where the samples of each hyperedge begin."""
+        """Make a hypergraph of n samples from those of all hyperedges, which begin at `starts`."""
         own, edges = kernels.transpose(starts, samples, n)
         ones = np.ones(len(edges), np.int8)
         return cls.of(sp.csr_array((ones, edges, own), shape=(n, len(starts) - 1)), w)

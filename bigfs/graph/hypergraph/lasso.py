@@ -138,8 +138,7 @@ def _problems_with_all(numbers: AnyArray, all_blocks: list[RowBlock]) -> Iterato
 
 
 def lasso_supports(K: AnyArray, penalties: list[float]) -> list[AnyArray]:
-    """Return the support of the lasso at each relative penalty (decreasing). K is the Gram matrix
-    of the candidates and of the sample, which is last."""
+    """Return the lasso's support at each decreasing penalty. K has the sample last."""
     largest = np.abs(K[:-1, -1]).max(initial=0.0)
     if largest == 0:
         return []

@@ -76,8 +76,7 @@ class Smoothness:
         return Trace(norm2 - float(w @ q), gradient, root)
 
     def least_degrees(self, root: FloatArray) -> FloatArray:
-        """Return the least degree of the samples of each hyperedge (e), at most 1. Isolated samples
-        do not count."""
+        """Return the least degree of the connected samples of each hyperedge (e), at most 1."""
         return 1 / np.maximum(self.hypergraph.members.edge_maxima(root) ** 2, 1.0)
 
 

@@ -172,8 +172,7 @@ def invert(
     n_columns: int,
     max_postings: float,
 ) -> InvertedStrip:
-    """Store the rows [low, high) of a csr matrix by term. A term with more than `max_postings`
-    entries gets a dense line."""
+    """Store the rows [low, high) of a csr matrix by term, frequent terms as dense lines."""
     count = np.zeros(n_columns, np.int64)
     for p in range(indptr[low], indptr[high]):
         count[indices[p]] += 1
@@ -371,8 +370,7 @@ def _merge(part: NeighborLists, merged: NeighborLists) -> None:
 def rerank(
     A: KernelBlock, candidates: AnyArray, B: KernelBlock, lists: NeighborLists, cosine: bool
 ) -> None:
-    """Offer to each row of A its candidates that lie in B. `candidates` has the shape
-    (rows, c), with increasing row numbers of the whole matrix."""
+    """Offer to each row of A its candidates (rows × c, increasing, of the whole matrix) in B."""
     row = np.zeros(A.n_columns, A.data.dtype)  # the current row of A, dense
     bounds = np.array([B.first, B.first + len(B.squares)])
     for i in range(candidates.shape[0]):

@@ -422,8 +422,7 @@ def _count_reaching(scores: AnyArray, threshold: Int) -> Int:
 def split_products(
     A: Sketch, B: Sketch, screen: AnyArray
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Return the products of each row of A with the same row of B, split by a mask of columns. A
-    and B must have all their columns screened."""
+    """Return the products of each row of A with the same row of B, split by a mask of columns."""
     n_rows = len(A.unit)
     products = np.zeros((2, n_rows), np.int32)
     other_squares_a = np.zeros(n_rows)

@@ -60,8 +60,7 @@ def project_costs(
     width: int | None = None,
     local: bool = True,
 ) -> dict[str, SolverCost]:
-    """Project the cost of each solver, where CG forms `width` columns of XW, or all, at a time, and
-    this process has the tiles if `local`."""
+    """Project the cost of each solver, where CG forms `width` columns of XW, or all, at a time."""
     nnz = float(counts.sum())
     # multiply-adds of XXᵀ; XᵀX takes nnz²/n or more
     overlap = float(np.sum(counts.astype(float) ** 2))

@@ -165,8 +165,7 @@ class MatrixInput:
         return matrix, y
 
     def _iterate(self, problem: Any, start: Any, **options: Any) -> Any:
-        """Run the steps of a problem, set the result and the number of steps, and return the last
-        state. `iterate` has the `options`."""
+        """Run the steps of a problem, set the result, and return the last state."""
         options = {"measure": problem.measure, "tol": self.tol, "max_iter": self.max_iter} | options
         self.result_ = iterate(problem.step, start, name=type(self).__name__, **options)
         self.n_iter_ = len(self.result_.history)
@@ -188,8 +187,7 @@ class MatrixInput:
         return np.delete(np.arange(X.shape[1]), absent)
 
     def _leave_out_constants(self, X: Matrix) -> None:
-        """Take the constant features out of the fit. Refuse X where no others are left, and where a
-        few numbers per feature do not fit."""
+        """Take the constant features out of the fit. Refuse X without others, or too wide."""
         d = X.shape[1]
         engine.require_memory(self._feature_bytes * d, f"a fit of {d:,} features")
         if self._scores_alone:
@@ -383,8 +381,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
             self._constraints = self._constraints.with_constant(np.flatnonzero(unsaid))
 
     def _choose(self) -> Self:
-        """Make the best scores the support: the kept features first, constant ones last, and no
-        forbidden ones."""
+        """Make the best scores the support: kept first, constant last, none forbidden."""
         d = len(self.scores_)
         self._rank_uninformed_last()
         self.selected_ = self._constraints.best(self.scores_, self._required_count(d))

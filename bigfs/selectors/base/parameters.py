@@ -452,8 +452,7 @@ def _allowed(name: str, parameter: inspect.Parameter) -> list[Any]:
 
 
 def complete(text: str, defaults: dict[str, Any]) -> str:
-    """Return a docstring with the entries of the parameters, and of the chosen features, of which
-    it says nothing."""
+    """Return a docstring with the shared entries of what it says nothing of."""
     before, *parts = re.split(r"^([A-Z][\w ]+)\n-{3,}\n", text, flags=re.MULTILINE)
     sections = {"Parameters": "", **dict(zip(parts[::2], parts[1::2], strict=True))}
     if "Attributes" not in sections:

@@ -57,15 +57,13 @@ class SampleGraph:
         return default_width(self.A.shape[0], d, self.parts.n_set_aside)
 
     def embedding(self, r: int, *, positive: bool = True) -> Result[Embedding]:
-        """Return the r leading non-trivial eigenvectors of a positive value, and tell `stats` about
-        them."""
+        """Return the r leading non-trivial eigenvectors, and tell `stats` of them."""
         result = graph_embedding(self.A, r, self.parts, positive=positive)
         self.stats.update(embedding_stats(result))
         return result
 
     def targets(self, n_components: int | None, d: int, is_exact: bool = True) -> AnyArray:
-        """Return T (n × r) for d features, of the width asked for, `is_exact` or at most, or the
-        default."""
+        """Return T (n × r) for d features, of the width asked for or the default."""
         result = self.embedding(n_components or self.default_width(d))
         return require_width(result, n_components if is_exact else None).value.vectors
 
@@ -81,8 +79,7 @@ def embedding_stats(result: Result[Embedding]) -> dict[str, Any]:
 
 
 def neighbors_of(X: Matrix, n_neighbors: int, metric: Metric) -> tuple[Neighbors, dict[str, Any]]:
-    """Return the nearest samples of each one, and what the result says of them, by `knn` with
-    `method="auto"`."""
+    """Return the nearest samples of each one, by `knn` with `method="auto"`, and stats."""
     graph = knn(X, min(n_neighbors, X.shape[0] - 1), metric=metric, method="auto")
     return graph, neighbor_stats(graph)
 
@@ -98,8 +95,7 @@ def neighbor_stats(graph: Neighbors) -> dict[str, Any]:
 def joined_neighbors(
     X: Matrix, graph: Any, n_neighbors: int, metric: Metric
 ) -> tuple[Neighbors, dict[str, Any]]:
-    """Return the neighbors of each sample, with bridges if `knn` has their metric, and what the
-    result says about them."""
+    """Return the neighbors of each sample, with bridges where `knn` has the metric, and stats."""
     if graph is None:
         graph, _ = neighbors_of(X, n_neighbors, metric)
     if len(graph.index) != X.shape[0]:
