@@ -1,5 +1,1 @@
-"""The cutting plane of SparGE.
-
-The modules are the loop, the restricted master and its solver, the gathered columns, and the
-elimination.
-"""
+"""The cutting plane of SparGE: the loop, the restricted master, gathered columns, elimination."""

@@ -103,13 +103,13 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
 
 def _fit(X: Matrix, y: Any, way: str) -> LinearModel:
     room = engine.task_memory()
-    kind, none = target_kind(y), np.empty(0)
+    kind = target_kind(y)
     if kind in REAL:
         return _fit_real(X, y, way)
     if kind == "class":
         classes = np.unique(y)
         classifiers = _fit_classes(X, np.searchsorted(classes, y), len(classes), way, room)
-        return LinearModel(kind, classes, *classifiers, none, none)
+        return LinearModel(kind, classes, *classifiers)
     Y, parts = sp.csc_array(y), []
     for j in range(Y.shape[1]):
         codes = (Y[:, [j]].toarray().ravel() > 0).astype(np.int64)
@@ -119,7 +119,7 @@ def _fit(X: Matrix, y: Any, way: str) -> LinearModel:
         with scope(f"label {j + 1}"):
             parts.append(_fit_classes(X, codes, 2, way, room))
     coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
-    return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
+    return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept)
 
 
 def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -> LinearModel:

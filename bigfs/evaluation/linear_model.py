@@ -55,8 +55,9 @@ class LinearModel(NamedTuple):
     classes: IntArray  # (n_classes,): codes of the classes or labels
     coef: FloatArray  # (k, m): coefficients of each class, label or target
     intercept: FloatArray  # (k,): intercepts
-    scale: FloatArray  # (m,): standard deviation of each column for real targets, else empty
-    target_mean: FloatArray  # (k,): means of real targets, which R² compares with, else empty
+    # of real targets: (m,) the deviation of each column, and (k,) the means, which R² compares with
+    scale: FloatArray = np.empty(0)
+    target_mean: FloatArray = np.empty(0)
     is_logistic: bool = False  # whether decision values are logits
 
     def __repr__(self) -> str:
@@ -134,7 +135,7 @@ def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
-    kind, none = target_kind(y), np.empty(0)
+    kind = target_kind(y)
     if kind in REAL:
         pipeline = make_pipeline(StandardScaler(with_mean=False), Ridge())
         scaler, ridge = pipeline.fit(Z.astype(np.float64), y)
@@ -151,13 +152,13 @@ def fit(Z: Any, y: Any, *, logistic: bool = False) -> LinearModel:
     if sp.issparse(Z) and len(classes) > 2:
         return _of_classifiers(kind, classes, _fit_labels(Z, (y == code for code in classes)))
     svm = _svm(Z).fit(with_short_indices(Z), y)
-    return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
+    return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_)
 
 
 def _of_classifiers(kind: str, classes: AnyArray, classifiers: Sequence[Classifier]) -> LinearModel:
     """Return the model of the classifiers of all classes or labels."""
     coef, intercept = (np.concatenate(values) for values in zip(*classifiers, strict=True))
-    return LinearModel(kind, classes, coef, intercept, np.empty(0), np.empty(0))
+    return LinearModel(kind, classes, coef, intercept)
 
 
 def n_classifiers(y: Any) -> int:
@@ -245,11 +246,10 @@ def _stack(parts: Sequence[Any]) -> Any:
 
 def _fit_logistic(Z: Any, y: Any, kind: str) -> LinearModel:
     """Fit a multinomial logistic regression of classes, or one of each label."""
-    none = np.empty(0)
     if kind == "class":
         fitted = _logistic().fit(Z, y)
         arrays = fitted.classes_, fitted.coef_, fitted.intercept_
-        return LinearModel(kind, *arrays, none, none, is_logistic=True)
+        return LinearModel(kind, *arrays, is_logistic=True)
     Y, classifiers = sp.csc_array(y), []
     for j in range(Y.shape[1]):
         label = Y[:, [j]].toarray().ravel() > 0

@@ -129,16 +129,13 @@ def neighborhood_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBloc
     return row_blocks(X, rows), row_blocks(X, block_size(n, 0, cost))
 
 
-def gather_rows(blocks: list[RowBlock], needed: AnyArray | None) -> sp.csr_array:
-    """Gather the rows of increasing numbers, or all rows, in float64."""
+def gather_rows(blocks: list[RowBlock], needed: AnyArray) -> sp.csr_array:
+    """Gather the rows of increasing numbers, in float64."""
     parts = []
     for block in blocks:
-        if needed is None:
-            parts.append(block.load())
-        else:
-            low, high = np.searchsorted(needed, [block.start, block.stop])
-            if high > low:
-                parts.append(block.load()[needed[low:high] - block.start])
+        low, high = np.searchsorted(needed, [block.start, block.stop])
+        if high > low:
+            parts.append(block.load()[needed[low:high] - block.start])
     return sp.csr_array(sp.vstack(parts, format="csr"), dtype=np.float64)
 
 

@@ -1,13 +1,13 @@
 """The part of a matrix that another one is: rows, columns, and its columns less a number each.
 
 A view is one value. The tiles of the matrix share it, so it travels once, and it is applied where a
-tile is loaded.
+tile is loaded: `of_block` to a block, and `of_columns` to some columns of a tile of columns.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,16 +15,6 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.matrix.tiles import Block, cut, read_columns
 from bigfs.types import AnyArray, FloatArray, IntArray
-
-
-class View(Protocol):
-    """The part of a tile that is taken."""
-
-    def of_block(self, block: Block) -> Block:
-        """Return the part taken of a block."""
-
-    def of_columns(self, tile: Any, index: IntArray) -> sp.csc_array:
-        """Return some columns of the part taken of a tile of columns. Only these are read."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +114,11 @@ class ViewTile:
     start: int
     stop: int
     tile: Any
-    view: Any  # a `View`, or a `Shared` one
+    view: Any  # a `RowSet`, a `ColumnSet` or a `Shift`, or a `Shared` one
     verified: ClassVar[bool] = True
 
     def load(self) -> Block:
-        view: View = engine.unshare(self.view)
-        return view.of_block(engine.load(self.tile))
+        return engine.unshare(self.view).of_block(engine.load(self.tile))
 
 
 class ColumnViewTile(ViewTile):
@@ -143,8 +132,8 @@ class ColumnViewTile(ViewTile):
 
     def columns(self, index: AnyArray) -> sp.csc_array:
         """Return some columns, read as `read_columns` reads them."""
-        view: View = engine.unshare(self.view)
-        return view.of_columns(self.tile, index)
+        columns: sp.csc_array = engine.unshare(self.view).of_columns(self.tile, index)
+        return columns
 
 
 def reads_columns(tile: Any) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -23,7 +21,7 @@ DENSE_SHARE = 0.5  # of non-zeros, above which rows are multiplied as a dense ar
 
 
 def lasso_hyperedges(
-    X: Matrix, candidates: Neighbors | None, penalties: tuple[float, ...] = PENALTIES
+    X: Matrix, candidates: Neighbors, penalties: tuple[float, ...] = PENALTIES
 ) -> Hypergraph:
     """Make ℓ1 hyperedges: regress each sample on its candidates, once per penalty (JHLSR eq. 13).
 
@@ -32,20 +30,9 @@ def lasso_hyperedges(
     A hyperedge is the sample and the candidates with non-zero coefficients, and weighs
     Σ_{j∈e} exp(−‖x_i − x_j‖²/σ²), with σ the mean distance to a member, scaled to sum to 1.
     """
-    n = X.shape[0]
-    if not penalties or not all(0 < rho < 1 for rho in penalties):
-        raise ValueError(
-            f"penalties must lie strictly between 0 and 1, as shares of the penalty that "
-            f"empties the model; got {penalties}"
-        )
-    if candidates is not None and len(candidates.index) != n:
-        raise ValueError(
-            f"X has {n} samples, but the candidates were computed for "
-            f"{len(candidates.index)}: compute them on the same data"
-        )
-    k = n - 1 if candidates is None else candidates.index.shape[1]
+    n, k = candidates.index.shape
     blocks, all_blocks = neighborhood_blocks(X, k)
-    index = [None if candidates is None else candidates.index[b.start : b.stop] for b in blocks]
+    index = [candidates.index[b.start : b.stop] for b in blocks]
     parts = engine.map_tiles(
         _hyperedges,
         blocks,
@@ -84,18 +71,18 @@ def _first_weights(by_edge: sp.csr_array) -> FloatArray:
 
 
 def _hyperedges(
-    block: RowBlock, index: AnyArray | None, all_blocks: list[RowBlock], penalties: list[float]
+    block: RowBlock, index: AnyArray, all_blocks: list[RowBlock], penalties: list[float]
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Return the hyperedges of the samples of a block."""
     numbers = np.arange(block.start, block.stop)
-    if index is None:
-        problems = _problems_with_all(numbers, all_blocks)
-    else:
-        problems = _problems(index, numbers, all_blocks)
+    needed = np.unique(np.concatenate([numbers, index[index >= 0]]))
+    C = gather_rows(all_blocks, needed)
     sizes = [0]
     members = [np.empty(0, dtype=np.int32)]
     squares = [np.empty(0)]
-    for i, others, K in problems:
+    for i, row in zip(numbers, index, strict=True):
+        others = np.sort(row[row >= 0])
+        K = _gram(C[np.searchsorted(needed, np.append(others, i))])  # the sample last
         distances = np.maximum(K.diagonal() + K[-1, -1] - 2 * K[-1], 0)
         for support in lasso_supports(K, penalties):
             sizes.append(len(support) + 1)
@@ -104,37 +91,12 @@ def _hyperedges(
     return np.array(sizes[1:], dtype=np.int64), np.concatenate(members), np.concatenate(squares)
 
 
-# A sample, its candidates in increasing order, and the Gram matrix of both, the sample last.
-LassoProblem = tuple[int, AnyArray, AnyArray]
-
-
-def _problems(
-    index: AnyArray, numbers: AnyArray, all_blocks: list[RowBlock]
-) -> Iterator[LassoProblem]:
-    """Yield the regression of each sample on its candidates."""
-    needed = np.unique(np.concatenate([numbers, index[index >= 0]]))
-    C = gather_rows(all_blocks, needed)
-    for i, row in zip(numbers, index, strict=True):
-        others = np.sort(row[row >= 0])
-        yield i, others, _gram(C[np.searchsorted(needed, np.append(others, i))])
-
-
 def _gram(rows: sp.csr_array) -> AnyArray:
     """Return the Gram matrix of some rows. BLAS is faster where few of the numbers are zero."""
     if rows.nnz <= DENSE_SHARE * rows.shape[0] * rows.shape[1]:
         return (rows @ rows.T).toarray()
     dense = rows.toarray()
     return np.asarray(dense @ dense.T)
-
-
-def _problems_with_all(numbers: AnyArray, all_blocks: list[RowBlock]) -> Iterator[LassoProblem]:
-    """Yield the regression of each sample on all others, from one n × n Gram matrix."""
-    C = gather_rows(all_blocks, None)
-    K = (C @ C.T).toarray()
-    for i in numbers:
-        others = np.delete(np.arange(len(K)), i)
-        samples = np.append(others, i)
-        yield i, others, K[np.ix_(samples, samples)]
 
 
 def lasso_supports(K: AnyArray, penalties: list[float]) -> list[AnyArray]:

@@ -83,6 +83,7 @@ class MatrixInput:
     _feature_bytes = FEATURE_BYTES
     _takes_real = False  # y holds classes or real numbers, as `target` says
     _takes_sets = False  # y may hold several labels per sample
+    _non_negative = False  # negative values are refused
     # numbers of features that "auto" tries; more where a larger number is no more work
     _largest_tried = 500
 
@@ -107,7 +108,7 @@ class MatrixInput:
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator, which comes after this mixin
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse, tags.input_tags.positive_only = True, self._non_negative
         tags.target_tags.required = self._supervised and not self._ignores_y
         return tags
 

@@ -18,6 +18,7 @@ from typing import Any
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from bigfs.graph.edges import Neighbors
+from bigfs.linalg.ridge.plan import SOLVERS
 
 POSITIVE: list[Any] = [Interval(Real, 0, None, closed="neither")]
 NOT_NEGATIVE: list[Any] = [Interval(Real, 0, None, closed="left")]
@@ -49,7 +50,7 @@ CONSTRAINTS: Allowed = {
     "lam": POSITIVE,
     "random_state": SEED,
     "max_iter": COUNT,
-    "solver": [StrOptions({"auto", "woodbury", "primal", "cg"})],
+    "solver": [StrOptions({"auto", *SOLVERS})],
     "solver_tol": SHARE,
     "solver_max_iter": COUNT,
 }

@@ -45,7 +45,6 @@ NO_LABEL = "y must hold a label that some samples have and others do not"
 class ClassSumsSelector(WeightedSelector):
     """Scores each column by its class sums. Unlabeled samples are left out."""
 
-    _non_negative = False  # whether negative values are refused
     _squares_by_class = False  # whether `_score` gets Σ x² per class
     _degrees: Any = field(init=False, default=None)  # of freedom, of all columns or of each
 
@@ -288,11 +287,6 @@ class Chi2(LabelSetsSelector):
 
     _cost = Cost("1", "d c")  # for the least value of each column
     _non_negative = True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         if sums.min() < 0:

@@ -166,17 +166,13 @@ class HighlyVariable(Selector):
             )
 
     _scores_alone = True
+    _non_negative = True
     _feature_bytes = 160  # (measured)
 
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
         passes = "3" if self.flavor == PEARSON else "2" if self.flavor in V3 else "1"
         return Cost(passes, "d b")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
 
     @engine.session()
     def fit(self, X: Any, y: Any = None, batch: Any = None) -> Self:

@@ -8,7 +8,7 @@ from bigfs import engine
 from bigfs.evaluation import large_model
 from bigfs.evaluation.linear_model import LinearModel
 from bigfs.evaluation.quality import redundancy_rate
-from bigfs.graph import knn
+from bigfs.graph import Neighbors, knn
 from bigfs.graph.discriminant import local_discriminant
 from bigfs.graph.hypergraph.lasso import lasso_hyperedges
 from bigfs.matrix import Matrix
@@ -33,7 +33,8 @@ def test_neighborhoods_count_the_eigenvectors_of_all_samples():
 
 def test_hyperedges_among_all_samples_count_their_gram_matrix():
     X = Matrix.from_array(wide(2000, 50))
-    refused(120_000_000, "one sample with 1999", lambda: lasso_hyperedges(X, None))
+    everyone = Neighbors(np.full((2000, 1999), -1), np.empty(0), "cosine")
+    refused(120_000_000, "one sample with 1999", lambda: lasso_hyperedges(X, everyone))
 
 
 def test_neighbors_count_the_tables_by_column():
