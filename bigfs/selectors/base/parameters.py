@@ -116,7 +116,7 @@ n_components : int, default=
 random_state : int, default=
     Seed of the landmarks.
 """,
-    "alpha_auto": """\
+    "alpha": """\
 alpha : "auto" or float, default=
     Penalty, as in `sklearn.linear_model.MultiTaskLasso`. "auto" takes the largest of a grid at
     which `n_features_to_select` features have a weight.
@@ -127,7 +127,7 @@ tol : float, default=
 max_iter : int, default=
     Maximum number of passes over X.
 """,
-    "tol_gap": """\
+    "tol": """\
 tol : float, default=
     Relative duality gap at which to stop.
 """,
@@ -135,7 +135,7 @@ tol : float, default=
 tol : float, default=
     Relative violation of stationarity at which to stop.
 """,
-    "rounds": """\
+    "max_iter": """\
 max_iter : int, default=
     Maximum number of rounds.
 """,

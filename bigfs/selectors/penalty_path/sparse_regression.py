@@ -92,7 +92,6 @@ class MultiTaskLasso(SparseRegression):
 
     Parameters
     ----------
-    %(alpha_auto)s
     target : {"auto", "classes", "real"}, default="auto"
         Kind of a y of one column. "auto" takes fractions for real, and whole numbers or strings
         for classes. Say "real" for ages, counts and prices.
@@ -308,7 +307,6 @@ class SPFS(SparseRegression):
 
     Parameters
     ----------
-    %(alpha_auto)s
     %(landmarks)s
     %(path)s
 
@@ -489,7 +487,6 @@ class MRSF(SpectralRegression):
 
     Parameters
     ----------
-    %(alpha_auto)s
     %(spectral)s
 
     Attributes

@@ -35,7 +35,6 @@ class GLSPFS(JHLSR):
         Seed of the landmarks.
     %(hypergraph_ridge)s
     %(tol_stationarity)s
-    %(rounds)s
 
     Attributes
     ----------

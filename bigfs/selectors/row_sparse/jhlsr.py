@@ -102,7 +102,6 @@ class JHLSR(RowSparseSelector):
         columns fit in memory. It may end at another stationary point.
     tol : float, default=1e-2
         Violation of stationarity at which to stop, relative to the slope of the penalty.
-    %(rounds)s
 
     Attributes
     ----------

@@ -246,7 +246,6 @@ class JELSR(JointEmbedding):
         Number of columns of the embedding. None takes 10, or fewer where X has few samples.
     %(weighted_metric)s
     %(tol_stationarity)s
-    %(rounds)s
     alpha : float, default=0.1
         Weight α of the penalty, as a share of the one at which no feature explains the first
         embedding. A larger share leaves fewer features with a weight.
@@ -355,7 +354,6 @@ class NDFS(JointEmbedding):
         Number of clusters. None takes 10, or fewer where X has few samples.
     %(weighted_metric)s
     %(tol_stationarity)s
-    %(rounds)s
     alpha : float, default=1.0
         Weight α of the regression against the smoothness over the graph.
     beta : float, default=0.1

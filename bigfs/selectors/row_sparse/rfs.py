@@ -190,8 +190,6 @@ class RFS(RowSparseSelector):
     gamma : float, default=1.0
         Weight of the penalty. A larger value leaves fewer features with a weight. It has the unit
         of X.
-    %(tol_gap)s
-    %(rounds)s
 
     Attributes
     ----------
@@ -265,8 +263,6 @@ class JFS(RFS):
     gamma : float, default=1.0
         Weight of the penalty. A larger value leaves fewer features with a weight. It has the unit
         of X, so that a scaled X has the same weights at an equally scaled gamma.
-    %(tol_gap)s
-    %(rounds)s
 
     Attributes
     ----------

@@ -482,7 +482,6 @@ class SRLSR(RowSparseSelector):
         Relative duality gap (p = 1) or violation of stationarity (p < 1) at which to stop. For p
         below 1, features that left too early stay out if what each would lower the objective by
         adds up to less than this share of it.
-    %(rounds)s
 
     Attributes
     ----------
@@ -627,8 +626,6 @@ class RLSR(SRLSR):
         their weights shrink fast, rounds go beyond their ends, and they run over the labeled
         samples and those whose prediction is off the simplex. That takes fewer rounds and far fewer
         passes. The answer is within `tol` of the same optimum.
-    %(tol_gap)s
-    %(rounds)s
 
     Attributes
     ----------

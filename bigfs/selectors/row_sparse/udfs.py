@@ -179,7 +179,6 @@ class UDFS(RowSparseSelector):
         Whether W weighs the features at unit variance. Otherwise features of little variance win,
         because W has unit columns.
     %(tol_stationarity)s
-    %(rounds)s
 
     Attributes
     ----------

@@ -240,7 +240,6 @@ class LLFS(Selector):
         Seed of the anchors.
     tol : float, default=1e-2
         Relative change of the weights in a round at which to stop.
-    %(rounds)s
 
     Attributes
     ----------

@@ -22,7 +22,6 @@ class L2SVM(Selector):
 
     Parameters
     ----------
-    %(tol_gap)s
     max_iter : int, default=100
         Maximum number of Newton steps.
 
