@@ -105,7 +105,7 @@ class Columns(ABC):
         return self.X.passes - self._passes_before
 
     def add(self, features: IntArray) -> None:
-        """Gather the columns of `features` that are new, or none if they do not fit."""
+        """Gather the new columns of `features`, or refuse them all where they do not fit."""
         new = np.setdiff1d(features, self.features)
         if not len(new):
             return

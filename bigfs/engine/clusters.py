@@ -354,8 +354,8 @@ WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix"]
 
 
 def prepare_workers(*modules: str) -> bool:
-    """Start the process that the workers of local clusters are forked from, if none runs, and
-    return whether it runs. Before Python 3.11.1 other users of the machine could connect to it."""
+    """Start the process that the workers of local clusters are forked from, and return whether it
+    runs. It does not before Python 3.11.1, where other users of the machine could connect to it."""
     if not CAN_FORK:
         return False
     forkserver.set_forkserver_preload([*WORKERS_IMPORT, *modules])
@@ -384,7 +384,8 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C in the block, for the threads and processes that start in it and that we end."""
+    """Block Ctrl-C for the threads and processes that start in the block, which this process
+    ends."""
     filters = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), NO_LEAK_WARNING)))
     with _environment({"PYTHONWARNINGS": filters}):
         resource_tracker.ensure_running()  # its later start would unblock SIGINT
