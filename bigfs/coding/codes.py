@@ -134,7 +134,6 @@ class JointCoding:
         return CodingState(S, c, terms.H, terms.R, terms.d, objective, violation, residual)
 
     def measure(self, state: CodingState) -> Record:
-        """Return the record of a state in the history."""
         return {
             "objective": state.objective,
             "violation": state.violation,

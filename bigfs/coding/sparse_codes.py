@@ -86,7 +86,6 @@ class SparseCoding:
         return SparseCodingState(S, Z, momentum, objective, self.ell * float(residual) / self.size)
 
     def measure(self, state: SparseCodingState) -> Record:
-        """Return the record of a state in the history."""
         return {
             "objective": state.objective,
             "violation": state.violation,

@@ -194,7 +194,6 @@ class GatheredColumns(Columns):
         return Products(gram, sums, B)
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
-        """Return the residual for the weights W of gathered features."""
         V = self.T - self.omega[:, None] * self.times(W, features)
         return Residual(self.center(V), float(np.vdot(V, self.T)), float(np.vdot(V, V)))
 

@@ -99,12 +99,10 @@ class SquaredHinge(Loss):
 
     @property
     def at_zero(self) -> float:
-        """The loss at W = 0."""
         V, _ = self.slack(np.zeros(self.Y.shape))
         return float(np.vdot(V, V)) / 2
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
-        """Return the residual V of the weights W of gathered features."""
         F = self.columns(features) @ W if len(W) else np.zeros(self.Y.shape)
         V, _ = self.slack(F)
         return Residual(self.data.center(V), self.explained(V), float(np.vdot(V, V)))
@@ -112,7 +110,6 @@ class SquaredHinge(Loss):
     def products(
         self, W: FloatArray, features: IntArray, gathered: IntArray
     ) -> tuple[FloatArray, Residual]:
-        """Return XcᵀV over gathered columns, and the residual of the weights W of some of them."""
         residual = self.residual(W, features)
         return self.columns(gathered).T @ residual.V, residual
 
@@ -126,7 +123,6 @@ class SquaredHinge(Loss):
         tol: float,
         factor: Factor | None,
     ) -> MasterSolution:
-        """Solve the master over sets of positions among `features`, from `eta` and W."""
         G, _ = self.data.gram(features)
         share = DESCENT_SHARE * tol
         Z = self.columns(features)

@@ -95,7 +95,6 @@ class TiledColumns(Columns):
         self._shared = (targets.C, targets.shift, mean)
 
     def add(self, features: IntArray) -> None:
-        """Gather the columns of `features` that are not gathered yet."""
         before = len(self.features)
         super().add(features)
         if len(self.features) > before and not self.X.local:

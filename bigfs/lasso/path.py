@@ -156,7 +156,6 @@ class LassoPath:
         return scores
 
     def measure(self, state: PathState) -> Record:
-        """Return the record of a state in the history."""
         return {
             "penalty": state.rho,
             "features": float(np.count_nonzero(state.W.any(axis=1))),

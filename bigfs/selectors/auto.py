@@ -299,7 +299,6 @@ class AutoSelector(Chooser):
         return score_orders(orders, folds, sizes, metric, label="folds for the method")
 
     def _adopt(self, chosen: Any) -> None:
-        """Take over what the chosen selector has fitted."""
         self.selector_, self.scores_, self.result_ = chosen, chosen.scores_, chosen.result_
 
     def _choose(self) -> Self:
@@ -310,7 +309,6 @@ class AutoSelector(Chooser):
         return self
 
     def _facts(self) -> dict[str, Any]:
-        """Return the facts on the card, with what was tried."""
         tried = trials(self)
         choice = {"method": tried[self.best_index_].candidate, "why": self.reason_}
         if len(tried) > 1:
@@ -330,7 +328,6 @@ class AutoSelector(Chooser):
         return matrix, target
 
     def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
-        """Return `Labels`, real targets (n,) or (n, c), or label sets (csr, n × c)."""
         return any_target(y, self.target, has_unlabeled)
 
 

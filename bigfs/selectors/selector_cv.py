@@ -266,7 +266,6 @@ class SelectorCV(FoldedSelector):
         return self
 
     def _facts(self) -> dict[str, Any]:
-        """Return the facts on the card, with the choice of the number."""
         tried = self.cv_results_["n_features"]
         score = self.cv_results_["mean_test_score"][list(tried).index(self.n_features_)]
         is_largest = self.n_features_ == tried[-1] < self.n_features_in_
@@ -305,7 +304,6 @@ class SelectorCV(FoldedSelector):
         return self.selector is not None and self.selector._semi_supervised
 
     def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
-        """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
         selector = self._template()
         found = any_target(y, getattr(selector, "target", "auto"), has_unlabeled)
         is_learned = selector._supervised and not selector._ignores_y

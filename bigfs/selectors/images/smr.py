@@ -77,7 +77,6 @@ class SMRProblem(NamedTuple):
     zeta: float
 
     def measure(self, state: SMRState) -> Record:
-        """Return the record of a state in the history."""
         return {"objective": state.objective, "change": state.change}
 
     def weights(self, P: FloatArray) -> FloatArray:

@@ -85,7 +85,6 @@ class KernelSystems(ImageSystems):
         self.images, self.Y = images, Y  # n × M × N and n × c, centered
 
     def solve(self, V: FloatArray, D: FloatArray, alpha: float, transpose: bool) -> list[Factor]:
-        """Return the best U_r, or V_r, of each class."""
         images = self.images.swapaxes(-1, -2) if transpose else self.images
         return [
             _solve_by_kernel(images @ Vr, y, _penalty_blocks(Vr, D), alpha)
@@ -129,7 +128,6 @@ class GramSystems(ImageSystems):
         × kN) for the U_r."""
 
     def solve(self, V: FloatArray, D: FloatArray, alpha: float, transpose: bool) -> list[Factor]:
-        """Return the best U_r, or V_r, of each class."""
         T = self.T.swapaxes(-1, -2) if transpose else self.T
         grams = self.grams(V, transpose)
         each = [class_groups(grams), class_groups(T)]
@@ -170,7 +168,6 @@ class CovarianceSystems(GramSystems):
         self.by_row = np.ascontiguousarray(folded.transpose(0, 1, 3, 2))
 
     def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
-        """Return the Grams of F_r, or of its transposed form."""
         C = self.by_row if transpose else self.by_column
         return np.concatenate(engine.map_tiles(_contract, class_groups(V), C))
 
@@ -186,7 +183,6 @@ class SampleSystems(GramSystems):
         self.X, self.layout, self.blank = X, layout, blank
 
     def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
-        """Return the Grams of F_r, or of its transposed form."""
         shared = self.X.means, self.blank, V, self.layout, transpose
         return np.asarray(self.X.sum(_grams_of_tile, 0, *shared))
 

@@ -149,7 +149,6 @@ class MultiTaskLasso(SparseRegression):
     _takes_real = True
 
     def _check_y(self, y: Any, has_unlabeled: bool) -> Any:
-        """Return `Labels`, or real targets and indicators as they are (n × q)."""
         return matrix_target(y, self.target, has_unlabeled)
 
     def _fit(self, X: Matrix, y: Any) -> None:

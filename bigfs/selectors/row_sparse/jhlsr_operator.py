@@ -45,7 +45,6 @@ class HypergraphOperator(SampleOperator):
 
     @property
     def entries(self) -> int:
-        """Number of non-zeros of F."""
         own = 0 if self.g is None else len(self.g)
         return own + int(self.hypergraph.members.sizes[self.c > 0].sum())
 

@@ -319,7 +319,6 @@ class JHLSRProblem(RowSparseProblem):
         return weighted_squares(self.X, self.labeled + self.mu)
 
     def measure(self, state: Any) -> Record:
-        """Return the record of a state in the history."""
         return super().measure(state) | {"hyperedges": float(np.count_nonzero(state.w))}
 
     def scores(self, state: JHLSRState) -> FloatArray:

@@ -130,7 +130,6 @@ class JointProblem(RowSparseProblem):
         return JointState(theta, np.zeros((d, r)), np.zeros(r), Y, Y, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: JointState) -> JointState:
-        """Run one round."""
         Y = state.Y
         for _ in range(INNER_STEPS):
             Y = self.embed(Y, state.P)
@@ -160,7 +159,6 @@ class JointProblem(RowSparseProblem):
         return float(theta @ row_norms(slope) / (self.penalty * theta.sum()))
 
     def scores(self, state: JointState) -> FloatArray:
-        """Return the score of each feature."""
         return inactive_scores(state.theta, self.pulls(self.X.T @ (state.Y - state.P)))
 
 
@@ -217,13 +215,11 @@ class JELSRProblem(JointProblem):
         return np.asarray(V - self.trivial @ (self.trivial.T @ V))
 
     def embed(self, Y: FloatArray, P: FloatArray) -> FloatArray:
-        """Return the Y of the next step, whose objective at P is not higher."""
         G = self.off_trivial(2 * Y - self.L @ Y + self.weight * P)
         U, _, Vt = np.linalg.svd(G, full_matrices=False)
         return np.asarray(U @ Vt)
 
     def extra(self, Y: FloatArray) -> float:
-        """Return 0."""
         return 0.0
 
     def embedding_violation(self, Y: FloatArray, P: FloatArray) -> float:
@@ -328,7 +324,6 @@ class NDFSProblem(JointProblem):
         return U, np.maximum(V, 0)  # rounding
 
     def embed(self, Y: FloatArray, P: FloatArray) -> FloatArray:
-        """Return the Y of the next step, whose objective at P is not higher."""
         U, V = self.gradient(Y, P)
         return np.asarray(Y * np.cbrt(np.divide(V, U, out=np.zeros_like(Y), where=U > 0)))
 

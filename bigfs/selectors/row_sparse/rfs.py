@@ -172,7 +172,6 @@ class RFSProblem(RowSparseProblem):
         return theta, gap
 
     def scores(self, state: RFSState) -> FloatArray:
-        """Return the score of each feature."""
         R = self.Y - self.working_set.times(state.W) - state.b
         V = self.dual(2 * state.a[:, None] * R)
         norms = np.where(state.theta > 0, row_norms(state.W), 0.0)

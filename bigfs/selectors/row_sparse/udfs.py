@@ -102,7 +102,6 @@ class UDFSProblem(RowSparseProblem):
         return UDFSState(varies.astype(np.float64), W, none, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: UDFSState) -> UDFSState:
-        """Run one round."""
         scale = self.scale[:, None]
         active = state.theta > 0
         D = np.divide(self.gamma / 2, state.theta, out=np.zeros_like(state.theta), where=active)

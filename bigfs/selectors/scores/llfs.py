@@ -171,7 +171,6 @@ class LLFSProblem:
         return LLFSState(state.w + length * (w - state.w), length, value, change, violation)
 
     def measure(self, state: LLFSState) -> Record:
-        """Return the record of a state in the history."""
         return {
             "objective": state.objective,
             "features": float(np.count_nonzero(state.w)),

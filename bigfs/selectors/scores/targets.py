@@ -136,7 +136,6 @@ class FRegression(SignificanceSelector, WeightedSelector):
     _cost = Cost("1", "d", by_rows="2")
 
     def _check_y(self, y: Any, has_unlabeled: bool) -> FloatArray:
-        """Return the target, one number per sample."""
         return real_target(y)
 
     def _score_samples(self, X: Matrix, y: FloatArray, weights: FloatArray | None) -> None:
