@@ -42,7 +42,6 @@ def _short(value: Any) -> str:
 
 
 def card(title: str, facts: Mapping[str, Any], *parts: str) -> str:
-    """Return a card of facts."""
     rows = "".join(
         f'<tr><th style="{CELL}; font-weight: normal; opacity: 0.65">{escape(name)}</th>'
         f'<td style="{CELL}">{escape(readable(value))}</td></tr>'
@@ -100,5 +99,4 @@ def readable(value: Any) -> str:
 
 
 def shape_text(shape: tuple[int, int]) -> str:
-    """Return the shape of a matrix as text."""
     return f"{shape[0]:,} × {shape[1]:,}"

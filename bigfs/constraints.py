@@ -70,7 +70,6 @@ NO_CONSTRAINTS = Constraints(NONE, NONE)
 
 
 def resolve(keep: Any, forbid: Any, d: int, names: Any) -> Constraints:
-    """Return the constraints for d features with these names."""
     if keep is None and forbid is None:
         return NO_CONSTRAINTS
     kept, forbidden = (

@@ -102,7 +102,6 @@ def with_next_sets(
 
 
 def measure(state: CuttingPlaneState) -> Record:
-    """Return the record of a state in the history."""
     return {
         "upper": state.upper,
         "lower": state.lower,

@@ -148,7 +148,6 @@ class Relaxation:
         return is_single and self.gamma < FLOAT32_ROUNDING * float(np.linalg.norm(G))
 
     def residual(self, state: CuttingPlaneState) -> Residual:
-        """Return the residual of the state's weights."""
         return self.loss.residual(state.W, state.features)
 
     def add_set(self, state: CuttingPlaneState, new_set: IntArray, tol: float) -> CuttingPlaneState:

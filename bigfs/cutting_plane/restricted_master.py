@@ -56,7 +56,6 @@ class Factor(NamedTuple):
 
     @property
     def upper(self) -> AnyArray:
-        """The upper triangle of the factor."""
         return self.kept[0]
 
     def release(self) -> None:

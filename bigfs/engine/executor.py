@@ -368,7 +368,6 @@ class OnCluster:
 
 
 def runs_any(keys: list[str], dask_worker: Any) -> bool:
-    """Return whether a worker runs one of these tasks."""
     return not {task.key for task in dask_worker.state.all_running_tasks}.isdisjoint(keys)
 
 

@@ -75,7 +75,6 @@ def is_cached(tile: Any) -> bool:
 
 
 def cached_bytes() -> int:
-    """Return the bytes of the cache of this process."""
     return sum(size for _, size in list(_cache.values()))
 
 

@@ -64,7 +64,6 @@ class Split(NamedTuple):
 
 
 def target_kind(y: Any) -> str:
-    """Return the kind of a target."""
     if y.ndim == 2:
         is_real = isinstance(y, np.ndarray) and np.issubdtype(y.dtype, np.floating)
         return "multioutput" if is_real else "multilabel"
@@ -314,7 +313,6 @@ def _forward(times: AnyArray, n_splits: int) -> list[Index]:
 def split_at(
     X: Matrix, y: Any, train: Index, test: Index, samples: Samples = NOTHING_KNOWN
 ) -> Split:
-    """Return the split with these training and test rows."""
     n_classes = 1 + int(y.max(initial=-1)) if target_kind(y) == "class" else 0
     parts = X.take_rows(train), y[train], X.take_rows(test), y[test]
     return Split(*parts, samples.take(train), n_classes, train, test)

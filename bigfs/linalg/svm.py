@@ -86,7 +86,6 @@ class Classifiers:
 
 
 def measure(state: Any) -> Record:
-    """Return the record of a state in the history."""
     return {"objective": float(state.objective.sum()), "gap": float(state.gap.max())}
 
 

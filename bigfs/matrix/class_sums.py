@@ -129,7 +129,6 @@ def near_sums(
 def sums_of_codes(
     block: Any, start: int, stop: int, Y: ClassWeights, shift: Any, non_negative: bool
 ) -> FloatArray:
-    """Return the `class_sums` of a block."""
     return class_sums(block, start, stop, *Y.factors(), shift, non_negative)
 
 

@@ -623,7 +623,6 @@ class Matrix:
 
 
 def _stats_of_columns(X: Matrix, index: IntArray) -> Stats:
-    """Return the statistics of some columns of X."""
     return Stats(*(of_column[index] for of_column in X.stats))
 
 

@@ -142,7 +142,6 @@ def times_by_strips(X: Any, W: FloatArray, width: int) -> ColumnStrips:
 
 
 def write_times(block: Any, start: int, stop: int, W: FloatArray, product: ColumnStrips) -> None:
-    """Write block @ W."""
     for rows, Z in kernels.strips(block):
         part = kernels.times(Z, W)
         for columns in product.slices:

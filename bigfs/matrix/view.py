@@ -38,7 +38,6 @@ class Subset:
         return cls(size, np.packbits(mask), "bits")
 
     def numbers(self) -> IntArray:
-        """Return the numbers."""
         if self.form == "numbers":
             return self.values
         if self.form == "bits":

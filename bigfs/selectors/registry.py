@@ -35,7 +35,6 @@ class Method(NamedTuple):
 
 
 def load(module: str, name: str, package: str = "bigfs.selectors") -> Any:
-    """Return a class of a module of a package."""
     return getattr(import_module(f"{package}.{module}"), name)
 
 

@@ -73,7 +73,6 @@ def _first_weights(by_edge: sp.csr_array) -> FloatArray:
 def _hyperedges(
     block: RowBlock, index: AnyArray, all_blocks: list[RowBlock], penalties: list[float]
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Return the hyperedges of the samples of a block."""
     numbers = np.arange(block.start, block.stop)
     needed = np.unique(np.concatenate([numbers, index[index >= 0]]))
     C = gather_rows(all_blocks, needed)

@@ -74,7 +74,6 @@ class SearchState(NamedTuple):
 
 
 def empty_lists(rows: int, k: int) -> NeighborLists:
-    """Return lists without neighbors."""
     return NeighborLists(
         np.full((rows, k), np.inf), np.full((rows, k), NO_NEIGHBOR, dtype=np.int32)
     )

@@ -62,7 +62,6 @@ class Sketch(NamedTuple):
     half: AnyArray  # (rows,) float32: ‖x‖²/2
 
     def rows_between(self, low: int, high: int) -> Sketch:
-        """Return the sketch of the rows [low, high)."""
         start, stop = self.indptr[[low, high]]
         other_start, other_stop = self.other_indptr[[low, high]]
         return self._replace(

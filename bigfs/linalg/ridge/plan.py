@@ -97,7 +97,6 @@ def planned_bytes() -> int:
 
 
 def has_layout(X: Matrix, solver: str) -> bool:
-    """Return whether X has the layout that a solver reads."""
     if solver == "woodbury":
         return X.local or bool(X.column_tiles)
     return bool(X.row_tiles) if solver == "primal" else True

@@ -202,7 +202,6 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         return JointCoding(self._loss(X, B), L, float(self.alpha), float(self.lam))
 
     def _atom_scores(self, S: FloatArray) -> FloatArray:
-        """Return the score of each atom."""
         return np.asarray(np.linalg.norm(S, axis=0))
 
     def _of_all_columns(self, B: FloatArray, columns: IntArray) -> FloatArray:

@@ -149,7 +149,6 @@ class JHLSRProblem(RowSparseProblem):
         return state._replace(means=means, target_means=self.T_sums / M1.sum())
 
     def add_intercept(self, state: JHLSRState, P: ColumnStrips) -> None:
-        """Add the best intercept for the S and the w of a state to P = XS."""
         b = state.intercept
         P.replace(lambda columns, P_s: np.add(P_s, b[columns], out=P_s))
 

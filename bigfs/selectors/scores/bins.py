@@ -218,7 +218,6 @@ class Information:
         return lines
 
     def terms(self, Z: sp.csc_array, lines: IntArray, skipped: IntArray) -> FloatArray:
-        """Return the information of columns and lines."""
         return self._fill(Z, lines, skipped, self.shape)
 
     def with_class(self, Z: sp.csc_array) -> FloatArray:
