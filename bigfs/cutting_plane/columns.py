@@ -57,13 +57,12 @@ class Products(NamedTuple):
 
 
 class Columns(ABC):
-    """G, B and the means of gathered columns of X (n × d) for targets T (n × r). A subclass
-    computes their products.
+    """G, B and the means of gathered columns of X (n × d) for targets T (n × r), whose products a
+    subclass computes.
 
     `features` (u,) are the increasing indices of the columns, and `mu` (u,) their means as they are
     held. G (u × u) has their products with each other, in single precision if large, and B (u × r)
-    those with T. Both are zero for a `constant` column. `omega` (n,) are the weights ω of the
-    samples.
+    those with T. Both are zero for a `constant` column. `omega` (n,) weighs the samples.
     """
 
     sets_per_pass = 1  # how many sets of m features a pass gathers

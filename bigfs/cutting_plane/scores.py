@@ -116,8 +116,7 @@ def _product(first: int, last: int, rows: IntArray, values: FloatArray, v: Float
 def _largest(
     scores: FloatArray, start: int, sizes: list[int], constraints: Constraints
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Return the m largest of each column of `scores` as `best_first` orders them, the kept
-    features first."""
+    """Return the m largest of each column of `scores` as `best_first` orders them."""
     features = np.arange(start, start + len(scores))
     own = constraints.within(features)
     result = []

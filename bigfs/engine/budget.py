@@ -184,8 +184,7 @@ def process_memory() -> int:
 
 
 def of_thread(limit: float, n_threads: int) -> int:
-    """Return the limit that each thread of a worker plans by. The threads share its libraries, and
-    the rest in equal parts."""
+    """Return the limit of each thread of a worker: threads share its libraries."""
     shared = min(IDLE, limit)
     return int(shared + (limit - shared) / max(n_threads, 1))
 

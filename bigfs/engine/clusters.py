@@ -384,8 +384,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C for the threads and processes that start in the block, which this process
-    ends."""
+    """Block Ctrl-C for the threads and processes that start in the block."""
     filters = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), NO_LEAK_WARNING)))
     with _environment({"PYTHONWARNINGS": filters}):
         resource_tracker.ensure_running()  # its later start would unblock SIGINT

@@ -96,8 +96,7 @@ def _scoring(
 
 
 def _holding(split: Split, sets: Sequence[IntArray]) -> tuple[Split, list[IntArray]]:
-    """Return a split of the columns in these sets, which a task can read, and their numbers in
-    it."""
+    """Return a split of the columns in these sets, and their numbers in it."""
     needed = np.unique(np.concatenate(sets))
     X_train, X_test = (
         hold_columns(X, needed).take_columns(needed) for X in (split.X_train, split.X_test)

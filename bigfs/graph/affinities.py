@@ -24,8 +24,7 @@ def affinity(neighbors: Neighbors, weights: Weights = "binary") -> sp.csr_array:
 
     Two samples have an edge if one is among the neighbors of the other. Its weight is 1, or 1 −
     distance ("cosine", for this metric only), or exp(−d²/2t²) with t the mean distance to a
-    neighbor ("heat"). Edges of negligible weight are left out, so that what only they join stays
-    apart.
+    neighbor ("heat"). Edges of negligible weight are left out.
     """
     n = len(neighbors.index)
     is_neighbor = neighbors.index >= 0

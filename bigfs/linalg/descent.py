@@ -127,8 +127,7 @@ def descend_hinge(
     sweeps: int,
 ) -> None:
     """Sweep over the columns of Z and the intercepts of squared hinge losses, with targets Y of ±1.
-    W (u × r) and the slack 1 − Y ⊙ (ZW + 1bᵀ) change in place. All sweeps but the first are active
-    ones."""
+    W (u × r) and the slack 1 − Y ⊙ (ZW + 1bᵀ) change in place."""
     u, r = W.shape
     slope, curvature, step = np.empty(r), np.empty(r), np.empty(r)
     for sweep in range(sweeps):

@@ -106,9 +106,8 @@ def column_sums(
 def near_sums(
     X: Matrix, Y: Any, S: Any, everyone: slice, sums: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the `column_sums` of x − s and s (d,): the mean of a column far from zero, or 0. The
-    columns `everyone` of Y together weigh each sample. Far columns are read again. Known sums are
-    changed."""
+    """Return the `column_sums` of x − s, in place if known, and s (d,): the mean of a far column,
+    or 0. The columns `everyone` of Y together weigh each sample. Far columns are read again."""
     sums = column_sums(X, Y, S) if sums is None else sums
     width = Y.shape[1]
     require_magnitude(sums[:, width:].sum(axis=1), sums.any(axis=1))

@@ -103,8 +103,7 @@ def scale_ratios(stats: Stats, deviations: FloatArray, n: int) -> FloatArray:
     """Return the standard deviation of each measured column over the median one, 0 for the others.
 
     A column is measured if some value is neither 0 nor 1 and, but in a table (`is_table`), most
-    samples have a value. The rest are words, counts of rare things and categories, without a unit
-    to choose.
+    samples have a value. The rest are words, counts and categories, without a unit.
     """
     measured = _numbers(stats, deviations)
     if not is_table(stats, deviations, n):

@@ -154,8 +154,7 @@ def transposed_times(block: Block, start: int, stop: int, V: Any) -> AnyArray:
 
 
 def read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
-    """Return columns of a tile of columns. Only their bytes are read, if the tile can do that and
-    is not cached anyway."""
+    """Return columns of a tile of columns, from their bytes alone where it can read these."""
     if hasattr(tile, "columns") and not engine.is_cached(tile):
         return (
             tile.columns(index)

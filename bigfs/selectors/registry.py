@@ -356,8 +356,7 @@ def who_takes(kind: str) -> str:
 
 
 def decided_by(method: str, parameters: Mapping[str, Any], metric: str | None) -> dict[str, Any]:
-    """Return the parameters of a method, with the metric of a run where it decides by one not
-    given."""
+    """Return the parameters of a method, with the metric of a run if it decides by one."""
     is_asked = metric is None or parameters.get("scoring") or parameters.get("gammas")
     if is_asked or method not in METHODS or not METHODS[method].decides:
         return dict(parameters)

@@ -158,8 +158,7 @@ class Hypergraph:
         return kernels.transpose(members.starts, members.samples, self.shape[0])
 
     def edge_rows(self, root: AnyArray, weights: AnyArray, V: AnyArray) -> AnyArray:
-        """Return diag(weights) Hᵀ diag(root) V (e' × r) of the distinct hyperedges, for V in C
-        order (n × r)."""
+        """Return diag(weights) Hᵀ diag(root) V (e' × r) for V (n × r), in C order."""
         Z = np.empty((len(weights), V.shape[1]))
         kernels.edge_rows(self.members.starts, self.members.samples, root, weights, V, Z)
         return Z

@@ -353,8 +353,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         return min(super()._count(d, available), d - len(self._constraints.absent))
 
     def _informative_scores(self, scores: FloatArray) -> FloatArray:
-        """Return the scores of the features that take part, without NaN. There are none where they
-        say nothing at all."""
+        """Return the scores of the features that take part, or none if they say nothing."""
         scores = np.delete(scores, self._constraints.absent)
         scores = scores[~np.isnan(scores)]
         tells = len(scores) == 1 or (scores.any() and not np.isinf(scores).all())

@@ -52,8 +52,7 @@ class Greedy(NamedTuple):
 
 
 class GreedySelector(Selector):
-    """Chooses one feature after another. A subclass writes `_prepare`, and `_criterion` for its
-    J."""
+    """Chooses one feature after another. A subclass writes `_prepare` and `_criterion`."""
 
     _cost = Cost("1 to m", "d + columns")
     _feature_bytes = 120  # (measured)
@@ -123,8 +122,7 @@ class GreedySelector(Selector):
         return Greedy(*chosen_too, totals, counted)
 
     def _blocked(self, state: Greedy) -> BoolArray:
-        """Return the mask of the chosen and absent features, and of all but kept ones that are
-        left."""
+        """Return the mask of the features that may not be chosen next."""
         kept = self._constraints.kept
         blocked = np.full(len(state.totals), len(state.selected) < len(kept))
         blocked[kept] = False

@@ -242,8 +242,7 @@ class SMR(Selector):
         self, systems: ImageSystems, layout: ImageLayout, c: int, y_norm2: float
     ) -> tuple[SMRProblem, SMRState]:
         """Run one round from V = [I_k; 0] with unit weights, and derive D and the fixed ζ from its
-        whole P. The paper takes D from the round's first half, which is zero but for k columns of
-        P."""
+        P. The paper takes D from the round's first half, which is zero but for k columns."""
         k = min(self.k, layout.M, layout.N)
         D = np.ones((layout.M, layout.N))
         problem = SMRProblem(systems, y_norm2, float(self.alpha), float(self.p), 0.0)

@@ -124,8 +124,7 @@ class GramSystems(ImageSystems):
 
     @abstractmethod
     def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
-        """Return the Grams of F_r (c × kM × kM), or with `transpose` those of [X_iᵀu_1; …] (c × kN
-        × kN) for the U_r."""
+        """Return the Grams of F_r (c × kM × kM), or with `transpose` of [X_iᵀu_1; …]."""
 
     def solve(self, V: FloatArray, D: FloatArray, alpha: float, transpose: bool) -> list[Factor]:
         T = self.T.swapaxes(-1, -2) if transpose else self.T
@@ -173,8 +172,7 @@ class CovarianceSystems(GramSystems):
 
 
 class SampleSystems(GramSystems):
-    """Grams summed over the tiles without a d × d array, in 2·n·kM(N + kM) flops per class and
-    pass."""
+    """Grams summed over the tiles, in 2·n·kM(N + kM) flops per class, without a d × d array."""
 
     route = "samples"
 

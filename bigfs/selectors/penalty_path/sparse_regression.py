@@ -69,8 +69,7 @@ class SparseRegression(Selector):
         scale: Any = 1.0,
         norms: Callable[[FloatArray], FloatArray] = row_norms,
     ) -> float:
-        """Run the path to its end, set the results with weights times `scale`, and return its last
-        λ."""
+        """Run the path to its end, set the results, and return its last λ."""
         d = loss.X.shape[1]
         loss.varies[self._constraints.absent] = False  # they get no weight
         path = LassoPath(loss, groups, tol=self.tol, m=self._count(d), lam=lam, target=self._target)
@@ -414,8 +413,7 @@ class SpectralRegression(SparseRegression):
 
 
 def spectral_targets(graph: SampleGraph, n_components: int | None, d: int) -> FloatArray:
-    """Return T (n × r), the centered generalized eigenvectors of the graph, zero for samples set
-    aside."""
+    """Return T (n × r), the centered generalized eigenvectors of the graph."""
     root = np.sqrt(graph.parts.degree)[:, None]
     U = graph.targets(n_components, d)
     T: FloatArray = np.divide(U, root, out=np.zeros_like(U), where=root > 0)

@@ -321,8 +321,7 @@ class JHLSRProblem(RowSparseProblem):
         return super().measure(state) | {"hyperedges": float(np.count_nonzero(state.w))}
 
     def scores(self, state: JHLSRState) -> FloatArray:
-        """Return the score of each feature, after a round's passes over X if the run has not
-        converged."""
+        """Return the score of each feature, by more passes if the run has not converged."""
         if np.isfinite(state.gap):
             XtV = self.cross_product(state, 0, len(state.S)) - state.product
         else:

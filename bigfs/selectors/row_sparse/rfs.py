@@ -158,8 +158,7 @@ class RFSProblem(RowSparseProblem):
         objective: float,
         delta: FloatArray,
     ) -> tuple[FloatArray, float]:
-        """Return θ, with the inactive features that violate optimality, and the gap over all, in
-        one pass."""
+        """Return θ with the inactive features that return, and the gap over all, in a pass."""
         if violation > self.tol:
             return theta, np.inf
         correlations = self.pulls(self.X.T @ V)

@@ -182,8 +182,7 @@ def without_negligible(theta: FloatArray, share: float = NEGLIGIBLE) -> FloatArr
 
 
 def inactive_scores(theta: FloatArray, pulls: FloatArray) -> FloatArray:
-    """Return θ, or for an inactive feature a score in [−1, 0] by its correlation with the
-    residual."""
+    """Return θ, or a score in [−1, 0] by the pull at an inactive feature."""
     largest = max(pulls.max(), np.finfo(float).tiny)
     return np.where(theta > 0, theta, pulls / largest - 1)
 

@@ -192,8 +192,7 @@ class SRLSRProblem(RowSparseProblem):
         self.working_set = WorkingSet(self.X, targets=self.c, **self.ridge)
 
     def check_rows(self, state: SRLSRState) -> SRLSRState:
-        """Return the state over the samples that have a part in V, the farthest of them first, in a
-        pass."""
+        """Return the state over the samples that have a part in V, in a pass."""
         if len(self.codes) == len(self.all_codes):
             return state
         distances = distances_to_simplex(self.all_X, self.all_codes, state.W, state.b)
@@ -291,8 +290,7 @@ class SRLSRProblem(RowSparseProblem):
         return state._replace(ended=ended, age=age)
 
     def beyond(self, state: SRLSRState, end: Point, momentum: float) -> Point:
-        """Return the point beyond the end of a round. For p < 1 the lengths of rows continue by a
-        factor."""
+        """Return the point beyond the end of a round, with lengths by a factor for p < 1."""
         if state.ended is None or momentum == 0:
             return end
         active = np.flatnonzero(state.theta)
@@ -325,8 +323,7 @@ class SRLSRProblem(RowSparseProblem):
         return weights / weights.sum()
 
     def violation(self, state: SRLSRState, sums: LabelSums) -> float:
-        """Return the violation of stationarity (p < 1) or the duality gap (p = 1) of the working
-        set."""
+        """Return the violation of stationarity, or the duality gap for p = 1."""
         active, penalties = np.flatnonzero(state.theta), self.penalties(state.theta)[:, None]
         strips = [active[first : first + STRIP] for first in range(0, len(active), STRIP)]
         if self.p == 1:
@@ -376,8 +373,7 @@ class SRLSRProblem(RowSparseProblem):
         return float(np.sum(row_norms(state.W) ** self.p))
 
     def slope(self, rest: Any) -> Any:
-        """Return the slope at zero of the penalty, convex in ‖w_j‖ᵖ, where Σ‖w‖ᵖ of the others is
-        `rest`."""
+        """Return the penalty's slope at zero in ‖w_j‖ᵖ, where the others have Σ‖w‖ᵖ = `rest`."""
         return 2 * self.gamma / self.p * np.maximum(rest, 0.0) ** (2 / self.p - 1)
 
     @property
@@ -389,10 +385,8 @@ class SRLSRProblem(RowSparseProblem):
         return super().measure(state) | {"samples": float(np.count_nonzero(state.rows))}
 
     def check_inactive(self, state: SRLSRState) -> SRLSRState:
-        """Return the state with its gap over all features, in a pass once the working set is
-        solved. Features that violate optimality (p = 1), or whose return would lower the objective
-        enough (p < 1), return, but none in the plain rounds, because a feature at zero is
-        stationary."""
+        """Return the state with its gap over all features, in a pass. Features return that violate
+        optimality (p = 1), or lower the objective (p < 1) but not in the plain rounds."""
         sums, XtV = self.sums(self.X, state.W, state.b)
         state, gap = state._replace(XtV=XtV), state.violation
         inactive = (state.theta == 0) & self.candidates

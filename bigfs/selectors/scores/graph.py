@@ -209,8 +209,7 @@ class Forms(NamedTuple):
 
 
 def graph_forms(X: Matrix, A: sp.csr_array, *, label: str) -> Forms:
-    """Return the sums of all columns in one pass, from g = f − s with s near the mean of f where
-    this is far from zero."""
+    """Return the sums of all columns in one pass, from g = f − s with s near a far mean."""
     degree = np.asarray(A.sum(axis=1)).ravel()
     volume, s = float(degree.sum()), X.near_numbers
     parts = map_all_columns(X.near_zero(), _forms, A, degree, label=label)

@@ -370,8 +370,7 @@ class HighlyVariable(Selector):
 
 
 def _batches(X: Matrix, batch: Any) -> tuple[Matrix, IntArray, AnyArray, FloatArray]:
-    """Return the cells of batches of several, the number of each one's batch, and names and
-    sizes."""
+    """Return the cells of batches of several, their batches, and names and sizes of these."""
     n = X.shape[0]
     if batch is None:
         return X, np.zeros(n, dtype=np.int64), np.array(["of all"]), np.array([float(n)])

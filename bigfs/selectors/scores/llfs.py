@@ -206,8 +206,7 @@ class LLFSProblem:
         return w, value, float(violations.max(initial=0.0)) / self.lam
 
     def scores(self, state: LLFSState) -> FloatArray:
-        """Return w, or for a feature of zero weight a score in [−1, 0] by how strongly the margins
-        pull."""
+        """Return w, or for a feature of zero weight a score in [−1, 0] by the margins' pull."""
         slope = self.loss(state.w, self.margins(state.w))[1]
         pull = self.lam - slope
         lack = (pull - self.lam) / (self.lam + np.abs(pull).max())

@@ -94,8 +94,7 @@ class ReliefF(Selector):
 
 
 def edge_weights(index: IntArray, codes: IntArray) -> sp.csr_array:
-    """Return the weight of each pair (n × n, symmetric), from `index` (n × c × k), −1 for
-    missing."""
+    """Return the weight of each pair (n × n, symmetric), from `index` (n × c × k)."""
     n, c, _ = index.shape
     sizes = class_sizes(codes, c)
     share = sizes / sizes.sum()

@@ -26,8 +26,7 @@ Fold = tuple[IntArray, IntArray]  # the numbers of the training and the test sam
 def training_data(
     data: GatheredColumns, train: IntArray, is_hinge: bool = False
 ) -> GatheredColumns:
-    """Return the data with the weight 0 outside `train`, and T centered inside, unless it is of
-    signs."""
+    """Return the data with the weight 0 outside `train`, where T is centered inside."""
     omega = np.zeros_like(data.omega)
     omega[train] = data.omega[train]
     T = np.where(omega[:, None] > 0, data.T, 0)

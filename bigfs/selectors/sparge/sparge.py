@@ -293,8 +293,7 @@ class SparGE(EmbeddingTarget, Selector):
         result.stats.update(objective=objective, objective_gap=gap)
 
     def _rank_by_svm(self, problem: Relaxation, candidates: IntArray, y: Labels) -> None:
-        """Score the candidates by recursive elimination with linear SVMs on their columns and the
-        training samples alone."""
+        """Score the candidates by recursive elimination with linear SVMs on their columns."""
         data, candidates = problem.data, np.sort(candidates)
         X, features, kept = data.X, candidates, self._constraints.kept
         codes, weights = y.codes[y.is_labeled], sample_weights(self, y)
@@ -330,8 +329,7 @@ def column_scale(
 ) -> float:
     """Return the smaller of Σs/n and 2Σs²/Σs, of the allowed centered columns' sums of squares s:
     the samples' mean squared distance to their mean, and twice the mean of s weighted by s, which
-    does not grow with d. Where all samples are the same, s are those before centering, or the unit
-    is 1."""
+    does not grow with d. Where all samples are one, s are those before centering."""
     counted = np.ones(X.shape[1], dtype=bool)
     counted[forbidden] = False
     for squares in (X.deviations[counted], X.stats.sums_of_squares[counted]):
