@@ -26,11 +26,13 @@ from bigfs import engine
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
 from bigfs.rounding import unless_rounding
+from bigfs.settings import Setting
 from bigfs.types import BoolArray, FloatArray, IntArray
 
-LARGE_SIZE = 4096  # columns from which G may be held in single precision
+LARGE_SIZE = Setting(4096)  # columns from which G may be held in single precision
 # A master takes G, half a square in double precision, and some arrays of the size of W.
-FACTOR_BYTES, MASTER_WIDTHS = 4, 8
+FACTOR_BYTES = Setting(4)
+MASTER_WIDTHS = 8
 TARGET_ARRAYS = 5  # n × r: the targets, their residual, and what these are made of
 
 
@@ -109,7 +111,7 @@ class Columns(ABC):
         if not len(new):
             return
         union = np.union1d(self.features, new)
-        if len(union) >= LARGE_SIZE:
+        if len(union) >= LARGE_SIZE.value:
             self._require_memory(len(union), len(new))
         old_positions = np.searchsorted(union, self.features)
         new_positions = np.searchsorted(union, new)
@@ -136,14 +138,16 @@ class Columns(ABC):
     def _require_memory(self, u: int, n_new: int) -> None:
         """Raise `MemoryLimitError` if a master over u columns does not fit in this process."""
         of_product, u_before = 4 if self.in_single else 8, u - n_new
-        widened = of_product * (u**2 + u_before**2) + self.keeps_factor * FACTOR_BYTES * u_before**2
-        largest = max((of_product + FACTOR_BYTES) * u**2, widened)
+        widened = (
+            of_product * (u**2 + u_before**2) + self.keeps_factor * FACTOR_BYTES.value * u_before**2
+        )
+        largest = max((of_product + FACTOR_BYTES.value) * u**2, widened)
         projected = largest + 8 * u * (n_new + MASTER_WIDTHS * self.r)
         engine.require_memory(projected, f"solving for {u} gathered columns")
 
     def _widen(self, positions: IntArray, size: int) -> FloatArray:
         """Return a matrix of size × size that holds G at positions × positions."""
-        is_single = self.in_single and size >= LARGE_SIZE
+        is_single = self.in_single and size >= LARGE_SIZE.value
         wide = np.zeros((size, size), np.float32 if is_single else np.float64)
         wide[positions[:, None], positions] = self.G
         return wide
@@ -154,7 +158,7 @@ class Columns(ABC):
             return self.G, self.B
         positions = self.positions(features)
         part = self.G[np.ix_(positions, positions)]
-        if len(features) < LARGE_SIZE:
+        if len(features) < LARGE_SIZE.value:
             part = part.astype(np.float64, copy=False)
         return part, self.B[positions]
 

@@ -19,12 +19,15 @@ import numpy as np
 from scipy.linalg import blas
 
 from bigfs.cutting_plane.elimination import Elimination, eliminate, inverse
+from bigfs.settings import Setting
 from bigfs.types import FloatArray, IntArray
 
-LEAST_FALL = 1e-6  # of J: an exchange that gains less is not made
-MOST_GAINING = 200  # columns outside that a round weighs against all inside, those that gain most
-ROUND = 100  # exchanges after which rounding is taken out of P, W and H, and others are weighed
-ROUNDS_PER_FEATURE = 0.1  # at most, and one more; two in all are usual
+LEAST_FALL = Setting(1e-6)  # of J: an exchange that gains less is not made
+# columns outside that a round weighs against all inside, those that gain most
+MOST_GAINING = Setting(200)
+# exchanges after which rounding is taken out of P, W and H, and others are weighed
+ROUND = Setting(100)
+ROUNDS_PER_FEATURE = Setting(0.1)  # at most, and one more; two in all are usual
 
 
 class Exchanges:
@@ -41,7 +44,7 @@ class Exchanges:
         C = B[N] - G[np.ix_(N, S)] @ self.W
         diagonal = G[N, N].astype(np.float64) + gamma
         gains = np.einsum("jr,jr->j", C, C) / diagonal  # as if the chosen explained no feature
-        most = np.sort(np.argsort(-gains, kind="stable")[:MOST_GAINING])
+        most = np.sort(np.argsort(-gains, kind="stable")[: MOST_GAINING.value])
         self.outside, self.C = N[most], C[most]
         G_NS = G[np.ix_(self.outside, S)].astype(np.float64, copy=False)
         self.H = G_NS @ self.P
@@ -102,13 +105,13 @@ class Exchanges:
     def improve(self, T_norm2: float) -> int:
         """Make the exchange that gains most, and so on while one gains; return how many."""
         objective = self.objective(T_norm2)
-        for count in range(ROUND):
+        for count in range(ROUND.value):
             change, i, j = self.best()
-            if not change < -LEAST_FALL * objective:
+            if not change < -LEAST_FALL.value * objective:
                 return count
             self.swap(i, j)
             objective += change
-        return ROUND
+        return ROUND.value
 
 
 def subtract_outer(A: FloatArray, x: FloatArray, y: FloatArray) -> None:
@@ -133,7 +136,7 @@ def exchange(
     exchanges = Exchanges(G, B, gamma, order[:m], kept)
     # the elimination's has the rounding of all removals
     first = exchanges.objective(T_norm2)
-    for _ in range(1 + int(ROUNDS_PER_FEATURE * m)):
+    for _ in range(1 + int(ROUNDS_PER_FEATURE.value * m)):
         if not exchanges.improve(T_norm2):
             break
         exchanges = Exchanges(G, B, gamma, exchanges.inside, kept)

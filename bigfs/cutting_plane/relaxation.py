@@ -20,12 +20,13 @@ from bigfs.cutting_plane.exchanges import exchange, with_choice
 from bigfs.cutting_plane.newton import MasterSolution, newton
 from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster, times
 from bigfs.linalg.prox import row_norms
+from bigfs.settings import Setting
 from bigfs.types import FloatArray, IntArray
 
 CANDIDATES = 4  # times m: how many of the union's features, by weight, elimination starts from
 ALL_GATHERED_SHARE = 0.75  # a master whose sets hold this share takes all gathered features
 FLOAT32_ROUNDING = float(np.finfo(np.float32).eps) / 2  # relative, of each number
-MIN_PASS_NNZ = 100_000  # a pass over fewer entries is not worth saving
+MIN_PASS_NNZ = Setting(100_000)  # a pass over fewer entries is not worth saving
 # Seconds (measured), to weigh a cut on the gathered columns against a pass: per u³, per u²(r + 3);
 # for a pass with its gather: in all, and per entry · (r + 4).
 FACTOR_SECONDS, PRODUCT_SECONDS = 1e-11, 1.5e-9
@@ -176,7 +177,7 @@ class Relaxation:
         features = np.unique(np.concatenate(sets))
         self.data.add(features)
         is_most = len(features) >= ALL_GATHERED_SHARE * len(gathered)
-        return gathered if is_most or len(gathered) >= LARGE_SIZE else features
+        return gathered if is_most or len(gathered) >= LARGE_SIZE.value else features
 
     def keep_factor(self, features: IntArray, factor: Factor) -> None:
         """Keep the last factor of a master over `features`."""
@@ -240,7 +241,7 @@ class Relaxation:
     def is_cheap_inside(self, state: CuttingPlaneState) -> bool:
         """Return whether a cut on gathered columns is predicted to take less than two passes."""
         nnz = self.data.X.nnz
-        if nnz < MIN_PASS_NNZ:
+        if nnz < MIN_PASS_NNZ.value:
             return False
         u, r = len(state.gathered), self.data.r
         cut = FACTOR_SECONDS * u**3 + PRODUCT_SECONDS * u**2 * (r + 3)

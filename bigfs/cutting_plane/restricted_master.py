@@ -20,6 +20,7 @@ from numba import njit
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from bigfs import engine
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import explain_singular
 
@@ -30,8 +31,8 @@ MIN_SIZE_FLOAT32 = 512
 SMALL_BYTES = 64 << 20  # of K up to which both its triangles may take memory
 # condition of K up to which each refinement of such a factor gains a digit or more
 MAX_COND_FLOAT32 = 1e5
-STRIP_ROWS = 1024  # of G that are copied at a time
-SOLVED_BYTES = 8 << 20  # of the right-hand sides of a Hessian that are solved together
+STRIP_ROWS = Setting(1024)  # of G that are copied at a time
+SOLVED_BYTES = Setting(8 << 20)  # of the right-hand sides of a Hessian that are solved together
 # tolerance of the ridge problem, as a share of the master's, which counts as 0.01 at most
 RIDGE_TOL_SHARE, MAX_RIDGE_TOL = 1e-3, 1e-2
 
@@ -196,7 +197,7 @@ def hessian(master: RestrictedMaster, ridge: RidgeAtEta) -> FloatArray:
     G, B, _, gamma, sets = master
     active, root, upper = ridge.factor.active, ridge.factor.root, ridge.factor.upper
     r, size = B.shape[1], upper.itemsize * len(sets) * len(active)
-    width = max(1, min(r, SOLVED_BYTES // max(size, 1)))
+    width = max(1, min(r, SOLVED_BYTES.value // max(size, 1)))
     products, explained = np.zeros((2, len(sets), len(sets)))
     for first in range(0, r, width):
         C = ridge.C[:, first : first + width]
@@ -220,8 +221,8 @@ def times(G: FloatArray, W: FloatArray, members: IntArray | None = None) -> Floa
     if members is None and G.dtype == np.float64:
         return np.asarray(G @ W)
     product = np.empty((len(G), *W.shape[1:]))
-    for first in range(0, len(G), STRIP_ROWS):
-        rows = slice(first, first + STRIP_ROWS)
+    for first in range(0, len(G), STRIP_ROWS.value):
+        rows = slice(first, first + STRIP_ROWS.value)
         strip = G[rows] if members is None else G[members, rows].T
         product[rows] = strip.astype(np.float64, copy=False) @ W
     return product

@@ -28,11 +28,13 @@ from bigfs.matrix.kernels import (
     most_at_once,
     n_sums,
 )
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray, IntArray
 
-PART_BYTES = SUMS_BYTES // 2  # of the products of new columns that a pass makes
-LIKELY_SETS = 3  # sets of m features of large variance that are gathered with the first one,
-LIKELY_VARIANCE = 2.0  # which is at least this many times the mean one
+PART_BYTES = Setting(SUMS_BYTES // 2)  # of the products of new columns that a pass makes
+# sets of m features of large variance that are gathered with the first one
+LIKELY_SETS = Setting(3)
+LIKELY_VARIANCE = 2.0  # of such a feature at least, times the mean one
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,9 @@ class TiledColumns(Columns):
 
     def _products(self, union: IntArray, new: IntArray) -> Products:
         n_rows = len(union) + 1 + self.r
-        parts = np.array_split(np.searchsorted(union, new), -(-8 * n_rows * len(new) // PART_BYTES))
+        parts = np.array_split(
+            np.searchsorted(union, new), -(-8 * n_rows * len(new) // PART_BYTES.value)
+        )
         products, first = np.empty((n_rows, len(new))), 0
         for part in parts:
             size = 8 * n_rows * len(part)
@@ -175,7 +179,7 @@ class StreamedColumns(TiledColumns):
         """Return the features of largest variance. The residual is noise to most features once the
         first ones explain a part of T, so the next sets hold these."""
         deviations = self.X.deviations
-        largest = np.sort(np.argsort(-deviations, kind="stable")[: LIKELY_SETS * m])
+        largest = np.sort(np.argsort(-deviations, kind="stable")[: LIKELY_SETS.value * m])
         return largest[deviations[largest] >= LIKELY_VARIANCE * deviations.mean()]
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
@@ -251,8 +255,8 @@ def _residual_products_of_tile(
     X, columns = sp.csr_array(block), _lookup(block.shape[1], union)
     if total is None:
         total = begin_sum(X.shape[1], W.shape[1])
-    for first in range(0, X.shape[0], STRIP_ROWS):
-        strip = slice(first, min(first + STRIP_ROWS, X.shape[0]))
+    for first in range(0, X.shape[0], STRIP_ROWS.value):
+        strip = slice(first, min(first + STRIP_ROWS.value, X.shape[0]))
         weights = np.ones(strip.stop - first) if omega is None else omega[strip]
         T = _rows_of_T(Y[strip], None if omega is None else weights, C, shift, mean)
         Z = X[strip]

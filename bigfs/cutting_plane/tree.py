@@ -338,7 +338,7 @@ class Search:
 
 def gathers(data: Columns, features: IntArray) -> bool:
     """Return whether all products of the features are held, after gathering them if they fit."""
-    if len(features) < LARGE_SIZE or not data.in_single:
+    if len(features) < LARGE_SIZE.value or not data.in_single:
         with contextlib.suppress(MemoryLimitError):
             engine.require_memory(ARRAYS * 8 * len(features) ** 2, "products of the candidates")
             data.add(features)

@@ -27,12 +27,13 @@ from bigfs.linalg.lanczos import basis_size, largest_eigenvectors
 from bigfs.linalg.prox import inverse_root
 from bigfs.matrix import Centered
 from bigfs.result import Result, Status, iterate, warn_early_end
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 DEFAULT_WIDTH = 10
 TOL = 1e-8  # largest ‖N v − λ v‖ of an eigenvector; the scale of N is 1
 MAX_ITER = 1000  # restarts of the Lanczos iterations
-MAX_DENSE_VERTICES = 300  # up to here the n × n matrix is the cheapest way
+MAX_DENSE_VERTICES = Setting(300)  # up to here the n × n matrix is the cheapest way
 VECTORS_BESIDE = 16  # of n numbers, in addition to the basis of the Lanczos iterations
 OVERSAMPLING = 10  # of the randomized SVD [Halko, Martinsson, Tropp 2011, section 4.2]
 MIN_GAP = 0.01  # of the largest squared singular value: a smaller gap counts as this one
@@ -253,7 +254,7 @@ def _largest(
     count = min(r + 1, most)  # one more, for the gap
     if count == 0:
         return np.empty(0), np.empty((0, n)), -1.0
-    if n <= MAX_DENSE_VERTICES or count > n // 6:
+    if n <= MAX_DENSE_VERTICES.value or count > n // 6:
         # N, its mean with Nᵀ, and four of that size while LAPACK works (measured)
         engine.require_memory(
             8 * n * (6 * n + VECTORS_BESIDE),

@@ -30,6 +30,7 @@ from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm, p
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.gathering import rows_on_disk
 from bigfs.result import scope, warn_early_end
+from bigfs.settings import Setting
 from bigfs.types import FloatArray, IntArray
 
 IN_MEMORY, SVM, RIDGE, SGD = "in memory", "svm", "ridge", "sgd"
@@ -37,7 +38,8 @@ PASSES = 8  # of the stochastic gradient descent
 SGD_VECTORS = 6  # per class: coefficients, their averages, and what a copy of them takes
 TOLERANCE, MAX_STEPS = 1e-4, 100  # of the exact models
 EXACT_PASSES = 100  # that the exact classifiers take, roughly
-MOST_WORK = 5e9  # multiplications of the exact classifiers: some minutes on two cores (measured)
+# multiplications of the exact classifiers: some minutes on two cores (measured)
+MOST_WORK = Setting(5e9)
 # numbers that a tile of rows may add to a sum: half of a store's tile
 MAX_SUMS = 1 << 20
 
@@ -68,7 +70,7 @@ def choose_strategy(
             what = f"a linear model on {len(index)} of the features"
             engine.require_memory(needed, what, int(room))
         return exact
-    if exact is not None and X.nnz * n_models * EXACT_PASSES <= MOST_WORK:
+    if exact is not None and X.nnz * n_models * EXACT_PASSES <= MOST_WORK.value:
         return exact
     if engine.lazy_inputs(X.row_tiles):  # one task cannot wait for each block in turn
         return None
@@ -82,7 +84,7 @@ def choose_strategy(
 def require_trainable(n: int, m: int, y: Any, *, logistic: bool = False) -> None:
     """Refuse m features of n samples where no model on them fits, however few values they have."""
     r = linear_model.n_classifiers(y)
-    n = min(n, MOST_TRAINING // max(r, 1))
+    n = min(n, MOST_TRAINING.value // max(r, 1))
     needed = linear_model.fit_memory(0, n, m, r, 4 if logistic else None)
     if not logistic:
         needed = min(needed, _bytes_of_classifiers(n, m, 1))

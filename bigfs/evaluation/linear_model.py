@@ -29,6 +29,7 @@ from bigfs.evaluation.splits import labeled_rows, target_kind
 from bigfs.linalg import dual_svm
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.gathering import hold_columns
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 # Columns from which liblinear solves the dual of a model. By scikit-learn's rule it does so only
@@ -37,12 +38,13 @@ from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 WIDE_FROM = 1000
 # bytes that liblinear takes: its float64 copy, its nodes and our copy, and of each sample the nodes
 # of its intercept, its target and its numbers in the solver (measured)
-BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
+BYTES_PER_VALUE = Setting(40)
+BYTES_PER_SAMPLE = 140
 # of a logistic regression: arrays of X's type per sample and class, and bytes per weight (measured)
 LOGISTIC_VECTORS, LOGISTIC_BYTES_PER_WEIGHT = 4, 240
 BYTES_PER_OWN_VALUE = 28  # of classifiers that are trained together: the values twice, and squares
 BYTES_PER_FEATURE = 96  # of all, that a task has in the statistics of the two parts (measured)
-ROWS = 1 << 12  # that are predicted at a time
+ROWS = Setting(1 << 12)  # that are predicted at a time
 TOLERANCE = 1e-6  # their relative duality gap: as near to the optimum as liblinear comes
 
 Classifier = tuple[FloatArray, FloatArray]  # coefficients (1, m) and intercept (1,)
@@ -192,9 +194,9 @@ def fit_memory(n_values: int, n: int, m: int, r: int, itemsize: int | None) -> i
     if itemsize is not None:
         vectors = n * (LOGISTIC_VECTORS * r + 2) * itemsize
         return 2 * n_values * (itemsize + 4) + vectors + m * r * LOGISTIC_BYTES_PER_WEIGHT
-    of_group = dual_svm.projected_memory(n, m, min(r, dual_svm.LANES)) if r > 1 else 0
+    of_group = dual_svm.projected_memory(n, m, min(r, dual_svm.LANES.value)) if r > 1 else 0
     together = n_values * BYTES_PER_OWN_VALUE + of_group
-    one_by_one = n_values * BYTES_PER_VALUE + n * BYTES_PER_SAMPLE
+    one_by_one = n_values * BYTES_PER_VALUE.value + n * BYTES_PER_SAMPLE
     return max(together, one_by_one) + m * 64
 
 
@@ -234,7 +236,7 @@ def _answer_block(
 
 def by_rows(answer: Callable[[Any], Any], Z: Any) -> Any:
     """Return what a model answers on gathered columns, some rows at a time."""
-    return _stack([answer(Z[a : a + ROWS]) for a in range(0, max(Z.shape[0], 1), ROWS)])
+    return _stack([answer(Z[a : a + ROWS.value]) for a in range(0, max(Z.shape[0], 1), ROWS.value)])
 
 
 def _stack(parts: Sequence[Any]) -> Any:
@@ -265,7 +267,7 @@ def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Classifier]:
     """Fit the classifier of each label, groups of them together."""
     Z, labels = with_short_indices(Z), iter(labels)
     classifiers = []
-    while group := list(islice(labels, dual_svm.LANES)):
+    while group := list(islice(labels, dual_svm.LANES.value)):
         classifiers += _fit_group(Z, np.column_stack(group))
     return classifiers
 

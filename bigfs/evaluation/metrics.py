@@ -20,9 +20,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_softmax
 
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray, IntArray
 
-ROWS = 1 << 12  # whose probabilities are computed at a time
+ROWS = Setting(1 << 12)  # whose probabilities are computed at a time
 METRICS: dict[str, tuple[str, ...]] = {
     "class": ("accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "auc", "neg_log_loss"),
     "multilabel": ("micro_f1", "macro_f1"),
@@ -155,8 +156,8 @@ def sum_log_loss(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatA
 def log_probabilities(logits: FloatArray) -> FloatArray:
     """Return the logarithms of the probabilities of the classes (n × r), some rows at a time."""
     logs = np.empty_like(logits)
-    for a in range(0, len(logits), ROWS):
-        logs[a : a + ROWS] = log_softmax(logits[a : a + ROWS], axis=1)
+    for a in range(0, len(logits), ROWS.value):
+        logs[a : a + ROWS.value] = log_softmax(logits[a : a + ROWS.value], axis=1)
     return logs
 
 

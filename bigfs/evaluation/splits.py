@@ -24,14 +24,15 @@ from sklearn.model_selection import (
 
 from bigfs import engine
 from bigfs.matrix import Matrix
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 Index = IntArray
 # Training rows times classes. Of more rows a sample trains a model: 500 features of 50,000 rows
 # and 100 classes take half a minute.
-MOST_TRAINING = 5_000_000
+MOST_TRAINING = Setting(5_000_000)
 # groups whose folds are stratified, which takes 0.3 ms per group
-MOST_STRATIFIED = 20_000
+MOST_STRATIFIED = Setting(20_000)
 
 
 class Samples(NamedTuple):
@@ -208,7 +209,7 @@ def _splitter(n_splits: int, codes: IntArray | None, groups: IntArray | None, se
             f"{n_splits} folds by group need as many groups; got {n_groups}: ask for fewer folds, "
             f"or give more groups"
         )
-    if codes is None or n_groups > MOST_STRATIFIED:  # then shares of classes are near
+    if codes is None or n_groups > MOST_STRATIFIED.value:  # then shares of classes are near
         return GroupKFold(n_splits)
     n_counts = n_groups * (int(codes.max()) + 1)
     engine.require_memory(24 * n_counts, f"folds by {n_groups:,} groups of samples")
@@ -251,7 +252,7 @@ def training_sample(X: Matrix, y: Any) -> tuple[Matrix, Any]:
     kind, rows = target_kind(y), np.flatnonzero(labeled_rows(y))
     groups = y[rows] if kind == "class" else np.zeros(len(rows), dtype=np.int64)
     n_models = y.shape[1] if y.ndim == 2 else len(np.unique(groups))
-    share = MOST_TRAINING / max(len(rows) * n_models, 1)
+    share = MOST_TRAINING.value / max(len(rows) * n_models, 1)
     if share >= 1:
         return X, y
     sample = rows[next(draw_subsamples(groups, 1, share, 0))]

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.graph.approximate.cost import GraphCost, predict
 from bigfs.graph.kernels.exact import KernelBlock, kernel_block
+from bigfs.settings import Setting
 from bigfs.types import AnyArray
 from bigfs.validation import canonical
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from bigfs.matrix import Matrix
 
 # Blocks start at multiples of this, so that each chunk of a stored graph has one writer.
-ROW_ALIGNMENT = 4096
+ROW_ALIGNMENT = Setting(4096)
 ALIGNED_BYTES = 16 << 20  # where that many rows take more than this, the multiple is halved
 # Blocks per worker, if memory allows as few. Half as many pairs are compared at a time.
 BLOCKS_PER_WORKER = 4
@@ -80,7 +81,7 @@ def row_blocks(X: Matrix, size: int) -> list[RowBlock]:
 
 def row_alignment(cost: GraphCost) -> int:
     """Return the number of rows whose multiples blocks start at. It depends on the data alone."""
-    rows = ROW_ALIGNMENT
+    rows = ROW_ALIGNMENT.value
     while rows > 1 and rows * cost.row_bytes > ALIGNED_BYTES:
         rows //= 2
     return rows

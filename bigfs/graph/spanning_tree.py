@@ -63,7 +63,9 @@ def find_bridges(
     if len(asking):
         if approximate:
             asking = _evenly_spaced(
-                asking, parent, n * EXACT_BELOW / (2 * predict(X.shape[0], X.stats.nnz).seconds)
+                asking,
+                parent,
+                n * EXACT_BELOW.value / (2 * predict(X.shape[0], X.stats.nnz).seconds),
             )
         pairs = _join(X, parent, largest, asking, metric == "cosine")
     keys = np.array([key for key, _, _ in pairs])

@@ -20,12 +20,14 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
-LANES = 32  # classifiers that are trained together: on text, the caches hold their weights
+LANES = Setting(32)  # classifiers that are trained together: on text, the caches hold their weights
 # sweeps over the samples between two measurements of the gap, and at most. Tf-idf takes 20 to 25,
 # columns of counts or of images more than 100. Sixty take about the time of LIBLINEAR.
-SWEEPS, MAX_SWEEPS = 5, 60
+SWEEPS = Setting(5)
+MAX_SWEEPS = Setting(60)
 
 
 class DualClassifiers(NamedTuple):
@@ -52,15 +54,15 @@ def train(
     classifiers = DualClassifiers(np.zeros(U.shape), np.full(Y.shape[1], np.nan))
     left = np.arange(Y.shape[1])  # the classifiers that are still trained
     random = np.random.default_rng(0)
-    for sweep in range(1, MAX_SWEEPS + 1):
+    for sweep in range(1, MAX_SWEEPS.value + 1):
         _sweep(random.permutation(n), *rows, Y, norms, C, a, U, *np.empty((2, Y.shape[1])))
-        if sweep % SWEEPS:
+        if sweep % SWEEPS.value:
             continue
         primal, dual, f = np.zeros((3, Y.shape[1]))
         _add_objectives(*rows, Y, C, a, U, f, primal, dual)
         gap = (primal - dual) / primal
         classifiers.U[:, left], classifiers.gap[left] = U, gap
-        moves = (gap > tol) & (gap <= tol ** (sweep / MAX_SWEEPS))
+        moves = (gap > tol) & (gap <= tol ** (sweep / MAX_SWEEPS.value))
         if not moves.any():
             break
         if not moves.all():

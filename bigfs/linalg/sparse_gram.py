@@ -12,10 +12,11 @@ import numpy as np
 from numba import njit
 
 from bigfs import engine
+from bigfs.settings import Setting
 from bigfs.types import FloatArray, IntArray
 
 # share of non-zeros from which adding whole rows is faster than adding entries (measured)
-DENSE_SHARE = 0.06
+DENSE_SHARE = Setting(0.06)
 STRIP_ROWS = 256  # samples written out as dense rows at a time
 CACHED_ROWS = 8192  # samples whose entries stay in the cache while they are added (measured)
 
@@ -38,7 +39,7 @@ def sparse_gram(
         starts[new] = np.arange(len(new))
     threads = threads or engine.CPU_COUNT
     by_column, by_row = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
-    is_dense = rows.nnz > DENSE_SHARE * Z_new.shape[0] * Z_new.shape[1]
+    is_dense = rows.nnz > DENSE_SHARE.value * Z_new.shape[0] * Z_new.shape[1]
     kernel = _gram_by_strips if is_dense else _gram_by_entries
     with ThreadPoolExecutor(threads) as pool:
         list(

@@ -44,13 +44,14 @@ from bigfs.linalg.prox import column_dots
 from bigfs.linalg.sample_kernel import kernel
 from bigfs.matrix import Block, Matrix
 from bigfs.result import Record, Result, iterate
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 from bigfs.validation import explain_singular
 
 FORCING = 0.1  # share of the gradient that conjugate gradients leave of it
 MAX_CG = 200  # iterations of conjugate gradients per step
 VECTORS_OF_SAMPLES, VECTORS_OF_FEATURES = 12, 9  # per class, that a step holds at once
-MOST_WORK = 10**10  # r n³ of a step by the kernel, with which it is still the faster one
+MOST_WORK = Setting(10**10)  # r n³ of a step by the kernel, with which it is still the faster one
 MATRICES = 4  # n × n matrices at a time
 LINE_SEARCH_STEPS = 60  # halvings in double precision; Newton's steps in between end it earlier
 
@@ -336,7 +337,7 @@ def _few_samples(X: Matrix, r: int, features: BoolArray | None) -> Matrix | None
     """Return X, gathered if it has rows alone, if the kernel is the way to r classifiers on it."""
     n, d = X.shape[0], X.shape[1] if features is None else int(features.sum())
     fits = MATRICES * 8 * n**2 <= engine.SHARES.value.svm_kernel * engine.planned_memory()
-    if n > d or r * n**3 > MOST_WORK or not fits:
+    if n > d or r * n**3 > MOST_WORK.value or not fits:
         return None
     if X.local or X.column_tiles:
         return X

@@ -13,13 +13,14 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.matrix.matrix import Matrix
 from bigfs.rounding import far_from_zero, variance_or_zero
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_magnitude
 
 NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 SUMS_AT_A_TIME = 6  # arrays of columns × classes: the sums, their parts, and the terms of a score
 DENSE_INDICATOR = 32 << 20  # bytes of weights by class that are made dense for a dense block
-COUNTED_ROWS = 1 << 20  # at a time: NumPy takes nine bytes of each
+COUNTED_ROWS = Setting(1 << 20)  # at a time: NumPy takes nine bytes of each
 
 
 def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) -> sp.csr_array:
@@ -33,10 +34,10 @@ def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) 
 def class_sizes(codes: IntArray, c: int, weights: FloatArray | None = None) -> AnyArray:
     """Return the number or weight of the samples of each class (c,), without those of code −1."""
     sizes = np.zeros(c, dtype=np.int64 if weights is None else np.float64)
-    for first in range(0, len(codes), COUNTED_ROWS):
-        part = codes[first : first + COUNTED_ROWS]
+    for first in range(0, len(codes), COUNTED_ROWS.value):
+        part = codes[first : first + COUNTED_ROWS.value]
         has_class = part >= 0
-        of_part = None if weights is None else weights[first : first + COUNTED_ROWS][has_class]
+        of_part = None if weights is None else weights[first : first + len(part)][has_class]
         sizes += np.bincount(part[has_class], of_part, minlength=c)
     return sizes
 

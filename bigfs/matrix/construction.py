@@ -10,10 +10,11 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.matrix import tiles
 from bigfs.matrix.tiles import Block, DaskTile
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, IntArray
 from bigfs.validation import check_block, require_readable
 
-TILE_VALUES = 1 << 21  # values of a tile of a file that others wrote: 16 MB of float64
+TILE_VALUES = Setting(1 << 21)  # values of a tile of a file that others wrote: 16 MB of float64
 LARGEST_CHUNK = 8  # tiles of that size, to which a tile grows where the file has such chunks
 LEAST_TILES = 64  # that many small blocks of a Dask array become, as work for many workers
 
@@ -42,7 +43,7 @@ def _lazy_cells(X: Any) -> Any:
     axis = 1 if X.format == "csc" else 0
     per_line = X.group["indices"].shape[0] / max(X.shape[axis], 1)
     chunks = [-1, -1]
-    chunks[axis] = int(TILE_VALUES / max(per_line, 1)) + 1
+    chunks[axis] = int(TILE_VALUES.value / max(per_line, 1)) + 1
     return read_elem_lazy(X.group, chunks=tuple(chunks))
 
 
@@ -52,7 +53,7 @@ def _lazy_slices(X: Any) -> Any:
         raise ValueError(f"X must have two dimensions, samples and features; got {len(X.shape)}")
     chunks = X.chunks or (1, 1)
     axis = 1 if chunks[0] >= X.shape[0] and chunks[1] < X.shape[1] else 0
-    wanted, stored = max(TILE_VALUES // max(X.shape[1 - axis], 1), 1), chunks[axis]
+    wanted, stored = max(TILE_VALUES.value // max(X.shape[1 - axis], 1), 1), chunks[axis]
     if stored <= LARGEST_CHUNK * wanted:  # else a chunk is read for more than one tile
         wanted = max(wanted // stored, 1) * stored
     sizes = list(X.shape)
@@ -122,7 +123,7 @@ def _dask_tiles(
 ) -> list[DaskTile]:
     """Return the tiles of lazy blocks. Small neighbors make one tile, which is read at once, unless
     they wait for what others need or a cluster holds."""
-    most = min(TILE_VALUES // max(shape[1 - axis], 1), shape[axis] // LEAST_TILES)
+    most = min(TILE_VALUES.value // max(shape[1 - axis], 1), shape[axis] // LEAST_TILES)
     source, tiles = engine.Source(), list[DaskTile]()
     for start, stop, part in zip(bounds[:-1].tolist(), bounds[1:].tolist(), parts, strict=True):
         if stop == start:

@@ -15,9 +15,10 @@ from bigfs import engine
 from bigfs.engine.workers import nbytes
 from bigfs.matrix import tiles
 from bigfs.matrix.tiles import BlockTile, FileTile, cut
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray, IntArray
 
-MIN_NNZ = 100_000  # below which a pass has too little work for its tasks to matter
+MIN_NNZ = Setting(100_000)  # below which a pass has too little work for its tasks to matter
 ENTRY_BYTES = 8  # of a gathered non-zero: a float32 value and an int32 row
 # of a non-zero while columns are gathered: the parts of the tiles and their union, each a float64
 # and an int64, and at the end both layouts of a matrix
@@ -78,7 +79,7 @@ def hold_if_small(X: Any) -> Any:
     if X.local or not X.column_tiles or not sp.issparse(X.meta):
         return X
     largest = engine.SHARES.value.small_matrix * engine.memory_limit() / ENTRY_BYTES
-    if not MIN_NNZ <= X.nnz <= largest or engine.lazy_inputs(X.column_tiles):
+    if not MIN_NNZ.value <= X.nnz <= largest or engine.lazy_inputs(X.column_tiles):
         return X
     every = [np.arange(tile.stop - tile.start) for tile in X.column_tiles]
     blocks = engine.map_tiles(tiles.read_columns, X.column_tiles, each=[every], local=True)

@@ -13,14 +13,15 @@ import scipy.sparse as sp
 from numba import njit
 
 from bigfs import engine
+from bigfs.settings import Setting
 from bigfs.types import FloatArray, IntArray
 
 # Bytes of all sums that tasks return in one pass. It sets how many tiles a task adds up.
 SUMS_BYTES = 160 << 20
 MIN_SUMS = 4  # even if they take more
 HELD_SUMS = 3  # that a worker holds at a time: its own, one that comes, and the sum of both
-STRIP_ROWS = 4096  # rows of the dense columns made at a time (measured)
-SMALL_SUM = 1 << 20  # bytes of a d × r that stays in the cache, where SciPy is as fast
+STRIP_ROWS = Setting(4096)  # rows of the dense columns made at a time (measured)
+SMALL_SUM = Setting(1 << 20)  # bytes of a d × r that stays in the cache, where SciPy is as fast
 
 
 def n_sums(size: int) -> int:
@@ -50,15 +51,15 @@ def begin_sum(n_rows: int, n_columns: int) -> FloatArray:
 def strips(block: Any) -> Iterator[tuple[slice, Any]]:
     """Cut a block of rows into strips, by columns if it is sparse, each with its range of rows."""
     n = block.shape[0]
-    for first in range(0, n, STRIP_ROWS):
-        rows = slice(first, min(first + STRIP_ROWS, n))
-        Z = block if n <= STRIP_ROWS else block[rows]
+    for first in range(0, n, STRIP_ROWS.value):
+        rows = slice(first, min(first + STRIP_ROWS.value, n))
+        Z = block if n <= STRIP_ROWS.value else block[rows]
         yield rows, sp.csc_array(Z) if sp.issparse(Z) else Z
 
 
 def times(Z: Any, P: FloatArray) -> FloatArray:
     """Return ZP for a strip of rows Z."""
-    if not sp.issparse(Z) or P.nbytes <= SMALL_SUM:
+    if not sp.issparse(Z) or P.nbytes <= SMALL_SUM.value:
         return np.asarray(Z @ P, dtype=np.float64)
     product = np.zeros((Z.shape[0], P.shape[1]))
     _times_by_columns(Z.indptr, Z.indices, Z.data, P, product)
@@ -67,7 +68,7 @@ def times(Z: Any, P: FloatArray) -> FloatArray:
 
 def add_products(Z: Any, V: FloatArray, total: FloatArray) -> None:
     """Add ZᵀV (d × r) to `total` for a strip of rows Z."""
-    if not sp.issparse(Z) or total.nbytes <= SMALL_SUM:
+    if not sp.issparse(Z) or total.nbytes <= SMALL_SUM.value:
         total += Z.T @ V
         return
     add_by_columns(Z.indptr, Z.indices, Z.data, V, total)

@@ -43,11 +43,12 @@ from bigfs.selectors.base.parameters import Allowed
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.sparge.targets import LARGE_GATHERED, LARGE_TARGETS, gathered_bytes
 from bigfs.selectors.trials import trials
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, BoolArray, IntArray
 
 FEW = 0.5  # share of labeled samples below which the unlabeled ones are asked too
 # multiplications of an exact neighbor graph from which none is made: a minute or two on two cores
-LARGE_GRAPH = 5e10
+LARGE_GRAPH = Setting(5e10)
 
 
 class Candidate(NamedTuple):
@@ -257,13 +258,13 @@ class AutoSelector(Chooser):
         gathered = gathered_bytes(X, m)
         costs = {
             f"the embedding of the samples takes {engine.format_bytes(8 * n * r)}": (
-                8 * n * r > LARGE_TARGETS
+                8 * n * r > LARGE_TARGETS.value
             ),
             f"the columns of each fold take {engine.format_bytes(gathered)}": (
-                gathered > LARGE_GATHERED
+                gathered > LARGE_GATHERED.value
             ),
             f"the neighbor graph of {n:,} samples takes long": (
-                case == "few" and n * X.nnz > LARGE_GRAPH
+                case == "few" and n * X.nnz > LARGE_GRAPH.value
             ),
         }
         if costly := next((why for why, holds in costs.items() if holds), None):

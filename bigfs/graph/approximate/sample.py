@@ -45,7 +45,7 @@ def draw_sample(X: Matrix, blocks: list[RowBlock], k: int) -> Sample:
     n = X.shape[0]
     entries_per_row = max(X.stats.nnz.sum() / n, 1)
     size = max(n / ROWS_PER_SAMPLED_ROW, N_MEASURED)
-    size = max(min(size, MAX_SAMPLE_ENTRIES / entries_per_row, sketch.STRIP_ROWS), 2)
+    size = max(min(size, MAX_SAMPLE_ENTRIES / entries_per_row, sketch.STRIP_ROWS.value), 2)
     n_measured = max(min(N_MEASURED, MAX_NEIGHBOR_ENTRIES / (k * entries_per_row)), 2)
     drawn = np.random.default_rng(SEED).permutation(n)[: int(size)]
     numbers = np.sort(drawn)

@@ -22,12 +22,13 @@ from bigfs.graph.kernels.sketch import (
     CandidateLists,
     Sketch,
 )
+from bigfs.settings import Setting
 from bigfs.types import AnyArray
 
 # Rows of a strip: a short posting list costs more to find than to add (measured).
-STRIP_ROWS = 24576
+STRIP_ROWS = Setting(24576)
 # A term in more than this share of a strip's rows is cheaper as a dense line (measured).
-DENSE_SHARE = 0.04
+DENSE_SHARE = Setting(0.04)
 MAX_NARROW_COLUMNS = 1 << 16  # up to this many columns, their numbers fit in sixteen bits
 MAX_UNSCREENED = 1 << 24  # other columns at most: a number and a value share 32 bits
 EMPTY_CODE = np.iinfo(np.int64).min  # code of a missing candidate
@@ -160,15 +161,15 @@ def _compare(
 
 def _strips(rows: int) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the strips of a block."""
-    for low in range(0, rows, STRIP_ROWS):
-        yield low, min(low + STRIP_ROWS, rows)
+    for low in range(0, rows, STRIP_ROWS.value):
+        yield low, min(low + STRIP_ROWS.value, rows)
 
 
 def _invert(strip: Sketch) -> InvertedStrip:
     """Store the screened columns of a strip by term."""
     rows = len(strip.unit)
     inverted: InvertedStrip = invert(
-        strip.indptr, strip.indices, strip.data, 0, rows, strip.n_columns, DENSE_SHARE * rows
+        strip.indptr, strip.indices, strip.data, 0, rows, strip.n_columns, DENSE_SHARE.value * rows
     )
     return inverted
 

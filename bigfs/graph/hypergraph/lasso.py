@@ -11,13 +11,14 @@ from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.row_blocks import RowBlock, gather_rows, neighborhood_blocks
 from bigfs.linalg.descent import descend
 from bigfs.matrix import Matrix
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray
 
 # Lasso penalties, as shares of the smallest penalty that empties the model (JHLSR, section 3.2).
 PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 GAP = 1e-12  # of a lasso, relative to its optimum
 MAX_SWEEPS = 10_000  # of coordinate descent, at each penalty
-DENSE_SHARE = 0.5  # of non-zeros, above which rows are multiplied as a dense array
+DENSE_SHARE = Setting(0.5)  # of non-zeros, above which rows are multiplied as a dense array
 
 
 def lasso_hyperedges(
@@ -92,7 +93,7 @@ def _hyperedges(
 
 def _gram(rows: sp.csr_array) -> AnyArray:
     """Return the Gram matrix of some rows. BLAS is faster where few of the numbers are zero."""
-    if rows.nnz <= DENSE_SHARE * rows.shape[0] * rows.shape[1]:
+    if rows.nnz <= DENSE_SHARE.value * rows.shape[0] * rows.shape[1]:
         return (rows @ rows.T).toarray()
     dense = rows.toarray()
     return np.asarray(dense @ dense.T)

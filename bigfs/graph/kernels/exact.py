@@ -15,11 +15,12 @@ import numba
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.settings import Setting
 from bigfs.types import AnyArray
 
-STRIP_ROWS = 4096  # rows of a strip; their sums stay in a first-level cache
+STRIP_ROWS = Setting(4096)  # rows of a strip; their sums stay in a first-level cache
 # A term in more than this share of a strip's rows is cheaper as a dense line (measured).
-DENSE_SHARE = 0.12
+DENSE_SHARE = Setting(0.12)
 COLUMN_BYTES = 20  # per column of the tables of `invert`, without the entries
 NO_NEIGHBOR = np.iinfo(np.int32).max  # row number of a missing neighbor, which loses every tie
 TINY = np.finfo(np.float64).tiny
@@ -111,9 +112,9 @@ def scan(
 ) -> None:
     """Offer all pairs of A and B to the lists of both, but no pair of one group."""
     rows = len(B.squares)
-    for low in range(0, rows, STRIP_ROWS):
-        high = min(low + STRIP_ROWS, rows)
-        max_postings = DENSE_SHARE * (high - low)
+    for low in range(0, rows, STRIP_ROWS.value):
+        high = min(low + STRIP_ROWS.value, rows)
+        max_postings = DENSE_SHARE.value * (high - low)
         strip = invert(B.indptr, B.indices, B.data, low, high, B.n_columns, max_postings)
         _scan_strip(A, low, high, strip, a, b, groups, cosine, B is A)
 

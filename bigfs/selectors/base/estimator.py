@@ -38,12 +38,13 @@ from bigfs.selectors.base.labels import (
 )
 from bigfs.selectors.base.parameters import fill_in
 from bigfs.selectors.registry import who_takes
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 from bigfs.validation import UnequalScalesWarning
 
 MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
-MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
+MEMORY_SHARE = Setting(0.05)  # for columns gathered from a matrix by rows
 # of each feature in a fit: its statistics, deviation, score and place, and the arrays made of them
 FEATURE_BYTES = 96  # (measured)
 BYTES_PER_ENTRY = 12  # a float64 value and an int32 index
@@ -549,7 +550,7 @@ def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str)
     gathered, as many at a time as fit in memory."""
     if X.column_tiles:
         return X.map(fn, 1, *shared, label=label)
-    entries_at_once = MEMORY_SHARE * engine.planned_memory() / BYTES_PER_ENTRY
+    entries_at_once = MEMORY_SHARE.value * engine.planned_memory() / BYTES_PER_ENTRY
     batch_numbers = np.cumsum(X.stats.nnz) // entries_at_once
     bounds = [0, *(np.flatnonzero(np.diff(batch_numbers)) + 1).tolist(), X.shape[1]]
     X.passes += len(bounds) - 1

@@ -24,11 +24,12 @@ from bigfs.result import Status, iterate
 from bigfs.selectors.base.estimator import BYTES_PER_ENTRY, Cost, Selector, map_all_columns
 from bigfs.selectors.greedy.correlations import Correlations
 from bigfs.selectors.scores.bins import Information
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
-MEMORY_SHARE = 0.1  # for the gathered columns
-MAX_LINE_BYTES = 64 << 20  # of chosen features, one number per sample, at a time or kept
-BATCH = 16  # features whose terms are computed at once, at first; twice as many each time
+MEMORY_SHARE = Setting(0.1)  # for the gathered columns
+MAX_LINE_BYTES = Setting(64 << 20)  # of chosen features, one number per sample, at a time or kept
+BATCH = Setting(16)  # features whose terms are computed at once, at first; twice as many each time
 AHEAD = 256  # columns gathered at once, at least; later as many as there are
 LARGE_SHARE = 0.125  # of the non-zeros: columns that hold more are not gathered batch by batch
 
@@ -102,7 +103,7 @@ class GreedySelector(Selector):
         s, totals, counted = len(state.selected), state.totals.copy(), state.counted.copy()
         score = problem.relevance.astype(np.float64)
         blocked = self._blocked(state)
-        batch = BATCH
+        batch = BATCH.value
         while True:  # until no feature that waits can be the best
             if s:
                 score = self._criterion(problem, totals, s - counted, s)
@@ -163,7 +164,7 @@ class _Columns:
         self.position = np.full(X.shape[1], -1, dtype=np.int64)  # −1: not gathered
         self.Z: Any = None
         self.count = 0
-        self.max_lines = max(1, MAX_LINE_BYTES // (pairs.line_bytes * X.shape[0]))
+        self.max_lines = max(1, MAX_LINE_BYTES.value // (pairs.line_bytes * X.shape[0]))
         self.room = min(self.max_lines, m)
         # lines by the number of their part, with how many there are: the first part, which every
         # late feature needs, and the last one, which grows
@@ -173,7 +174,7 @@ class _Columns:
         """Return which of the stale features to update, gathered, or None for a pass over all."""
         missing = stale[self.position[stale] < 0]
         # in the first round nothing is known that could leave features out
-        is_late = batch > BATCH and self.nnz[missing].sum() > LARGE_SHARE * self.nnz.sum()
+        is_late = batch > BATCH.value and self.nnz[missing].sum() > LARGE_SHARE * self.nnz.sum()
         if is_late and not self._gather(missing):
             return None
         first = _best(stale, score, batch)
@@ -214,7 +215,7 @@ class _Columns:
     def _gather(self, index: IntArray) -> bool:
         """Gather these columns. False, where they do not fit in memory."""
         entries = int(self.nnz[index].sum()) + (self.Z.nnz if self.count else 0)
-        if entries * BYTES_PER_ENTRY > MEMORY_SHARE * engine.memory_limit():
+        if entries * BYTES_PER_ENTRY > MEMORY_SHARE.value * engine.memory_limit():
             return False
         self.position[index] = self.count + np.arange(len(index))
         self.count += len(index)

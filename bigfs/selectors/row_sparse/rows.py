@@ -23,6 +23,7 @@ from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Status
 from bigfs.selectors.base.estimator import Selector
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import require_weight
 
@@ -31,7 +32,7 @@ NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leave
 RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
 LENGTH_STEPS = 30  # for the best length of a row
 RETREAT = 0.1  # factor of the θ of features whose return raises the objective
-MAX_MOMENTUM = 0.95
+MAX_MOMENTUM = Setting(0.95)
 MAX_GROWTH = 100.0  # factor by which θ goes beyond the end of a round
 
 
@@ -154,7 +155,7 @@ def ridge_weights(gamma: float, theta: FloatArray) -> FloatArray:
 def next_momentum(age: float) -> tuple[float, float]:
     """Return the next age and the β of Nesterov's momentum, which is 0 at the age 1."""
     older = float((1 + np.sqrt(1 + 4 * age**2)) / 2)
-    return older, min((age - 1) / older, MAX_MOMENTUM)
+    return older, min((age - 1) / older, MAX_MOMENTUM.value)
 
 
 def extrapolate(weights: FloatArray, before: FloatArray, momentum: float) -> FloatArray:

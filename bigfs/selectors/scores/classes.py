@@ -36,9 +36,10 @@ from bigfs.selectors.scores.sums import (
     class_totals,
     ratio,
 )
+from bigfs.settings import Setting
 from bigfs.types import FloatArray
 
-LABELS_PER_PASS = 64  # of several labels per sample
+LABELS_PER_PASS = Setting(64)  # of several labels per sample
 NO_LABEL = "y must hold a label that some samples have and others do not"
 
 
@@ -149,7 +150,7 @@ class LabelSetsSelector(SignificanceSelector, ClassSumsSelector):
             raise ValueError(NO_LABEL)
         parts = [
             self._score_labels(block, Y[:, labels], w, counts[labels])
-            for block in column_blocks(X, min(len(labels), LABELS_PER_PASS))
+            for block in column_blocks(X, min(len(labels), LABELS_PER_PASS.value))
         ]
         scores, least = (np.concatenate(part) for part in zip(*parts, strict=True))
         self.scores_ = scores / len(labels)
@@ -160,8 +161,8 @@ class LabelSetsSelector(SignificanceSelector, ClassSumsSelector):
     ) -> tuple[FloatArray, FloatArray]:
         """Return the sum over the labels of the scores, and the least of their p-values."""
         n, total, least = w.sum(), np.zeros(X.shape[1]), np.ones(X.shape[1])
-        for first in range(0, Y.shape[1], LABELS_PER_PASS):
-            part = slice(first, first + LABELS_PER_PASS)
+        for first in range(0, Y.shape[1], LABELS_PER_PASS.value):
+            part = slice(first, first + LABELS_PER_PASS.value)
             dense = np.column_stack([Y[:, part].toarray() * w[:, None], w])
             if self._non_negative:
                 sums = column_sums(X, dense, w[:, None], non_negative=True)

@@ -30,6 +30,7 @@ from bigfs.matrix import Block, Matrix
 from bigfs.result import Record, Status
 from bigfs.selectors.base.estimator import Cost, Selector, map_all_columns
 from bigfs.selectors.base.labels import Labels, labeled_part
+from bigfs.settings import Setting
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 BYTES_PER_DIFFERENCE = 36  # a float64 and an int32, in three arrays while they are made
@@ -38,7 +39,8 @@ SETTLES = 0.9  # the change of a round over the change of the one before, at mos
 LEAST_STEP = 1 / 64  # of a round, once the weights run in a cycle
 INNER_TOL = 1e-8  # of the projected gradient, relative to λ
 INNER_MAX_ITER = 2000
-FIRST_FEATURES = 100  # of a convex problem that starts from none; each time twice as many follow
+# of a convex problem that starts from none; each time twice as many follow
+FIRST_FEATURES = Setting(100)
 DENSE_SHARE = 2 / 3  # of non-zeros, above which an array takes fewer bytes than a csr array
 
 
@@ -189,7 +191,7 @@ class LLFSProblem:
             lacking = np.flatnonzero((slope < -tol) & ~inside)
             if solved and not len(lacking):
                 break
-            n_more = max(FIRST_FEATURES, int(inside.sum()))
+            n_more = max(FIRST_FEATURES.value, int(inside.sum()))
             inside[lacking[np.argsort(slope[lacking], kind="stable")[:n_more]]] = True
             part = Z[:, np.flatnonzero(inside)]
             w[inside] = minimize(

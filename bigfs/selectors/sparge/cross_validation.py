@@ -48,10 +48,12 @@ from bigfs.selectors.sparge.fold_scores import (
 )
 from bigfs.selectors.sparge.sparge import SparGE
 from bigfs.selectors.sparge.targets import EmbeddingTarget, regression
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 FOLD_SETS = 10  # sets of m features that the penalties of a fold are taken to gather
-LARGE_FOLDS = 256 << 20  # bytes of the products of all folds from which one is solved at a time
+# bytes of the products of all folds from which one is solved at a time
+LARGE_FOLDS = Setting(256 << 20)
 OWN = ("gammas", "cv", "scoring")  # parameters that SparGE does not have
 # The candidates for classes where the caller names none. Of the first it is known that no other is
 # better on most data, so another is chosen only where the folds say so by a standard error.
@@ -280,7 +282,7 @@ class SparGECV(EmbeddingTarget, Chooser):
             parts = [held_out_loss(gammas, one.problem, one.chosen[:m], whole) for m in sizes]
             return float(np.mean(parts))
 
-        if 8 * len(folds) * min(FOLD_SETS * m, d) ** 2 <= LARGE_FOLDS:
+        if 8 * len(folds) * min(FOLD_SETS * m, d) ** 2 <= LARGE_FOLDS.value:
             for one in choose_in_folds(candidates, data, target.y, folds, name):
                 losses[one.candidate, one.fold] = loss(one)
             return losses

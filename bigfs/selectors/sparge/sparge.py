@@ -34,6 +34,7 @@ from bigfs.selectors.base.labels import Labels
 from bigfs.selectors.base.parameters import COUNT, POSITIVE, Allowed
 from bigfs.selectors.sparge.targets import EmbeddingTarget, regression, sample_weights
 from bigfs.selectors.svm.elimination import eliminate_by_svm, elimination_sizes
+from bigfs.settings import Setting
 from bigfs.types import IntArray
 
 # The embeddings that take a parameter, and the values that the others may have. Those not named
@@ -51,7 +52,8 @@ TAKEN_BY: dict[str, tuple[tuple[str, ...], tuple[Any, ...]]] = {
 # (benchmarks/papers/choice.py).
 WEIGHTED_MEANS = 2.0
 SVM_STEP = 0.2  # share of the features that a round of the SVM removes
-SVM_TOL, SVM_MAX_ITER = 1e-3, 100  # of the classifiers of a round
+SVM_TOL = Setting(1e-3)  # of the classifiers of a round
+SVM_MAX_ITER = 100
 ROOT_TOL = 1e-3  # relative gap of the relaxation from which features are fixed
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
@@ -303,7 +305,7 @@ class SparGE(EmbeddingTarget, Selector):
             features, kept = np.arange(X.shape[1]), self._constraints.within(candidates).kept
             codes, weights = codes[trains], None if weights is None else weights[trains]
         m = self._count(data.X.shape[1])
-        svm = {"C": 1 / (2 * problem.gamma), "tol": SVM_TOL, "max_iter": SVM_MAX_ITER}
+        svm = {"C": 1 / (2 * problem.gamma), "tol": SVM_TOL.value, "max_iter": SVM_MAX_ITER}
         state = eliminate_by_svm(
             X,
             codes,

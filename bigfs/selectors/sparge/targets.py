@@ -32,13 +32,15 @@ from bigfs.selectors.base.estimator import MatrixInput
 from bigfs.selectors.base.labels import Labels, at_least_two, matrix_target
 from bigfs.selectors.base.parameters import POSITIVE, Allowed
 from bigfs.selectors.base.sample_graph import embedding_stats, joined_neighbors, sample_graph
+from bigfs.settings import Setting
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from bigfs.selectors.sparge.sparge import SparGE
 
-LARGE_TARGETS = 32 << 20  # bytes of T from which it is made tile by tile
-LARGE_GATHERED = 256 << 20  # bytes of the gathered columns from which they stay in the tiles
+LARGE_TARGETS = Setting(32 << 20)  # bytes of T from which it is made tile by tile
+# bytes of the gathered columns from which they stay in the tiles
+LARGE_GATHERED = Setting(256 << 20)
 GATHERED_SETS = 8  # sets of m features that a cutting plane gathers, about
 ColumnsKind = Literal["gathered", "streamed", "tiled"]
 
@@ -58,9 +60,14 @@ def columns_kind(X: Matrix, m: int, r: int) -> ColumnsKind:
     Columns stay in the tiles where the `GATHERED_SETS` · m of most non-zeros are large and not in
     memory anyway."""
     n, d = X.shape
-    if X.row_tiles and 8 * n * r > LARGE_TARGETS and 8 * d * r <= SUMS_BYTES // 2:
+    if X.row_tiles and 8 * n * r > LARGE_TARGETS.value and 8 * d * r <= SUMS_BYTES // 2:
         return "tiled"
-    if X.row_tiles and X.column_tiles and not X.local and gathered_bytes(X, m) > LARGE_GATHERED:
+    if (
+        X.row_tiles
+        and X.column_tiles
+        and not X.local
+        and gathered_bytes(X, m) > LARGE_GATHERED.value
+    ):
         return "streamed"
     return "gathered"
 

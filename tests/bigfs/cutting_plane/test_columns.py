@@ -35,9 +35,7 @@ from bigfs.selectors.sparge.targets import regression, targets_of
 
 
 @pytest.mark.parametrize("density", [0.01, 0.2, 1.0])
-def test_sparse_gram_has_the_same_bits_by_either_kernel_and_from_either_side(
-    rng, monkeypatch, density
-):
+def test_sparse_gram_has_the_same_bits_by_either_kernel_and_from_either_side(rng, change, density):
     Z = sp.random_array((700, 40), density=density, format="csc", rng=rng, dtype=np.float32)
     Z.sort_indices()
     whole = sparse_gram(Z, Z)
@@ -46,7 +44,7 @@ def test_sparse_gram_has_the_same_bits_by_either_kernel_and_from_either_side(
     )
     np.testing.assert_array_equal(whole, whole.T)
     for threshold in (0.0, 2.0):
-        monkeypatch.setattr(kernels, "DENSE_SHARE", threshold)
+        change(kernels.DENSE_SHARE, threshold)
         np.testing.assert_array_equal(sparse_gram(Z, Z), whole)
         np.testing.assert_array_equal(sparse_gram(Z, Z[:, [3, 17]]), whole[:, [3, 17]])
         new = np.array([3, 9, 17])
@@ -210,7 +208,7 @@ def test_streamed_columns_have_the_residual_of_those_in_memory(text, rng, weight
 
 
 @pytest.mark.parametrize("weighting", ["uniform", "degree"])
-def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, monkeypatch):
+def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, monkeypatch, change):
     X, _ = text
     matrix = Matrix.from_array(X, tile_rows=17, tile_columns=9)
     matrix.local = False
@@ -221,12 +219,12 @@ def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, mo
     largest = np.sort(np.diff(sp.csc_array(X).indptr))[-8 * 9 :]
     gathered = []
     monkeypatch.setattr(Matrix, "columns", lambda X, index: gathered.append(index))
-    monkeypatch.setattr(targets, "LARGE_GATHERED", 8 * int(largest.sum()) - 1)
+    change(targets.LARGE_GATHERED, 8 * int(largest.sum()) - 1)
     streamed = clone(selector).fit(matrix)
     assert not gathered
     np.testing.assert_array_equal(streamed.selected_, whole.selected_)
     np.testing.assert_allclose(streamed.scores_, whole.scores_, rtol=1e-6, atol=1e-12)
-    monkeypatch.setattr(targets, "LARGE_GATHERED", 8 * int(largest.sum()))
+    change(targets.LARGE_GATHERED, 8 * int(largest.sum()))
     with pytest.raises(AttributeError):  # the columns are gathered again
         clone(selector).fit(matrix)
     assert gathered
@@ -241,7 +239,7 @@ def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, change, select
     tiles = {layout: getattr(both, f"{layout.removesuffix('s')}_tiles")}
     matrix = Matrix(both.shape, **tiles)
     matrix.local = False
-    monkeypatch.setattr(gathering, "MIN_NNZ", matrix.nnz)  # which takes a pass
+    change(gathering.MIN_NNZ, matrix.nnz)  # which takes a pass
     change(engine.SHARES, Shares(small_matrix=0))
     whole = clone(selector).fit(matrix, y)
     change(engine.SHARES, Shares())
@@ -282,9 +280,9 @@ def test_a_wider_gram_matrix_keeps_its_numbers(rng, is_held):
 
 
 @pytest.mark.parametrize("in_single", [False, True])
-def test_a_wider_gram_matrix_takes_what_is_asked_for(rng, monkeypatch, in_single):
+def test_a_wider_gram_matrix_takes_what_is_asked_for(rng, monkeypatch, change, in_single):
     asked = []
-    monkeypatch.setattr(columns, "LARGE_SIZE", 0)
+    change(columns.LARGE_SIZE, 0)
     data = GatheredColumns(Matrix.from_array(rng.normal(size=(20, 700))), np.ones((20, 1)))
     data.in_single = in_single
     data.add(np.arange(500))
@@ -298,14 +296,14 @@ def test_a_wider_gram_matrix_takes_what_is_asked_for(rng, monkeypatch, in_single
     assert peak + data.G.nbytes <= asked[0]
 
 
-def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
+def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch, change):
     F = rng.normal(size=(300, 30))
     X = F @ rng.normal(size=(30, 400)) + rng.normal(size=(300, 400))
     y = F[:, 0] + 0.5 * F[:, 1] + 0.3 * rng.normal(size=300) > 0
     matrix = Matrix.from_array(sp.csr_array(X), tile_rows=100, tile_columns=100)
     matrix.local = False
-    monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
-    monkeypatch.setattr(targets, "LARGE_GATHERED", 0)
+    change(relaxation.MIN_PASS_NNZ, 0)
+    change(targets.LARGE_GATHERED, 0)
     selector = SparGE(n_features_to_select=10, gamma=0.05)
     more = clone(selector).fit(matrix, y)
     for name in ("inner_gap_share", "max_inner_cuts"):
@@ -370,7 +368,9 @@ def test_a_factor_serves_features_that_include_its_own_and_is_held_by_one_proble
         ("sda", "balanced"),
     ],
 )
-def test_targets_in_tiles_give_the_same_features(text, embedding, class_weight, monkeypatch):
+def test_targets_in_tiles_give_the_same_features(
+    text, embedding, class_weight, monkeypatch, change
+):
     X, y = text
     if embedding == "sda":
         y = np.where(np.arange(len(y)) % 3 == 0, y, -1)
@@ -381,7 +381,7 @@ def test_targets_in_tiles_give_the_same_features(text, embedding, class_weight, 
         embedding=embedding, class_weight=class_weight, n_features_to_select=9, tol=1e-6
     )
     whole = clone(selector).fit(matrix, y)
-    monkeypatch.setattr(targets, "LARGE_TARGETS", 0)
+    change(targets.LARGE_TARGETS, 0)
     gathers = []
     monkeypatch.setattr(
         TiledColumns, "add", lambda self, f, add=TiledColumns.add: (gathers.append(f), add(self, f))
@@ -397,14 +397,13 @@ def test_targets_in_tiles_give_the_same_features(text, embedding, class_weight, 
 
 
 @pytest.mark.parametrize("embedding", ["lda", "lpp"])
-def test_products_in_single_precision_give_the_same_features(text, embedding, monkeypatch):
+def test_products_in_single_precision_give_the_same_features(text, embedding, monkeypatch, change):
     X, y = text
     matrix = Matrix.from_array(X, tile_rows=17)
     selector = SparGE(embedding=embedding, n_features_to_select=9, tol=1e-4)
-    monkeypatch.setattr(targets, "LARGE_TARGETS", 0)
+    change(targets.LARGE_TARGETS, 0)
     double = clone(selector).fit(matrix, y)
-    for module in (columns, relaxation):
-        monkeypatch.setattr(module, "LARGE_SIZE", 12)
+    change(columns.LARGE_SIZE, 12)
     dtypes, widen = [], TiledColumns._widen
     monkeypatch.setattr(
         TiledColumns, "_widen", lambda *a: dtypes.append((G := widen(*a)).dtype) or G
@@ -416,17 +415,16 @@ def test_products_in_single_precision_give_the_same_features(text, embedding, mo
     np.testing.assert_allclose(single.scores_, double.scores_, rtol=1e-5, atol=1e-9)
 
 
-def test_a_penalty_below_the_rounding_of_single_precision_has_a_status_of_its_own(rng, monkeypatch):
+def test_a_penalty_below_the_rounding_of_single_precision_has_a_status_of_its_own(rng, change):
     """The advice was to raise max_iter, where the gap stayed at 0.56."""
     n, d, y = 120, 60, np.arange(120) % 4
     X = rng.normal(size=(n, 6)) @ rng.normal(size=(6, d)) + 1e-2 * rng.normal(size=(n, d))
     X += 0.02 * (y[:, None] == np.arange(d) % 4)
     matrix = Matrix.from_array(sp.csr_array(X), tile_rows=30, tile_columns=20)
-    monkeypatch.setattr(targets, "LARGE_TARGETS", 0)
+    change(targets.LARGE_TARGETS, 0)
     statuses = {}
     for size in (10, 10**9):
-        for module in (columns, relaxation):
-            monkeypatch.setattr(module, "LARGE_SIZE", size)
+        change(columns.LARGE_SIZE, size)
         for gamma in (1e-8, 1.0):
             selector = SparGE(n_features_to_select=9, gamma=gamma, tol=1e-9, max_iter=3)
             with pytest.warns(NotConvergedWarning):
@@ -435,27 +433,29 @@ def test_a_penalty_below_the_rounding_of_single_precision_has_a_status_of_its_ow
     assert set(statuses.values()) == {Status.MAX_ITER}
 
 
-def test_products_too_large_for_a_pass_come_from_several_with_the_same_bits(text, monkeypatch):
+def test_products_too_large_for_a_pass_come_from_several_with_the_same_bits(
+    text, monkeypatch, change
+):
     X, y = text
     matrix, T = Matrix.from_array(X, tile_rows=17, tile_columns=9), lda_factor(y, 4)[y]
     whole = StreamedColumns(matrix, T)
     whole.add(np.arange(0, 60, 2))
     assert whole.passes == 1
-    monkeypatch.setattr(tiled_columns, "PART_BYTES", 8 * (30 + 1 + 3) * 8)  # 8 of 30 columns
+    change(tiled_columns.PART_BYTES, 8 * (30 + 1 + 3) * 8)  # 8 of 30 columns
     sizes = []
     n_sums = tiled_columns.n_sums
     monkeypatch.setattr(tiled_columns, "n_sums", lambda size: sizes.append(size) or n_sums(size))
     parts = StreamedColumns(matrix, T)
     parts.add(np.arange(0, 60, 2))
     assert parts.passes == 4
-    assert max(sizes) <= tiled_columns.PART_BYTES
+    assert max(sizes) <= tiled_columns.PART_BYTES.value
     for name in ("mu", "G", "B", "constant"):
         np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
 
 
 @pytest.mark.parametrize("class_weight", ["balanced", "root"])
-def test_targets_by_classes_take_a_byte_of_each_sample(monkeypatch, class_weight):
-    monkeypatch.setattr(class_sums, "COUNTED_ROWS", 10_000)
+def test_targets_by_classes_take_a_byte_of_each_sample(change, class_weight):
+    change(class_sums.COUNTED_ROWS, 10_000)
     n, selector = 300_000, SparGE(class_weight=class_weight)
     X, codes = Matrix.from_array(sp.csr_array((n, 2))), (np.arange(n) % 3).astype(np.int32)
     labels = Labels(np.arange(3), codes)
@@ -519,7 +519,7 @@ def test_likely_features_are_those_of_largest_variance(rng, monkeypatch):
     assert not len(StreamedColumns(standardized, np.ones((200, 1))).likely_features(5))
 
 
-def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch):
+def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch, change):
     n, d, m = 400, 600, 10
     common = np.zeros(d)
     common[:40] = 6.0  # of large variance, and no class: they explain what the others leave
@@ -527,8 +527,8 @@ def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch)
     y = (X[:, 100:110].sum(axis=1) + X[:, :40] @ rng.normal(size=40) / 20 > 0).astype(int)
     matrix = Matrix.from_array(X, tile_rows=100, tile_columns=150)
     matrix.local = False
-    monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
-    monkeypatch.setattr(targets, "LARGE_GATHERED", 0)
+    change(relaxation.MIN_PASS_NNZ, 0)
+    change(targets.LARGE_GATHERED, 0)
     selector = SparGE(n_features_to_select=m, gamma=0.05, forbid=[0, 1])
     gathered, add = [], StreamedColumns.add
 
@@ -540,7 +540,7 @@ def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch)
     likely = clone(selector).fit(matrix, y)
     assert {2, 3} <= set(gathered[0])
     assert not {0, 1} & set(np.concatenate(gathered))
-    monkeypatch.setattr(tiled_columns, "LIKELY_SETS", 0)
+    change(tiled_columns.LIKELY_SETS, 0)
     without = clone(selector).fit(matrix, y)
     assert likely.result_.stats["passes"] < without.result_.stats["passes"]
     assert likely.result_.converged

@@ -42,12 +42,12 @@ def test_every_change_is_the_difference_of_two_dense_objectives(seed):
 @pytest.mark.parametrize(("in_a_round", "weighed"), [(1, 24), (100, 24), (2, 3)])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_objective_falls_with_each_exchange_until_none_gains(
-    seed, in_a_round, weighed, monkeypatch
+    seed, in_a_round, weighed, monkeypatch, change
 ):
     X, T, G, B, T_norm2 = problem(seed, n=90, u=30)
-    monkeypatch.setattr(exchanges, "ROUND", in_a_round)
-    monkeypatch.setattr(exchanges, "ROUNDS_PER_FEATURE", 100)
-    monkeypatch.setattr(exchanges, "MOST_GAINING", weighed)
+    change(exchanges.ROUND, in_a_round)
+    change(exchanges.ROUNDS_PER_FEATURE, 100)
+    change(exchanges.MOST_GAINING, weighed)
     worst = eliminate(G, B, T_norm2, GAMMA, pauses=(6,), rate=0.9)
     values, swap = [dense_objective(X, T, GAMMA, worst.order[:6])], Exchanges.swap
 
@@ -74,7 +74,7 @@ def test_the_objective_falls_with_each_exchange_until_none_gains(
         dense_objective(X, T, GAMMA, [*np.delete(S, i), j]) for i in range(6) for j in others
     )
     if weighed == 24:  # all that are outside
-        assert least >= values[-1] * (1 - LEAST_FALL) - 1e-9
+        assert least >= values[-1] * (1 - LEAST_FALL.value) - 1e-9
     assert sorted(found.order) == list(range(30))
 
 
@@ -144,7 +144,7 @@ def test_rounding_makes_no_exchange_that_raises_the_objective(dtype, gamma):
             assert found.objectives[6] == pytest.approx(values[1], rel=1e-9)
 
 
-def test_sparge_exchanges_at_m_and_stays_above_the_bound(rng, monkeypatch):
+def test_sparge_exchanges_at_m_and_stays_above_the_bound(rng, change):
     base = rng.normal(size=(200, 10))
     X = base @ rng.normal(size=(10, 60)) + 0.5 * rng.normal(size=(200, 60))
     y = np.argmax(base[:, :4] + rng.normal(size=(200, 4)), axis=1)
@@ -152,7 +152,7 @@ def test_sparge_exchanges_at_m_and_stays_above_the_bound(rng, monkeypatch):
     found = selector.fit(X, y)
     scores, stats = found.scores_.copy(), dict(found.result_.stats)
     assert (np.diff(scores[found.selected_]) <= 0).all()
-    monkeypatch.setattr(exchanges, "LEAST_FALL", np.inf)
+    change(exchanges.LEAST_FALL, np.inf)
     without = selector.fit(X, y).result_.stats
     assert stats["objective"] < without["objective"]
     assert 0 <= stats["objective_gap"] < without["objective_gap"]

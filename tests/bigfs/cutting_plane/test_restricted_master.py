@@ -111,7 +111,7 @@ def test_a_factor_takes_the_memory_of_a_triangle():
     assert taken < 0.8 * factors[1].upper.nbytes
 
 
-def test_a_hessian_is_made_in_parts_of_a_bounded_size(monkeypatch):
+def test_a_hessian_is_made_in_parts_of_a_bounded_size(change):
     _, _, master = problem(4, n=500, u=400, r=40, k=6, size=200)
     ridge = ridge_at(master, np.full(6, 1 / 6))
 
@@ -123,8 +123,8 @@ def test_a_hessian_is_made_in_parts_of_a_bounded_size(monkeypatch):
         return matrix, peak
 
     whole, peak_of_whole = hessian_and_peak()
-    monkeypatch.setattr(restricted_master, "SOLVED_BYTES", 9 * 8 * 6 * 400)  # 9 of 40 columns
-    monkeypatch.setattr(restricted_master, "STRIP_ROWS", 50)
+    change(restricted_master.SOLVED_BYTES, 9 * 8 * 6 * 400)  # 9 of 40 columns
+    change(restricted_master.STRIP_ROWS, 50)
     in_parts, peak = hessian_and_peak()
     np.testing.assert_allclose(in_parts, whole, rtol=1e-12)
     assert peak < peak_of_whole / 2
@@ -261,8 +261,8 @@ def test_a_system_that_single_precision_makes_singular_says_so(solve):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_of_the_gram_matrix_multiply_as_all_of_it(rng, dtype, monkeypatch):
-    monkeypatch.setattr(restricted_master, "STRIP_ROWS", 16)
+def test_rows_of_the_gram_matrix_multiply_as_all_of_it(rng, dtype, change):
+    change(restricted_master.STRIP_ROWS, 16)
     Z, members = rng.normal(size=(90, 70)), np.array([3, 4, 40, 69])
     G, R = (Z.T @ Z).astype(dtype), rng.normal(size=(4, 3))
     all_rows = np.zeros((70, 3))

@@ -11,6 +11,7 @@ from scipy.linalg import subspace_angles
 from bigfs import engine
 from bigfs.embedding import spectral
 from bigfs.embedding.spectral import (
+    MAX_DENSE_VERTICES,
     fix_signs,
     graph_embedding,
     graph_parts,
@@ -27,10 +28,8 @@ from bigfs.result import NotConvergedWarning, Status
 
 
 @pytest.fixture(params=["dense", "lanczos"])
-def algorithm(request, monkeypatch):
-    monkeypatch.setattr(
-        "bigfs.embedding.spectral.MAX_DENSE_VERTICES", 10_000 if request.param == "dense" else 0
-    )
+def algorithm(request, change):
+    change(MAX_DENSE_VERTICES, 10_000 if request.param == "dense" else 0)
     return request.param
 
 
@@ -116,9 +115,9 @@ def test_all_parts_are_kept_where_all_are_small():
 
 
 @pytest.mark.parametrize("bridge", [0, 1e-12])
-def test_equal_components_have_their_eigenvalues_as_often(rng, monkeypatch, bridge):
+def test_equal_components_have_their_eigenvalues_as_often(rng, change, bridge):
     """One space of Lanczos iterations holds one of six equal eigenvalues. The check finds all."""
-    monkeypatch.setattr("bigfs.embedding.spectral.MAX_DENSE_VERTICES", 0)
+    change(MAX_DENSE_VERTICES, 0)
     X = np.random.default_rng(0).normal(size=(100, 5))
     one = affinity(knn(Matrix.from_array(X), 5, metric="euclidean"), "heat")
     A = sp.block_diag([one] * 6, format="lil")
@@ -177,8 +176,8 @@ def test_the_embedding_is_the_same_every_time(text):
     np.testing.assert_array_equal(flipped, graph_embedding(A, 5).value.vectors)
 
 
-def test_iteration_limit_warns_with_the_residual(rng, monkeypatch):
-    monkeypatch.setattr("bigfs.embedding.spectral.MAX_DENSE_VERTICES", 0)
+def test_iteration_limit_warns_with_the_residual(rng, change):
+    change(MAX_DENSE_VERTICES, 0)
     A = ring(2000, 2)  # a long ring: eigenvalues crowd at 1
     with pytest.warns(NotConvergedWarning, match="graph embedding stopped"):
         result = graph_embedding(A, 4, max_iter=1)

@@ -200,7 +200,7 @@ def test_small_neighbors_make_one_tile(reads):
 
 
 def test_chunks_of_the_size_of_a_tile_stay_alone():
-    rows = TILE_VALUES // 2 + 1
+    rows = TILE_VALUES.value // 2 + 1
     X = Matrix.from_dask(da.zeros((200 * rows, 2), chunks=(rows, 2)))
     assert len(X.row_tiles) == 200
 

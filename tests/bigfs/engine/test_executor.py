@@ -37,9 +37,9 @@ GB = 10**9
 
 
 @pytest.fixture
-def store(tmp_path, rng, monkeypatch):
+def store(tmp_path, rng, change):
     """A corpus of 8 tiles whose columns the driver does not hold, and its labels."""
-    monkeypatch.setattr(gathering, "MIN_NNZ", 10**12)
+    change(gathering.MIN_NNZ, 10**12)
     S = sp.random_array((240, 40), density=0.3, format="csr", rng=rng)
     sp.save_npz(tmp_path / "a.npz", S)
     corpus = storage.open(storage.stage(tmp_path / "a.npz", tmp_path / "a.zarr", tile_rows=30))

@@ -80,7 +80,6 @@ def store(tmp_path_factory):
 
 
 def sizes(name, d, forbid, client, store, monkeypatch):
-    monkeypatch.setattr(gathering, "MIN_NNZ", 10**12)
     uri, y = store(d)
     target = y if "class" in METHODS[name].targets else y + 0.01 * np.arange(N)
     selector = METHODS[name].make(n_features_to_select=3)
@@ -95,9 +94,10 @@ def sizes(name, d, forbid, client, store, monkeypatch):
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("forbid", daily([None, [1]], None))
-def test_every_task_of_a_method_is_small(name, forbid, client, store, monkeypatch):
+def test_every_task_of_a_method_is_small(name, forbid, client, store, monkeypatch, change):
     """At most 10 kB for 10⁶ columns, if a task grows with them by the same number of bytes from
     1,000 columns to 3,000 as from there. A bit per column would be 125 kB."""
+    change(gathering.MIN_NNZ, 10**12)
     few, many = (sizes(name, d, forbid, client, store, monkeypatch) for d in (FEW, MANY))
     assert many or name in WITHOUT_TASKS
     for task, size in many.items():

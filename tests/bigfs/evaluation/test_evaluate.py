@@ -63,10 +63,10 @@ def test_the_svm_never_takes_unlabeled_rows_for_a_class(text, split):
     )
 
 
-def test_a_part_of_many_rows_trains_the_models(text, split, monkeypatch):
+def test_a_part_of_many_rows_trains_the_models(text, split, change):
     X, y = text
     hidden = split._replace(y_train=np.where(np.arange(80) % 8, split.y_train, -1))
-    monkeypatch.setattr(splits, "MOST_TRAINING", 35 * 4)
+    change(splits.MOST_TRAINING, 35 * 4)
     sample, of_sample = splits.training_sample(hidden.X_train, hidden.y_train)
     assert 30 <= len(of_sample) <= 37
     assert set(of_sample) == set(range(4))
@@ -78,12 +78,12 @@ def test_a_part_of_many_rows_trains_the_models(text, split, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["multilabel", "real"])
-def test_a_part_of_many_rows_is_drawn_for_every_kind_of_target(text, kind, monkeypatch):
+def test_a_part_of_many_rows_is_drawn_for_every_kind_of_target(text, kind, change):
     X = Matrix.from_array(text[0])
     n = X.shape[0]
     y = sp.csr_array(np.eye(3)[np.arange(n) % 3]) if kind == "multilabel" else np.arange(n) / 7
     assert splits.training_sample(X, y)[0] is X
-    monkeypatch.setattr(splits, "MOST_TRAINING", 60)
+    change(splits.MOST_TRAINING, 60)
     sample, of_sample = splits.training_sample(X, y)
     assert sample.shape[0] == of_sample.shape[0] == (20 if kind == "multilabel" else 60)
 

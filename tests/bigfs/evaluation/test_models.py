@@ -256,7 +256,7 @@ def test_labels_are_scored_by_a_logistic_regression_each(columns, rng):
     np.testing.assert_array_equal(sp.csr_array(exported).toarray(), predicted)
 
 
-def test_a_logistic_classifier_needs_classes_and_memory(columns, rng, monkeypatch):
+def test_a_logistic_classifier_needs_classes_and_memory(columns, rng, monkeypatch, change):
     with pytest.raises(ValueError, match="the targets are real"):
         metrics.require_metrics("real", (), "logistic")
     with pytest.raises(ValueError, match="give --classifier logistic too"):
@@ -270,7 +270,7 @@ def test_a_logistic_classifier_needs_classes_and_memory(columns, rng, monkeypatc
         assert choose_full_strategy(X, y, LOGISTIC) is True
         scoring.score_sets(split, {"a": index}, scorer=LOGISTIC)
     monkeypatch.setattr(linear_model, "fit", None)
-    monkeypatch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
+    change(linear_model.BYTES_PER_VALUE, 10_000)
     with engine.limit_memory(2 * size):
         assert choose_full_strategy(X, y) is not True
         assert choose_full_strategy(X, y, LOGISTIC) is False
@@ -299,7 +299,7 @@ def test_a_logistic_regression_takes_at_most_what_is_projected(rng, classes):
 
 @pytest.mark.parametrize("scorer", [Scorer(), LOGISTIC, Scorer(with_auc=True)], ids=str)
 def test_decision_values_of_all_rows_are_held_only_where_they_are_compared(
-    columns, rng, monkeypatch, scorer
+    columns, rng, monkeypatch, change, scorer
 ):
     """And projected before a model is trained."""
     X, y = Matrix.from_array(columns, tile_rows=20), rng.integers(0, 3, 90)
@@ -313,7 +313,7 @@ def test_decision_values_of_all_rows_are_held_only_where_they_are_compared(
         return decide(model, Z)
 
     monkeypatch.setattr(linear_model.LinearModel, "decision", decision)
-    monkeypatch.setattr(linear_model, "ROWS", 40)
+    change(linear_model.ROWS, 40)
     found = scoring.score_sets(split, sets, scorer=scorer)["a"]
     assert sizes == ([90] if is_needed else [40, 40, 10])
     np.testing.assert_array_equal(found.counts, expected.counts)
@@ -326,9 +326,9 @@ def test_decision_values_of_all_rows_are_held_only_where_they_are_compared(
         assert "scoring 90 test samples of 3 classes by all their decision values" in str(no.value)
 
 
-def test_probabilities_are_those_of_all_rows(rng, monkeypatch):
+def test_probabilities_are_those_of_all_rows(rng, change):
     logits = rng.normal(size=(50, 4))
-    monkeypatch.setattr(metrics, "ROWS", 7)
+    change(metrics.ROWS, 7)
     np.testing.assert_array_equal(
         metrics.log_probabilities(logits), scipy.special.log_softmax(logits, axis=1)
     )

@@ -69,8 +69,8 @@ def test_folds_by_group_keep_the_shares_of_the_classes():
         assert split.y_test.sum() == 6
 
 
-def test_many_groups_are_not_stratified_but_whole(monkeypatch):
-    monkeypatch.setattr(splits, "MOST_STRATIFIED", 10)
+def test_many_groups_are_not_stratified_but_whole(change):
+    change(splits.MOST_STRATIFIED, 10)
     groups = np.arange(N) // 3
     made = stratified_folds(ROWS, targets()["class"], 4, samples=Samples(groups))
     assert [split.X_test.shape[0] for split in made] == [30] * 4
@@ -274,13 +274,13 @@ def test_times_are_cut_between_equal_shares_of_the_rows():
 
 
 @pytest.mark.parametrize("kind", ["class", "real", "sets"])
-def test_a_sample_of_many_rows_trains_a_model(kind, monkeypatch):
+def test_a_sample_of_many_rows_trains_a_model(kind, change):
     y = targets()["few" if kind == "class" else kind]
     labeled = splits.labeled_rows(y)
     n_models = {"class": 4, "real": 1, "sets": 4}[kind]
-    monkeypatch.setattr(splits, "MOST_TRAINING", labeled.sum() * n_models)
+    change(splits.MOST_TRAINING, labeled.sum() * n_models)
     assert splits.training_sample(ROWS, y)[0] is ROWS
-    monkeypatch.setattr(splits, "MOST_TRAINING", labeled.sum() * n_models / 2)
+    change(splits.MOST_TRAINING, labeled.sum() * n_models / 2)
     X, part = splits.training_sample(ROWS, y)
     rows = rows_of(X)
     assert labeled[rows].all()
@@ -293,14 +293,14 @@ def test_a_sample_of_many_rows_trains_a_model(kind, monkeypatch):
     assert (part != y[rows]).sum() == 0
 
 
-def test_the_sample_that_trains_a_model_is_always_the_same(monkeypatch):
-    monkeypatch.setattr(splits, "MOST_TRAINING", 60)
+def test_the_sample_that_trains_a_model_is_always_the_same(change):
+    change(splits.MOST_TRAINING, 60)
     rows = next(splits.draw_subsamples(np.zeros(N, dtype=int), 1, 0.5, 0))
     np.testing.assert_array_equal(rows_of(splits.training_sample(ROWS, np.arange(N) / N)[0]), rows)
 
 
-def test_a_fold_that_tests_all_groups_of_a_class_is_left_out(monkeypatch):
-    monkeypatch.setattr(splits, "MOST_STRATIFIED", 1)
+def test_a_fold_that_tests_all_groups_of_a_class_is_left_out(change):
+    change(splits.MOST_STRATIFIED, 1)
     groups = np.repeat([0, 1, 2, 3], [30, 1, 20, 11])  # one fold tests groups 0 and 1
     y = (groups >= 2).astype(int)
     with pytest.raises(ValueError, match="no folds can be made"):

@@ -62,7 +62,7 @@ def test_all_features_are_scored_in_memory_and_by_tiles_alike(text):
     assert tiled.scores == pytest.approx(inside.scores, abs=0.01)
 
 
-def test_chosen_features_beyond_the_memory_are_scored_by_tiles(text, monkeypatch):
+def test_chosen_features_beyond_the_memory_are_scored_by_tiles(text, monkeypatch, change):
     """A set that fits is scored in memory beside it."""
     split, X_train, _ = parts(text)
     sets = {"one": np.array([3]), "many": np.arange(0, 60, 2)}
@@ -76,7 +76,7 @@ def test_chosen_features_beyond_the_memory_are_scored_by_tiles(text, monkeypatch
             tiled.append(len(index)) or score_tiles(split, way, index, **more)
         ),
     )
-    monkeypatch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
+    change(linear_model.BYTES_PER_VALUE, 10_000)
     with engine.limit_memory(2_000_000):
         by_tiles = score_sets(split, sets)
     assert tiled == [30]
@@ -210,8 +210,7 @@ def test_the_model_of_chosen_columns_is_fitted_by_tiles_if_they_do_not_fit(text,
     X, index = split.X_train, np.arange(0, 80, 2)
     for y in (split.y_train, split.y_train / 3):
         inside = large_model.fit_columns(X, y, index)
-        with monkeypatch.context() as patch:
-            patch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
+        with linear_model.BYTES_PER_VALUE.during(10_000), monkeypatch.context() as patch:
             patch.setattr(linear_model, "fit", None)
             with engine.limit_memory(2_000_000):
                 by_tiles = large_model.fit_columns(X, y, index)
@@ -274,27 +273,27 @@ def test_incremental_passes_each_block_to_partial_fit(text):
     np.testing.assert_array_equal(model.intercept, by_hand.intercept_)
 
 
-def test_all_features_of_the_part_that_trains_decide(text, monkeypatch):
+def test_all_features_of_the_part_that_trains_decide(text, change):
     X, y = Matrix.from_array(text[0]), text[1]
     with engine.limit_memory(2 * linear_model.projected_memory(X, y)):
         assert choose_full_strategy(X, y) is not True
-        monkeypatch.setattr(splits, "MOST_TRAINING", 30 * 4)
+        change(splits.MOST_TRAINING, 30 * 4)
         assert choose_full_strategy(X, y) is True
 
 
-def test_too_much_work_for_the_exact_classifiers_is_descended(text, monkeypatch):
+def test_too_much_work_for_the_exact_classifiers_is_descended(text, monkeypatch, change):
     X, y = Matrix.from_array(text[0], tile_rows=20), text[1]
     monkeypatch.setattr(linear_model, "projected_memory", lambda *parts, **options: 1 << 60)
     with engine.limit_memory(1_000_000):
         assert large_model.choose_strategy(X, y) == "svm"
-        monkeypatch.setattr(large_model, "MOST_WORK", X.nnz * 4 * large_model.EXACT_PASSES - 1)
+        change(large_model.MOST_WORK, X.nnz * 4 * large_model.EXACT_PASSES - 1)
         assert large_model.choose_strategy(X, y) == "sgd"
 
 
-def test_a_descent_in_a_worker_leaves_room_for_a_tile(text, monkeypatch):
+def test_a_descent_in_a_worker_leaves_room_for_a_tile(text, monkeypatch, change):
     X, y = Matrix.from_array(text[0], tile_rows=20), text[1]
     monkeypatch.setattr(linear_model, "projected_memory", lambda *parts, **options: 1 << 60)
-    monkeypatch.setattr(large_model, "MOST_WORK", 0)
+    change(large_model.MOST_WORK, 0)
     monkeypatch.setattr(large_model.engine, "client", lambda: True)
     size = 8 * 6 * X.shape[1] * 4 + engine.TILE_TASK
     for limit, way in ((2 * size + 2, "sgd"), (2 * size, None)):

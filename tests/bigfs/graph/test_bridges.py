@@ -92,12 +92,12 @@ def test_a_connected_graph_is_not_read_again(text):
     assert with_bridges(X, joined) is joined
 
 
-def test_few_samples_ask_where_the_graph_is_approximate(monkeypatch):
+def test_few_samples_ask_where_the_graph_is_approximate(monkeypatch, change):
     X = Matrix.from_array(clusters("euclidean", 0))
     neighbors = knn(X, 3, metric="euclidean")
     exact = with_bridges(X, neighbors).bridges
     asked = []
-    monkeypatch.setattr(spanning_tree, "EXACT_BELOW", 0.0)  # one sample per component
+    change(spanning_tree.EXACT_BELOW, 0.0)  # one sample per component
     nearest = spanning_tree._nearest_outside
     monkeypatch.setattr(
         spanning_tree,

@@ -300,11 +300,11 @@ def test_the_result_says_what_the_graph_and_the_embedding_are(monkeypatch, text)
         assert result.stats["graph_recall"] == neighbors.info["recall"]
 
 
-def test_an_embedding_that_ended_early_is_no_closed_form(monkeypatch, text):
+def test_an_embedding_that_ended_early_is_no_closed_form(monkeypatch, change, text):
     from bigfs.embedding import spectral
     from bigfs.result import NotConvergedWarning
 
-    monkeypatch.setattr(spectral, "MAX_DENSE_VERTICES", 0)
+    change(spectral.MAX_DENSE_VERTICES, 0)
     largest = spectral.largest_eigenvectors
     monkeypatch.setattr(
         spectral,

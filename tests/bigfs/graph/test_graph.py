@@ -68,11 +68,11 @@ def test_permuting_rows_permutes_neighbors(words, rng):
     np.testing.assert_array_equal(there.distance, here.distance[order])
 
 
-def test_strips_and_dense_lines_do_not_change_a_bit(words, monkeypatch):
+def test_strips_and_dense_lines_do_not_change_a_bit(words, change):
     whole = graph.knn(Matrix.from_array(words), 6)
     for strip, dense in [(16, 0.0), (33, 2.0), (300, 0.3)]:
-        monkeypatch.setattr(graph.kernels.exact, "STRIP_ROWS", strip)
-        monkeypatch.setattr(graph.kernels.exact, "DENSE_SHARE", dense)
+        change(graph.kernels.exact.STRIP_ROWS, strip)
+        change(graph.kernels.exact.DENSE_SHARE, dense)
         other = graph.knn(Matrix.from_array(words), 6)
         np.testing.assert_array_equal(other.index, whole.index)
         np.testing.assert_array_equal(other.distance, whole.distance)

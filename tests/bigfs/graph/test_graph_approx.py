@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import JGSC, UDFS, LaplacianScore, SparGE, graph
-from bigfs.graph.approximate import sample, search, sketch
+from bigfs.graph.approximate import cost, sample, search, sketch
+from bigfs.graph.approximate.cost import EXACT_BELOW, MULTIPLY_ADD
 from bigfs.graph.kernels import exact as exact_kernels
 from bigfs.graph.kernels import sketch as sketch_kernels
 from bigfs.graph.neighbors import stream_knn
@@ -39,10 +40,10 @@ def corpus():
 
 
 @pytest.fixture
-def dear(monkeypatch):
+def dear(change):
     """Make multiply-adds expensive. With so few rows, the cost per row would decide otherwise."""
-    for name in ("SKETCH_MULTIPLY_ADD", "OTHER_MULTIPLY_ADD"):
-        monkeypatch.setattr(f"bigfs.graph.approximate.cost.{name}", 1e-6)
+    change(cost.SKETCH_MULTIPLY_ADD, 1e-6)
+    change(cost.OTHER_MULTIPLY_ADD, 1e-6)
 
 
 @pytest.mark.slow
@@ -167,13 +168,13 @@ def test_candidate_lists_are_the_best_passing_pairs_by_definition(words, cosine,
 
 
 @pytest.mark.parametrize("cosine", [True, False])
-def test_candidate_lists_do_not_depend_on_strips_and_lines(words, cosine, monkeypatch):
+def test_candidate_lists_do_not_depend_on_strips_and_lines(words, cosine, change):
     A = sketch_of(words)
     thresholds = thresholds_of(A, cosine)
     whole = sketch.within_block(A, thresholds, 9, cosine).codes
     for strip, share in [(16, 0.0), (33, 2.0), (300, 0.1), (120, 0.0)]:
-        monkeypatch.setattr(sketch, "STRIP_ROWS", strip)
-        monkeypatch.setattr(sketch, "DENSE_SHARE", share)
+        change(sketch.STRIP_ROWS, strip)
+        change(sketch.DENSE_SHARE, share)
         np.testing.assert_array_equal(sketch.within_block(A, thresholds, 9, cosine).codes, whole)
 
 
@@ -268,7 +269,7 @@ def test_columns_enter_the_screen_by_worth_per_cost(corpus):
     shares = search.column_shares(X)
     counts, squares = X.stats.nnz.astype(float), X.stats.sums_of_squares
     there = counts > 0
-    cost = np.minimum(counts, sketch.DENSE_SHARE * 3000)[there] * counts[there] / 2
+    cost = np.minimum(counts, sketch.DENSE_SHARE.value * 3000)[there] * counts[there] / 2
     order = np.argsort(shares[there], kind="stable")
     worth = (squares[there] ** 2 / cost)[order]
     assert np.all(np.diff(worth) <= 1e-6 * worth[:-1])
@@ -278,31 +279,31 @@ def test_columns_enter_the_screen_by_worth_per_cost(corpus):
     assert shares.max() <= 1
 
 
-def test_auto_goes_by_the_predicted_cost_and_says_why(corpus, monkeypatch):
+def test_auto_goes_by_the_predicted_cost_and_says_why(corpus, change):
     X = Matrix.from_array(corpus)
     found = graph.knn(X, 5, method="auto")
     assert found.info["method"] == "exact"
     assert "multiply-adds" in found.info["why"]
     counts = np.bincount(corpus.indices, minlength=4000).astype(float)
     assert found.info["predicted"]["multiply_adds"] == (counts**2).sum() / 2
-    monkeypatch.setattr("bigfs.graph.approximate.cost.EXACT_BELOW", 0.0)
+    change(EXACT_BELOW, 0.0)
     # so few rows that lists of candidates cost more than they save
     found = graph.knn(X, 5, method="auto", recall=0.9)
     assert found.info["method"] == "exact"
     assert "is predicted to take" in found.info["why"]
-    monkeypatch.setattr("bigfs.graph.approximate.cost.MULTIPLY_ADD", 1e-6)
+    change(MULTIPLY_ADD, 1e-6)
     found = graph.knn(X, 5, method="auto", recall=0.9)
     assert found.info["method"] == "approx"
     assert "more than" in found.info["why"]
     assert found.info["seconds"] < found.info["predicted"]["seconds"]
 
 
-def test_a_selector_makes_the_graph_that_the_command_line_makes(corpus, monkeypatch):
+def test_a_selector_makes_the_graph_that_the_command_line_makes(corpus, change):
     X = Matrix.from_array(corpus)
     exact = LaplacianScore(n_neighbors=5, graph=graph.knn(X, 5)).fit(X).scores_
     np.testing.assert_array_equal(LaplacianScore(n_neighbors=5).fit(X).scores_, exact)
-    monkeypatch.setattr("bigfs.graph.approximate.cost.EXACT_BELOW", 0.0)
-    monkeypatch.setattr("bigfs.graph.approximate.cost.MULTIPLY_ADD", 1e-6)
+    change(EXACT_BELOW, 0.0)
+    change(MULTIPLY_ADD, 1e-6)
     found = graph.knn(X, 5, method="auto")
     assert found.info["method"] == "approx"
     expected = LaplacianScore(n_neighbors=5, graph=found).fit(X).scores_
@@ -367,14 +368,14 @@ def test_zeros_that_are_stored_and_many_neighbors(words, metric):
     assert np.all(found.index[7] == -1) == (metric == "cosine")
 
 
-def test_candidates_that_miss_the_recall_are_refused(rng, monkeypatch):
+def test_candidates_that_miss_the_recall_are_refused(rng, change):
     X = Matrix.from_array(rng.normal(size=(500, 40)))
     with pytest.raises(
         ValueError,
         match=r"5 candidates find .* but recall is 100.00%: lower the recall, raise candidates",
     ):
         graph.knn(X, 5, method="approx", recall=1.0, candidates=5)
-    monkeypatch.setattr("bigfs.graph.approximate.cost.EXACT_BELOW", 0.0)
+    change(EXACT_BELOW, 0.0)
     found = graph.knn(X, 5, method="auto", recall=1.0, candidates=5)
     assert found.info["method"] == "exact"
     assert "5 candidates find" in found.info["why"]

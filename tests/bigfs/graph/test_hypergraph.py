@@ -12,7 +12,7 @@ from sklearn.linear_model import Lasso
 from bigfs import engine
 from bigfs.graph import Neighbors, knn
 from bigfs.graph.hypergraph.hypergraph import Hypergraph, label_hyperedges, neighbor_hyperedges
-from bigfs.graph.hypergraph.lasso import lasso_hyperedges, lasso_supports
+from bigfs.graph.hypergraph.lasso import DENSE_SHARE, lasso_hyperedges, lasso_supports
 from bigfs.matrix import Matrix
 from bigfs.selectors.row_sparse.jhlsr import HYPEREDGE_BYTES, MAKING_BYTES
 
@@ -157,13 +157,13 @@ def test_candidates_are_the_only_members_and_the_tiles_do_not_matter(text):
         assert column.sum() >= 2
 
 
-def test_dense_rows_give_the_same_hyperedges_whatever_the_tiles(rng, monkeypatch):
+def test_dense_rows_give_the_same_hyperedges_whatever_the_tiles(rng, change):
     X = rng.random((60, 25))
     found = knn(Matrix.from_array(X), 12)
     dense = lasso_hyperedges(Matrix.from_array(X), found)
     again = lasso_hyperedges(Matrix.from_array(X, tile_rows=7), found)
     np.testing.assert_array_equal(dense.w, again.w)
-    monkeypatch.setattr("bigfs.graph.hypergraph.lasso.DENSE_SHARE", 1.0)
+    change(DENSE_SHARE, 1.0)
     sparse = lasso_hyperedges(Matrix.from_array(X), found)
     for made in (again, sparse):
         np.testing.assert_array_equal(dense.H.toarray(), made.H.toarray())

@@ -45,8 +45,8 @@ def watch_sweeps(monkeypatch):
 
 @pytest.mark.parametrize("C", [0.05, 1.0, 8.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_classifiers_are_scikit_learns(text, C, dtype, monkeypatch):
-    monkeypatch.setattr(dual_svm, "MAX_SWEEPS", 10**6)
+def test_classifiers_are_scikit_learns(text, C, dtype, change):
+    change(dual_svm.MAX_SWEEPS, 10**6)
     X, labels = text[0].astype(dtype), text[1]
     U, gap = dual_svm.train(X, labels, C=C, tol=1e-12)
     assert (gap <= 1e-12).all()
@@ -72,10 +72,10 @@ def test_a_classifier_does_not_depend_on_the_others(text):
         np.testing.assert_array_equal(gap, together.gap[lanes])
 
 
-def test_a_classifier_that_rests_early_is_kept(text, monkeypatch):
+def test_a_classifier_that_rests_early_is_kept(text, monkeypatch, change):
     """The others go on without it."""
-    monkeypatch.setattr(dual_svm, "SWEEPS", 1)
-    monkeypatch.setattr(dual_svm, "MAX_SWEEPS", 10**6)
+    change(dual_svm.SWEEPS, 1)
+    change(dual_svm.MAX_SWEEPS, 10**6)
     widths = watch_sweeps(monkeypatch)
     X, labels = text
     labels = np.column_stack([labels, np.arange(200) == 7])
@@ -101,16 +101,16 @@ def test_a_classifier_that_falls_behind_is_given_up_early(text, monkeypatch):
     X, labels = text
     badly = sp.csr_array(X @ sp.diags_array(np.where(np.arange(60) == 20, 1e4, 1.0)))
     assert not (dual_svm.train(badly, labels).gap <= linear_model.TOLERANCE).any()
-    assert len(widths) < dual_svm.MAX_SWEEPS / 4
+    assert len(widths) < dual_svm.MAX_SWEEPS.value / 4
     widths.clear()
     assert (dual_svm.train(X, labels).gap <= linear_model.TOLERANCE).all()
-    assert len(widths) < dual_svm.MAX_SWEEPS
+    assert len(widths) < dual_svm.MAX_SWEEPS.value
 
 
-def test_groups_of_labels_have_the_classifiers_of_all_together(text, monkeypatch):
+def test_groups_of_labels_have_the_classifiers_of_all_together(text, change):
     X, labels = text
     whole = linear_model.fit(X, labels.argmax(axis=1))
-    monkeypatch.setattr(dual_svm, "LANES", 2)
+    change(dual_svm.LANES, 2)
     for y in (labels.argmax(axis=1), sp.csr_array(labels.astype(np.int8))):
         parts = linear_model.fit(X, y)
         np.testing.assert_array_equal(parts.coef, whole.coef)

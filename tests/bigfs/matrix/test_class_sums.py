@@ -44,7 +44,7 @@ def test_a_code_takes_a_byte_where_classes_are_few():
 
 
 def test_the_sizes_of_the_classes_take_little_beside_their_codes(rng):
-    n = 5 * COUNTED_ROWS // 2
+    n = 5 * COUNTED_ROWS.value // 2
     codes, weights = rng.integers(-1, 3, n), rng.random(n)
     whole, weighted = ClassWeights(codes, 3), ClassWeights(codes, 3, weights)
     tracemalloc.start()
@@ -78,7 +78,7 @@ def test_scores_of_many_classes_take_a_block_of_columns_at_a_time(method, layout
     np.testing.assert_array_equal(blocks.selected_, whole.selected_)
     assert X.passes == 1 + (method is SSelect) if layout == "columns" else X.passes > 10
     beside = 2 * 8 * n * c * (method is TRCFS)  # its own n × c
-    assert peak < 2 * SHARES.column_block * limit + beside + 200 * d < 8 * d * c
+    assert peak < 2 * SHARES.value.column_block * limit + beside + 200 * d < 8 * d * c
 
 
 def test_the_weights_of_many_classes_stay_sparse_beside_a_dense_block(rng):
@@ -103,4 +103,4 @@ def test_many_labels_per_sample_take_a_block_of_columns_at_a_time(rng):
     tracemalloc.stop()
     np.testing.assert_array_equal(blocks.scores_, whole.scores_)
     np.testing.assert_array_equal(blocks.pvalues_, whole.pvalues_)
-    assert peak < 2 * SHARES.column_block * limit + 8 * Y.size + 400 * d < 8 * d * 66 * 2
+    assert peak < 2 * SHARES.value.column_block * limit + 8 * Y.size + 400 * d < 8 * d * 66 * 2

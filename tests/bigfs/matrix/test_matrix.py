@@ -303,12 +303,12 @@ def test_a_copy_counts_its_own_passes(text):
     assert (X.passes, twin.passes) == (before + 1, before + 1)
 
 
-def test_a_small_matrix_is_the_same_in_memory(text, monkeypatch):
+def test_a_small_matrix_is_the_same_in_memory(text, change):
     X = Matrix.from_array(text[0], tile_rows=20, tile_columns=9)
     assert hold_if_small(X) is X
     X.local = False
     assert hold_if_small(X) is X  # it is so small that its tasks do not matter
-    monkeypatch.setattr(gathering, "MIN_NNZ", 0)
+    change(gathering.MIN_NNZ, 0)
     here, before = hold_if_small(X), X.passes
     assert here.local
     assert all(tile.verified for tile in here.column_tiles)

@@ -32,8 +32,8 @@ def labeled():
 
 
 @pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    monkeypatch.setattr(construction, "TILE_VALUES", 120)
+def small_tiles(change):
+    change(construction.TILE_VALUES, 120)
 
 
 def in_zarr(X, path, chunks):

@@ -236,14 +236,14 @@ def test_costs_and_errors_are_told(few):
 @pytest.mark.parametrize(
     ("kind", "limit", "words"),
     [
-        ("labels", "LARGE_TARGETS", "the embedding of the samples takes"),
-        ("real", "LARGE_GATHERED", "the columns of each fold take"),
-        ("few", "LARGE_GRAPH", "the neighbor graph of 150 samples takes long"),
+        ("labels", auto.LARGE_TARGETS, "the embedding of the samples takes"),
+        ("real", auto.LARGE_GATHERED, "the columns of each fold take"),
+        ("few", auto.LARGE_GRAPH, "the neighbor graph of 150 samples takes long"),
     ],
 )
-def test_what_costs_much_is_not_searched(request, monkeypatch, kind, limit, words):
+def test_what_costs_much_is_not_searched(request, change, kind, limit, words):
     X, y = request.getfixturevalue(kind)
-    monkeypatch.setattr(auto, limit, 100)
+    change(limit, 100)
     selector = AutoSelector(n_features_to_select=4).fit(X, y)
     assert selector.reason_.startswith(f"the first candidate, without folds, because {words}")
     first = CANDIDATES[{"labels": "multilabel"}.get(kind, kind)][0]

@@ -68,9 +68,9 @@ def squared_value(X, T, gamma, d):
 
 @pytest.mark.parametrize("m", [2, 5, 12])
 @pytest.mark.parametrize("inside", [False, True])
-def test_bounds_meet_at_the_dense_minimum(data, m, inside, monkeypatch):
+def test_bounds_meet_at_the_dense_minimum(data, m, inside, change):
     if inside:  # cuts on the gathered columns alone
-        monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
+        change(relaxation.MIN_PASS_NNZ, 0)
     X, y = data
     T = lda_factor(y, 3)[y]
     matrix = Matrix.from_array(X, tile_columns=5)

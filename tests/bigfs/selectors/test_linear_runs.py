@@ -55,8 +55,7 @@ ON_FEW = {
 def by_tiles():
     """Train the classifiers by the tiles: by the kernel of so few samples they would end in a
     step."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(svm, "MOST_WORK", 0)
+    with svm.MOST_WORK.during(0):
         yield
 
 

@@ -194,11 +194,11 @@ def test_all_features_of_a_real_target_beyond_the_memory_in_words(home, monkeypa
     assert "All features were left out, because" in run.metadata["evaluation"]
 
 
-def test_a_part_of_many_samples_trains_the_models_and_the_run_says_so(home, monkeypatch):
+def test_a_part_of_many_samples_trains_the_models_and_the_run_says_so(home, change):
     store = stages.stage("synthetic:newswire?rows=1000")["store"]
     found = {}
     for most in (10**7, 2000):
-        monkeypatch.setattr(splits, "MOST_TRAINING", most)
+        change(splits.MOST_TRAINING, most)
         run = stages.select(store, f"r{most}", method="anova", features=50)
         stages.evaluate(run, baselines=[])
         found[most] = Run.open(stages.finish(run))

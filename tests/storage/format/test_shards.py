@@ -11,6 +11,7 @@ import pytest
 import zarr
 
 from bigfs import engine, storage
+from bigfs.graph.row_blocks import ROW_ALIGNMENT
 from bigfs.storage.errors import CorruptStoreError
 from bigfs.storage.format import manifest, shards, verified
 from bigfs.storage.format.shards import chunks_per_shard
@@ -346,9 +347,10 @@ def test_an_error_in_a_shard_leaves_nothing(store, tmp_path, monkeypatch):
 # --- graphs ---------------------------------------------------------------------------------------
 
 
-def test_a_graph_of_many_blocks_has_shards_and_the_same_neighbors(store, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigfs.storage.graphs.row_alignment", lambda cost: 256)
-    monkeypatch.setattr("bigfs.graph.row_blocks.ROW_ALIGNMENT", 256)
+def test_a_graph_of_many_blocks_has_shards_and_the_same_neighbors(
+    store, tmp_path, monkeypatch, change
+):
+    change(ROW_ALIGNMENT, 256)
     corpus = storage.open(store)
     sharded = storage.graph(corpus, k=3, method="exact")
     monkeypatch.setattr(shards, "FILES", 1 << 30)

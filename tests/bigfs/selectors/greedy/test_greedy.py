@@ -175,9 +175,9 @@ GREEDY = [
 ]
 
 
-def test_lines_of_the_last_part_are_made_once_while_it_grows(sample, monkeypatch):
+def test_lines_of_the_last_part_are_made_once_while_it_grows(sample, monkeypatch, change):
     X = sample[0]
-    monkeypatch.setattr(search, "MAX_LINE_BYTES", 3 * 8 * len(X))
+    change(search.MAX_LINE_BYTES, 3 * 8 * len(X))
     pairs = Correlations(np.zeros(len(X), dtype=np.int64))
     columns, read = search._Columns(Matrix.from_array(X), pairs, 12), []
     read_lines = columns._read_lines
@@ -195,7 +195,7 @@ def test_lines_of_the_last_part_are_made_once_while_it_grows(sample, monkeypatch
 
 @pytest.mark.parametrize("selector", GREEDY, ids=str)
 class TestGreedy:
-    def test_neither_tiles_nor_memory_matter(self, sample, selector, monkeypatch):
+    def test_neither_tiles_nor_memory_matter(self, sample, selector, change):
         X, y = sample
         selector = clone(selector).set_params(n_features_to_select=M)
         expected = selector.fit(X, y).criterion_, selector.selected_
@@ -206,21 +206,21 @@ class TestGreedy:
             Matrix(both.shape, columns=both.column_tiles, local=True),
             da.from_array(X, chunks=(30, 24)),
         )
-        monkeypatch.setattr(search, "BATCH", 2)
-        monkeypatch.setattr(search, "MAX_LINE_BYTES", 3 * 8 * 80)
+        change(search.BATCH, 2)
+        change(search.MAX_LINE_BYTES, 3 * 8 * 80)
         for share in (0.1, 0):  # 0: nothing fits in memory
-            monkeypatch.setattr(search, "MEMORY_SHARE", share)
+            change(search.MEMORY_SHARE, share)
             for matrix in matrices:
                 selector.fit(matrix, y)
                 np.testing.assert_array_equal(selector.selected_, expected[1])
                 np.testing.assert_allclose(selector.criterion_, expected[0], rtol=1e-9, atol=1e-12)
             assert (selector.result_.stats["gathered"] == 0) is (share == 0)
 
-    def test_lines_that_fit_are_made_once(self, sample, selector, monkeypatch):
+    def test_lines_that_fit_are_made_once(self, sample, selector, monkeypatch, change):
         X, y = sample
         read, limit = [], 3
-        monkeypatch.setattr(search, "BATCH", 2)
-        monkeypatch.setattr(search, "MAX_LINE_BYTES", limit * 8 * len(X))
+        change(search.BATCH, 2)
+        change(search.MAX_LINE_BYTES, limit * 8 * len(X))
         read_lines = search._Columns._read_lines
 
         def noted(columns, chosen):

@@ -20,7 +20,7 @@ from bigfs.linalg.ridge.plan import SOLVERS
 from bigfs.matrix import Matrix, kernels
 from bigfs.result import Status, observe
 from bigfs.selectors.row_sparse.label_sums import complete_labels, sum_samples
-from bigfs.selectors.row_sparse.rows import norm_alone, without_negligible
+from bigfs.selectors.row_sparse.rows import MAX_MOMENTUM, norm_alone, without_negligible
 from bigfs.selectors.row_sparse.srlsr import FIRST, RESTART, SRLSRProblem
 from tests.helpers.daily import daily
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
@@ -201,9 +201,9 @@ def test_predicts_and_completes_labels():
 
 
 @pytest.mark.parametrize("layout", ["both", "rows", "columns", "dense"])
-def test_the_sums_over_samples_are_the_dense_ones(layout, rng, monkeypatch):
-    monkeypatch.setattr(kernels, "STRIP_ROWS", 4)
-    monkeypatch.setattr(kernels, "SMALL_SUM", 0)
+def test_the_sums_over_samples_are_the_dense_ones(layout, rng, change):
+    change(kernels.STRIP_ROWS, 4)
+    change(kernels.SMALL_SUM, 0)
     X, y = data(40, 15, labeled=3)
     tiled = Matrix.from_array(X.toarray() if layout == "dense" else X, tile_rows=7, tile_columns=4)
     rows = () if layout == "columns" else tiled.row_tiles
@@ -229,9 +229,9 @@ def test_the_sums_over_samples_are_the_dense_ones(layout, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("cls", [SRLSR, RLSR])
-def test_nothing_of_samples_by_classes_is_made(cls, rng, monkeypatch):
+def test_nothing_of_samples_by_classes_is_made(cls, rng, change):
     """60 classes and 12,000 samples: Y, XW or V would each take 5.8 MB."""
-    monkeypatch.setattr(kernels, "STRIP_ROWS", 256)
+    change(kernels.STRIP_ROWS, 256)
     n, c = 12_000, 60
     codes = np.arange(n) % c
     X = sp.csr_array((np.ones(n), codes, np.arange(n + 1)), shape=(n, c))
@@ -674,10 +674,10 @@ def test_one_label_of_a_hundred_converges_on_text_by_default(n, d, c, selector):
         assert sum(r["samples"] for r in result.history) <= 0.2 * n * len(result.history)
 
 
-def test_momentum_in_theta_takes_fewer_rounds_where_all_samples_are_labeled(monkeypatch):
+def test_momentum_in_theta_takes_fewer_rounds_where_all_samples_are_labeled(change):
     X, y = topics(600, 1200, 4)
     fast = RLSR().fit(X, y).result_
-    monkeypatch.setattr("bigfs.selectors.row_sparse.rows.MAX_MOMENTUM", 0.0)
+    change(MAX_MOMENTUM, 0.0)
     slow = RLSR().fit(X, y).result_
     assert fast.status is slow.status is Status.CONVERGED
     assert len(fast.history) < len(slow.history)

@@ -82,11 +82,11 @@ def test_gini_only_compares_values(signed, factor):
 
 @pytest.mark.parametrize("selector", [MutualInformation(n_bins=4), Gini()])
 class TestByColumn:
-    def test_tiles_and_layouts_do_not_matter(self, signed, selector, monkeypatch):
+    def test_tiles_and_layouts_do_not_matter(self, signed, selector, change):
         X, y = signed
         expected = selector.fit(X, y).scores_
         both = Matrix.from_array(sp.csr_array(X), tile_columns=4, tile_rows=11)
         rows = Matrix(both.shape, rows=both.row_tiles, local=True)
-        monkeypatch.setattr(estimator, "MEMORY_SHARE", 1e-9)  # a column at a time
+        change(estimator.MEMORY_SHARE, 1e-9)  # a column at a time
         for matrix in (both, rows, da.from_array(X, chunks=(30, 25))):
             assert np.array_equal(selector.fit(matrix, y).scores_, expected)

@@ -76,10 +76,10 @@ def test_first_round_has_equal_weights(data):
     assert slope.min() >= -1e-5
 
 
-def test_features_join_until_none_would_get_weight(rng, monkeypatch):
+def test_features_join_until_none_would_get_weight(rng, change):
     X, y = rng.random((60, 90)), np.arange(60) % 3
     expected = LLFS(lam=0.3, tol=1e-4, **EVERY).fit(X, y)
-    monkeypatch.setattr(llfs, "FIRST_FEATURES", 2)
+    change(llfs.FIRST_FEATURES, 2)
     found = LLFS(lam=0.3, tol=1e-4, **EVERY).fit(sp.csr_array(X), y)
     assert np.count_nonzero(found.scores_ > 0) > 8  # more than two rounds of joining
     np.testing.assert_allclose(found.scores_, expected.scores_, atol=1e-5)

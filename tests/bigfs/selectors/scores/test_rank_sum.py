@@ -70,12 +70,12 @@ def test_a_column_of_one_value_has_no_variance_whatever_the_number_of_samples(rn
     np.testing.assert_array_equal(selector.auc_[:, 0], 0.5)
 
 
-def test_tiles_and_layouts_do_not_matter(rng, monkeypatch):
+def test_tiles_and_layouts_do_not_matter(rng, change):
     X, y = samples(rng, 4)
     expected = RankSum().fit(X, y)
     both = Matrix.from_array(sp.csr_array(X), tile_columns=4, tile_rows=11)
     rows = Matrix(both.shape, rows=both.row_tiles, local=True)
-    monkeypatch.setattr(estimator, "MEMORY_SHARE", 1e-9)  # a column at a time
+    change(estimator.MEMORY_SHARE, 1e-9)  # a column at a time
     for matrix in (
         both,
         rows,

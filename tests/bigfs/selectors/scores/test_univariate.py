@@ -90,8 +90,8 @@ def test_memory_does_not_grow_with_samples_times_classes(method, rng):
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_whole_numbers_are_checked_without_a_copy(monkeypatch, dtype):
-    monkeypatch.setattr(class_sums, "COUNTED_ROWS", 10_000)
+def test_whole_numbers_are_checked_without_a_copy(change, dtype):
+    change(class_sums.COUNTED_ROWS, 10_000)
     n = 300_000
     X, y = Matrix.from_array(sp.csr_array((n, 2))), (np.arange(n) % 3).astype(dtype)
     ANOVA()._as_matrix(X, y)  # with what it imports
@@ -110,8 +110,8 @@ def test_scikit_learn_warns_of_whole_numbers_of_many_values():
 
 
 @pytest.mark.parametrize("per_pass", [64, 2])
-def test_anova_of_label_sets_is_the_mean_of_the_labels(text, rng, monkeypatch, per_pass):
-    monkeypatch.setattr(classes, "LABELS_PER_PASS", per_pass)
+def test_anova_of_label_sets_is_the_mean_of_the_labels(text, rng, change, per_pass):
+    change(classes.LABELS_PER_PASS, per_pass)
     X, _ = text
     Y = label_sets(rng, X.shape[0], 6)
     single = [f_classif(X.toarray().astype(float), Y[:, k]) for k in (0, 3, 4, 5)]

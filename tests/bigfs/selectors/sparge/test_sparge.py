@@ -93,7 +93,7 @@ def test_inner_certificate_is_the_dense_one_of_the_gathered_columns(text, weight
     assert len(state.gathered) > 6  # the second pass found others
 
 
-def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
+def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch, change):
     X, y = text
 
     def fitted(tol=1e-6):
@@ -101,7 +101,7 @@ def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
         return cutting_plane(problem, tol=tol, max_iter=100)
 
     without = fitted()
-    monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
+    change(relaxation.MIN_PASS_NNZ, 0)
     with_cuts = fitted()
     assert with_cuts.converged
     assert without.converged
@@ -241,17 +241,19 @@ def test_iteration_limit_warns_with_the_gap(text):
     assert selector.result_.history[-1]["gap"] > 1e-9
 
 
-def test_columns_that_do_not_fit_in_memory_end_the_cuts_and_more_memory_goes_on(text, monkeypatch):
+def test_columns_that_do_not_fit_in_memory_end_the_cuts_and_more_memory_goes_on(text, change):
     X, y = text
     selector = SparGE(n_features_to_select=5, tol=1e-4)
     whole, checkpoint = clone(selector).fit(X, y), MemoryCheckpoint()
     most = whole.result_.stats["gathered"]
-    monkeypatch.setattr(columns, "LARGE_SIZE", 0)
+    change(columns.LARGE_SIZE, 0)
     with engine.limit_memory(10**9):
-        with monkeypatch.context() as patch, observe(checkpoint=checkpoint):
-            patch.setattr(columns, "FACTOR_BYTES", 10**9 // (most - 1) ** 2)
-            with pytest.warns(NotConvergedWarning, match="next step does not fit in memory"):
-                short = clone(selector).fit(X, y)
+        with (
+            columns.FACTOR_BYTES.during(10**9 // (most - 1) ** 2),
+            observe(checkpoint=checkpoint),
+            pytest.warns(NotConvergedWarning, match="next step does not fit in memory"),
+        ):
+            short = clone(selector).fit(X, y)
         assert short.result_.status is Status.MEMORY
         assert short.result_.stats["gathered"] < most
         assert len(short.selected_) == 5

@@ -104,8 +104,8 @@ def rfe(X, y, features, m, C, sample_weight=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 4])
-def test_ranking_by_svm_is_recursive_elimination_from_the_union(text, classes, monkeypatch):
-    monkeypatch.setattr(sparge, "SVM_TOL", 1e-8)  # as the classifiers of the oracle
+def test_ranking_by_svm_is_recursive_elimination_from_the_union(text, classes, change):
+    change(sparge.SVM_TOL, 1e-8)  # as the classifiers of the oracle
     X, y = text
     X, y = X[y < classes], y[y < classes]
     selector = SparGE(n_features_to_select=5, gamma=0.05, ranking="svm").fit(X, y)
@@ -126,8 +126,8 @@ def test_ranking_by_svm_is_recursive_elimination_from_the_union(text, classes, m
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {3: 50.0}])
-def test_classifiers_of_the_ranking_take_the_class_weights(uneven, class_weight, monkeypatch):
-    monkeypatch.setattr(sparge, "SVM_TOL", 1e-8)
+def test_classifiers_of_the_ranking_take_the_class_weights(uneven, class_weight, change):
+    change(sparge.SVM_TOL, 1e-8)
     X, y = uneven
     given = {"gamma": 0.01, "class_weight": class_weight}
     wide = SparGE(n_features_to_select=3, **given).fit(X, y)

@@ -145,13 +145,13 @@ def test_the_score_chooses_one_candidate_for_all_sizes_of_a_path(noisy, scoring)
 
 
 @pytest.mark.parametrize("ranking", ["weights", "svm"])
-def test_the_held_out_loss_scores_the_features_of_the_ranking(noisy, ranking, monkeypatch):
+def test_the_held_out_loss_scores_the_features_of_the_ranking(noisy, ranking, change):
     X, y = noisy
     selector = SparGECV(n_features_to_select=6, gammas=(0.3, 3.0), cv=2, ranking=ranking)
     found = clone(selector).fit(X, y)
     other = clone(selector).set_params(ranking="elimination").fit(X, y)
     assert (found.losses_ != other.losses_).any()
-    monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 0)
+    change(cross_validation.LARGE_FOLDS, 0)
     one_by_one = clone(selector).fit(X, y).losses_
     tried = np.isfinite(one_by_one)
     np.testing.assert_array_equal(one_by_one[tried], found.losses_[tried])
@@ -193,7 +193,7 @@ def test_cv_is_what_scikit_learn_takes(noisy):
     assert SparGECV(n_features_to_select=3, gammas=(1.0,), cv=None).fit(X, y).losses_.shape[1] == 5
 
 
-def test_candidates_of_two_losses_share_one_matrix(noisy, monkeypatch):
+def test_candidates_of_two_losses_share_one_matrix(noisy, change):
     """With unlabeled samples, and with a small matrix that is not in this process."""
     X, y = noisy
     few = np.where(np.arange(120) % 3 == 0, -1, y)
@@ -202,7 +202,7 @@ def test_candidates_of_two_losses_share_one_matrix(noisy, monkeypatch):
     expected = SparGECV(n_features_to_select=5).fit(X[labeled], few[labeled])
     np.testing.assert_array_equal(found.selected_, expected.selected_)
     expected = SparGECV(n_features_to_select=5).fit(X, y)
-    monkeypatch.setattr(gathering, "MIN_NNZ", 0)
+    change(gathering.MIN_NNZ, 0)
     matrix = Matrix.from_array(X, tile_rows=40)
     matrix.local = False
     found = SparGECV(n_features_to_select=5).fit(matrix, y)

@@ -128,7 +128,7 @@ def test_the_folds_share_their_passes(text):
 
 @pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGridWarning")
 def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_losses(
-    text, monkeypatch
+    text, monkeypatch, change
 ):
     X, y = text
     selector = SparGECV(n_features_to_select=12, gammas=(0.5, 4.0), cv=3)
@@ -145,7 +145,7 @@ def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_
         held.append(len(folds))
 
     monkeypatch.setattr(fold_scores, "training_data", make)
-    monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 3 * 8 * 80**2 - 1)
+    change(cross_validation.LARGE_FOLDS, 3 * 8 * 80**2 - 1)
     gc.disable()  # nothing may wait for the collector
     try:
         with observe(watch):
@@ -159,12 +159,12 @@ def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_
     np.testing.assert_array_equal(alone.scores_, together.scores_)
 
 
-def test_large_folds_end_at_a_penalty_that_is_worse_than_a_larger_one(text, monkeypatch):
+def test_large_folds_end_at_a_penalty_that_is_worse_than_a_larger_one(text, change):
     X, y = text
     gammas = (1e-5, 1e-4, 0.001, 0.1, 10.0, 100.0)
     selector = SparGECV(gammas=gammas, n_features_to_select=12)
     every = clone(selector).fit(X, y)
-    monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 0)
+    change(cross_validation.LARGE_FOLDS, 0)
     few = clone(selector).fit(X, y)
     tried = np.isfinite(few.losses_[:, 0])
     n_tried = int(tried.sum())
@@ -180,9 +180,9 @@ def test_large_folds_end_at_a_penalty_that_is_worse_than_a_larger_one(text, monk
 
 
 @pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGridWarning")
-def test_large_folds_of_one_size_do_not_go_on_from_those_of_another(text, tmp_path, monkeypatch):
+def test_large_folds_of_one_size_do_not_go_on_from_those_of_another(text, tmp_path, change):
     X, y = text
-    monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 0)
+    change(cross_validation.LARGE_FOLDS, 0)
     selector, run = (
         SparGECV(gammas=(0.3, 3.0), cv=2, tol=1e-4),
         Run.begin(tmp_path / "run", {"store": "x.zarr"}),
