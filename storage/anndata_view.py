@@ -17,11 +17,12 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Matrix
+from bigfs.settings import Setting
 from bigfs.storage import fingerprint as identities
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import StoreError
 from bigfs.storage.format import manifest as manifests
-from bigfs.storage.format.manifest import ROW_CHUNK, STRING_CHUNK
+from bigfs.storage.format.manifest import STRING_CHUNK
 from bigfs.storage.format.tiles import SampleNames
 from bigfs.storage.roles import SampleRoles
 from bigfs.storage.scaling import LOGNORM, NONE, SETTINGS, Scaling, require_counts
@@ -34,7 +35,8 @@ from bigfs.storage.staging.scale_blocks import unit_settings
 from bigfs.storage.staging.scratch import TILE_NNZ
 from bigfs.types import AnyArray
 
-MAX_CHUNK_BYTES = 1 << 26  # every tile decodes all chunks that it touches
+OBS_ROWS = Setting(1 << 18)  # of obs that a task reads
+MAX_CHUNK_BYTES = Setting(1 << 26)  # every tile decodes all chunks that it touches
 
 
 def open_in_place(uri: str) -> AnnDataCorpus | None:
@@ -136,7 +138,7 @@ class AnnDataCorpus(SampleRoles):
     def __init__(self, uri: str, source: AnnData, target_sum: float | None = None) -> None:
         self.uri, self.source, self.target_sum = uri, source, target_sum
         self.n, self.nnz, largest = source.row_layout()
-        if largest > MAX_CHUNK_BYTES:
+        if largest > MAX_CHUNK_BYTES.value:
             raise StoreError(
                 f"{uri} has chunks of {largest >> 20} MB, too large to read by "
                 f"rows where they lie: stage it"
@@ -167,7 +169,7 @@ class AnnDataCorpus(SampleRoles):
     @cached_property
     def X(self) -> Matrix:
         """The matrix, by rows."""
-        d, cuts = len(self.feature_names), bounds(self.source.row_lengths(), TILE_NNZ)
+        d, cuts = len(self.feature_names), bounds(self.source.row_lengths(), TILE_NNZ.value)
         tiles = [
             AnnDataTile(
                 *(self.source, self.identity, start, stop, self.target_sum),
@@ -186,7 +188,7 @@ class AnnDataCorpus(SampleRoles):
     @cached_property
     def _samples(self) -> dict[str, Any]:
         """The facts of the samples in obs, by the roles of its columns."""
-        ranges = [(a, min(a + ROW_CHUNK, self.n)) for a in range(0, self.n, ROW_CHUNK)]
+        ranges = [(a, min(a + OBS_ROWS.value, self.n)) for a in range(0, self.n, OBS_ROWS.value)]
         parts = engine.map_tiles(_read_samples, ranges, self.source)
         places = [(b - a, partial(self.source.row_place, a)) for a, b in ranges]
         return samples.join(parts, places)

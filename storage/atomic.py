@@ -26,6 +26,7 @@ from pathlib import Path
 
 import fsspec
 
+from bigfs.settings import Setting
 from bigfs.storage.errors import LIMITS, BusyError, RunError, StoreError, is_full, may_pass
 from bigfs.storage.fingerprint import fingerprint_of
 from bigfs.storage.locks import lock, name_taken
@@ -37,7 +38,7 @@ OLD = "old"  # in a workplace: the folder that is being replaced
 KEY = "[0-9a-f]{16}"
 DAY = 86400.0  # seconds after which an unfinished file belongs to no living process
 CLAIM = DAY / 2  # seconds after which a claim in an object store has no living owner
-EXCHANGE = 60.0  # seconds that the two renames of another process may take
+EXCHANGE = Setting(60.0)  # seconds that the two renames of another process may take
 # Flushing 2,000 files of 100 kB one by one took 10.5 s, by 8 threads 0.95 s, and by one call of
 # syncfs 0.5 s. That call is no part of Python, and it does not reach what another machine wrote.
 FLUSHERS = 8
@@ -220,7 +221,7 @@ def workplace(target: Path, key: str = "") -> Iterator[Path]:
     """
     remove_stale(target, key)
     work = target.parent / f".{target.name}.{key or _key()}{WORK}"
-    with lock(work, wait=EXCHANGE):  # held until the folder is gone, so that nobody sweeps it
+    with lock(work, wait=EXCHANGE.value):  # held until the folder is gone, so that nobody sweeps it
         fault_point("write", work)
         work.mkdir(exist_ok=bool(key))
         try:
@@ -258,7 +259,7 @@ def recover(target: Place) -> None:
     for work in _workplaces(path):
         if os.path.lexists(work / OLD) and has_marker(work):
             try:
-                with lock(work, wait=EXCHANGE):
+                with lock(work, wait=EXCHANGE.value):
                     _restore(work, path)
             except BusyError:
                 raise StoreError(

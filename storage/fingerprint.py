@@ -16,9 +16,12 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-WHOLE = 1 << 30  # bytes
+from bigfs.settings import Setting
+
+WHOLE = Setting(1 << 30)  # bytes
 FILES = 20_000
-BLOCK, BLOCKS = 1 << 20, 64
+BLOCK = Setting(1 << 20)  # bytes
+BLOCKS = 64
 WRITTEN = Path(".bigfs") / "written"  # lines of two identities: after a selection, and before
 VERSION = 1  # of the rule
 
@@ -85,7 +88,7 @@ def note_written(before: str, after: str) -> None:
 def _identity(files: list[tuple[str, str, os.stat_result]]) -> str:
     total = sum(s.st_size for _, _, s in files)
     named = [(name, s.st_size) for name, _, s in files]
-    if total <= WHOLE and len(files) <= FILES:
+    if total <= WHOLE.value and len(files) <= FILES:
         return _digest([VERSION, named, [_content(p, s.st_size, total) for _, p, s in files]])
     dated = [(os.path.abspath(p), s.st_mtime_ns) for _, p, s in files]
     step = -(-len(files) // FILES)
@@ -98,13 +101,15 @@ def _content(path: str, size: int, total: int) -> str:
     """Return the hash of a file, or of its blocks if it is large and the files are too."""
     content = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
-        if total <= WHOLE or size <= BLOCK:
-            while block := file.read(BLOCK):
+        if total <= WHOLE.value or size <= BLOCK.value:
+            while block := file.read(BLOCK.value):
                 content.update(block)
         else:
-            for start in sorted({(size - BLOCK) * i // (BLOCKS + 1) for i in range(BLOCKS + 2)}):
+            for start in sorted(
+                {(size - BLOCK.value) * i // (BLOCKS + 1) for i in range(BLOCKS + 2)}
+            ):
                 file.seek(start)
-                content.update(file.read(BLOCK))
+                content.update(file.read(BLOCK.value))
     return content.hexdigest()
 
 

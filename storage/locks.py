@@ -16,10 +16,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from bigfs.settings import Setting
 from bigfs.storage.errors import BusyError, StoreError
 
 log = logging.getLogger("bigfs.storage")
-POLL = 0.05  # seconds between two looks at a lock that another process holds
+POLL = Setting(0.05)  # seconds between two looks at a lock that another process holds
 MISSING = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}  # of disks without flock
 
 Place = str | os.PathLike[str]
@@ -87,7 +88,7 @@ def _acquire(file: Path, wait: float, name: Place, shared: bool) -> int:
         if wait < 0 and not is_told:
             log.warning("another process works on %s: waiting for it to end", name)
             is_told = True
-        time.sleep(POLL)
+        time.sleep(POLL.value)
 
 
 def try_lock(descriptor: int, name: Place, *, shared: bool = False) -> bool:

@@ -21,6 +21,7 @@ import requests
 from platformdirs import user_cache_dir
 from requests.adapters import HTTPAdapter
 
+from bigfs.settings import Setting
 from bigfs.storage import atomic
 from bigfs.storage.downloads.catalog import File
 from bigfs.storage.errors import SourceError, is_full, may_pass, redact
@@ -29,7 +30,8 @@ from bigfs.storage.locks import lock
 REGISTRY = "registry.txt"
 RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")
 CONTENT_RANGE = re.compile(r"bytes \d+-\d+/(\d+)")
-RETRIES, PAUSE = 2, 1  # of a broken connection, and the seconds before each
+RETRIES = Setting(2)  # of a broken connection
+PAUSE = 1  # seconds before each of them
 TIMEOUT = 30  # seconds without a byte
 PLAIN = {"Accept-Encoding": "identity"}
 VERSION = ("ETag", "Last-Modified", "Content-Length")  # headers that change when a file does
@@ -93,7 +95,7 @@ def ranges_of(url: str) -> tuple[int, Callable[[int, int], bytes], Callable[[], 
     """
     session = requests.Session()
     for protocol in ("http://", "https://"):
-        session.mount(protocol, HTTPAdapter(max_retries=RETRIES))
+        session.mount(protocol, HTTPAdapter(max_retries=RETRIES.value))
 
     def ask(start: int, stop: int) -> requests.Response:
         headers = PLAIN | {"Range": f"bytes={start}-{stop - 1}"}
@@ -195,7 +197,7 @@ def _checksum(path: Path, algorithm: str = "sha256") -> str:
 def _download(file: File, checksum: str | None, folder: Path) -> None:
     """Download a file, and give it its name if it is the one that the checksum is of."""
     part = folder / f"{file.name}.part"
-    for tries_left in range(RETRIES, -1, -1):
+    for tries_left in range(RETRIES.value, -1, -1):
         try:
             _fetch(file.url, part)
             break

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from bigfs.settings import Setting
 from bigfs.storage import atomic
 from bigfs.storage.errors import SourceError, is_full, redact
 
-RANGE = 8 << 20  # bytes of a file that are asked for at a time
+RANGE = Setting(8 << 20)  # bytes of a file that are asked for at a time
 OF_WINDOWS = ("desktop.ini", "thumbs.db")  # which it writes into folders
 WEB = ("http://", "https://")
 # protocols of servers. Others read files of this machine, which have paths, or URLs inside theirs
@@ -279,7 +280,7 @@ def _fetch_ranges(fs: Any, path: str, part: Path) -> None:
             out.truncate(0)
         while out.tell() < size:
             start = out.tell()
-            block = fs.cat_file(path, start=start, end=min(start + RANGE, size))
+            block = fs.cat_file(path, start=start, end=min(start + RANGE.value, size))
             if not block:
                 raise OSError(f"it ended after {start} of {size} bytes")
             out.write(block)

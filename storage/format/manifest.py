@@ -37,6 +37,7 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore
 
 from bigfs.cards import brief
+from bigfs.settings import Setting
 from bigfs.storage import atomic, versions
 from bigfs.storage.errors import CorruptStoreError, StoreError
 from bigfs.storage.format.checked import parse
@@ -50,7 +51,7 @@ ROW_CHUNK, COLUMN_CHUNK, STRING_CHUNK = 1 << 18, 1 << 16, 1 << 15
 # the kinds of targets that a matrix of obsm holds: where it lies, and the type of its values
 MATRICES = {"multilabel": ("obsm/labels", "int8"), "multioutput": ("obsm/targets", "float64")}
 MEND = "restore it or remove it, and stage again"  # what to do about a damaged store
-CHECKSUM_CHUNK = 1 << 14  # checksums of chunks that are read at once, for 16 GB of values
+CHECKSUM_CHUNK = Setting(1 << 14)  # checksums of chunks that are read at once, for 16 GB of values
 
 
 SOURCE_FIELDS = {"uri", "format", "fingerprint", "sample_shape", "planted"}

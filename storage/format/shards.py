@@ -22,20 +22,22 @@ import google_crc32c
 import numpy as np
 from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
 
+from bigfs.settings import Setting
 from bigfs.storage import atomic
 from bigfs.storage.format.checked import CheckedStore, parse
 from bigfs.storage.format.manifest import canonical, checksum
 from bigfs.types import AnyArray
 
-FILES = 16  # of an array, before its shards hold more chunks than one
-MOST_CHUNKS = 64  # per shard: 64 MB of numbers before they are compressed
+FILES = Setting(16)  # of an array, before its shards hold more chunks than one
+MOST_CHUNKS = Setting(64)  # per shard: 64 MB of numbers before they are compressed
 INDEXES_HELD = 256  # by a reader, of 1 kB each
 MISSING = (1 << 64) - 1  # the offset and the length of a chunk that is not there
 
 
 def chunks_per_shard(chunks: int) -> int:
     """Return the chunks per shard of an array: a power of two, and 1 if it has few chunks."""
-    return min(1 << (-(-chunks // FILES) - 1).bit_length(), MOST_CHUNKS) if chunks else 1
+    wanted = 1 << (-(-chunks // FILES.value) - 1).bit_length()
+    return min(wanted, MOST_CHUNKS.value) if chunks else 1
 
 
 def shard_of(key: str, size: int) -> tuple[str, int]:

@@ -76,7 +76,7 @@ class VerifiedStore(ChunkedStore):
             return self.checksums.documents.get(key)
         if int(number) >= shards.chunks:
             return ""
-        part, place = divmod(shards.first + int(number), CHECKSUM_CHUNK)
+        part, place = divmod(shards.first + int(number), CHECKSUM_CHUNK.value)
         if part not in self.parts:
             raw = await self.get(f"{CHUNK_CHECKSUMS}/c/{part}", prototype)
             if len(self.parts) >= PARTS_HELD:

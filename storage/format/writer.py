@@ -353,7 +353,7 @@ def _write_chunk_checksums(writer: Writer) -> dict[str, Shards]:
         total += len(crcs)
     if parts:
         writer.create(
-            CHUNK_CHECKSUMS, total, np.uint32, CHECKSUM_CHUNK, compressors=(), sharded=False
+            CHUNK_CHECKSUMS, total, np.uint32, CHECKSUM_CHUNK.value, compressors=(), sharded=False
         )
         writer.append(CHUNK_CHECKSUMS, 0, parts)
     return shards

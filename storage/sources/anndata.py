@@ -260,7 +260,7 @@ class AnnData(SampleColumns, MatrixSource):
         with self._file() as file:
             X, kind, (n, d) = self._matrix(file)
             if kind == "array":
-                yield from (np.full(min(CHUNK, n - a), d) for a in range(0, n, CHUNK))
+                yield from (np.full(min(CHUNK.value, n - a), d) for a in range(0, n, CHUNK.value))
                 return
             yield from row_lengths(X, (n, d), self.path)
 

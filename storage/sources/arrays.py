@@ -385,8 +385,8 @@ class Npz(SavedMatrix):
             )
 
         def entries() -> Iterator[Triplets]:
-            for start in range(0, len(parts["data"]), CHUNK):
-                cut = slice(start, start + CHUNK)
+            for start in range(0, len(parts["data"]), CHUNK.value):
+                cut = slice(start, start + CHUNK.value)
                 row, column, value = (
                     np.asarray(parts[name][cut]) for name in ("row", "col", "data")
                 )

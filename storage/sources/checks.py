@@ -15,13 +15,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.engine import require_memory
+from bigfs.settings import Setting
 from bigfs.storage.errors import SourceError
 from bigfs.types import AnyArray, BoolArray, IntArray
 
 log = logging.getLogger("bigfs.storage")
 
 # samples or features, which the store numbers by int32
-MAX_SIDE = 2**31 - 1
+MAX_SIDE = Setting(2**31 - 1)
 MOST_WHOLE = 2**24  # whole numbers up to it are exact in float32
 MOST_ROUNDED = 5  # columns of a block whose whole numbers lost digits, which are named
 MUST_FIT = "values must be finite and fit in float32"
@@ -76,8 +77,8 @@ def real_type(dtype: np.dtype[Any], origin: str) -> np.dtype[Any]:
 def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
     """Return a shape, or refuse it if it is too large for a store."""
     for what, side in (("samples", n), ("features", d)):
-        if not 0 <= side <= MAX_SIDE:
-            raise SourceError(f"{origin} has {side} {what}: a store holds up to {MAX_SIDE}")
+        if not 0 <= side <= MAX_SIDE.value:
+            raise SourceError(f"{origin} has {side} {what}: a store holds up to {MAX_SIDE.value}")
     return int(n), int(d)
 
 
@@ -85,9 +86,9 @@ def require_index(index: int, place: object, n_features: int | None = None) -> i
     """Return the number of a column, or refuse it beyond `n_features` or what int32 reaches."""
     if n_features is not None and index >= n_features:
         raise SourceError(f"{place}: column {index} (from 0) lies outside {n_features} columns")
-    if index >= MAX_SIDE:
+    if index >= MAX_SIDE.value:
         raise SourceError(
-            f"{place}: column {index} (from 0): a store holds up to {MAX_SIDE} features"
+            f"{place}: column {index} (from 0): a store holds up to {MAX_SIDE.value} features"
         )
     return index
 

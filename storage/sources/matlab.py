@@ -13,6 +13,7 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.engine import MemoryLimitError, format_bytes, require_memory
+from bigfs.settings import Setting
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
 from bigfs.storage.sources import checks, samples
@@ -20,7 +21,7 @@ from bigfs.storage.sources.arrays import SavedMatrix, names_in
 from bigfs.storage.sources.scratch_matrix import ScratchMatrix, open_dense
 from bigfs.types import AnyArray
 
-READER = [sys.executable, "-P", str(Path(__file__).with_name("matfile.py"))]
+READER = Setting([sys.executable, "-P", str(Path(__file__).with_name("matfile.py"))])
 
 
 @dataclass(eq=False, kw_only=True)
@@ -94,7 +95,7 @@ class Mat(SavedMatrix):
 
 def _run_reader(task: dict[str, Any]) -> dict[str, Any]:
     """Run `bigfs.storage.sources.matfile` and return its reply, or raise the error that it met."""
-    ended = subprocess.run([*READER, json.dumps(task)], capture_output=True, check=False)
+    ended = subprocess.run([*READER.value, json.dumps(task)], capture_output=True, check=False)
     if ended.returncode < 0:
         raise EOFError("the file is damaged (the reader crashed)")
     ended.check_returncode()

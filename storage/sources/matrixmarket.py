@@ -151,7 +151,7 @@ class MatrixMarket(SavedMatrix):
                     dtype=kinds,
                     header=None,
                     index_col=False,
-                    chunksize=CHUNK,
+                    chunksize=CHUNK.value,
                     quoting=csv.QUOTE_NONE,
                 ) as tables:
                     for table in tables:

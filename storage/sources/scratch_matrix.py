@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.settings import Setting
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import Rows
 from bigfs.types import AnyArray
 
-CHUNK = 1 << 20  # entries that a transpose holds at a time
+CHUNK = Setting(1 << 20)  # entries that a transpose holds at a time
 SQUARE = 1 << 10  # rows and columns of a dense matrix that are transposed at a time
 SAMPLES = "samples.arrow"  # the file with the facts of the rows
 COMPRESSED = ("data", "indices", "indptr")  # the arrays of csr and csc
@@ -64,7 +65,7 @@ class ScratchMatrix(NamedTuple):
         if self.has("X"):
             return cut_dense(n, d, size)
         indptr = self.array("indptr")
-        chunks = (indptr[start : start + CHUNK + 1] for start in range(0, n, CHUNK))
+        chunks = (indptr[start : start + CHUNK.value + 1] for start in range(0, n, CHUNK.value))
         return cut_sparse(map(np.diff, chunks), size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
@@ -187,8 +188,8 @@ def row_lengths(parts: Any, shape: tuple[int, int], origin: str) -> Iterator[Any
     if parts["indptr"].shape != (n + 1,):  # refused
         checks.require_indptr(parts["indptr"], n, stored, origin)
     end = 0
-    for start in range(0, n, CHUNK):
-        stop = min(start + CHUNK, n)
+    for start in range(0, n, CHUNK.value):
+        stop = min(start + CHUNK.value, n)
         indptr = np.asarray(parts["indptr"][start : stop + 1])
         last = stored if stop == n else int(indptr[-1])
         checks.require_indptr(indptr - end, stop - start, last - end, origin)
@@ -202,8 +203,8 @@ def transpose_csc(folder: Path, origin: str, parts: Any, shape: tuple[int, int])
     data, indices = parts["data"], parts["indices"]
 
     def entries() -> Iterator[Triplets]:
-        for start in range(0, data.shape[0], CHUNK):
-            stop = min(start + CHUNK, data.shape[0])
+        for start in range(0, data.shape[0], CHUNK.value):
+            stop = min(start + CHUNK.value, data.shape[0])
             column = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1
             yield disk.read_part(indices, start, stop), column, disk.read_part(data, start, stop)
 
@@ -256,7 +257,7 @@ def write_csr(
     def open_parts() -> list[np.memmap[Any, Any]]:
         return [disk.map_file(folder / f"{name}.npy", "r+") for name in parts]
 
-    cuts = np.array(bounds([np.diff(indptr)], CHUNK))  # between ranges of rows
+    cuts = np.array(bounds([np.diff(indptr)], CHUNK.value))  # between ranges of rows
     free = indptr[cuts].copy()  # where the next entry of a range goes
     for entry in entries():
         of = np.searchsorted(cuts, entry[0], side="right") - 1

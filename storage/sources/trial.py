@@ -13,7 +13,6 @@ import sys
 import threading
 from functools import cache
 
-PATIENCE = 60.0  # seconds without a sign of a child, which writes a line for each thing it reads
 # tries each file that is sent as its length and its bytes; the last line of its output answers
 LOOP = """
 import resource, sys
@@ -38,11 +37,11 @@ class Trial:
     script : str
         Defines ``tried(raw)``, which returns the words of an answer. A line that it prints is a
         sign that it works.
-    patience : float, default=PATIENCE
-        Seconds without a sign.
+    patience : float, default=60
+        Seconds without a sign, after which the child is given up.
     """
 
-    def __init__(self, script: str, patience: float = PATIENCE) -> None:
+    def __init__(self, script: str, patience: float = 60.0) -> None:
         self.script, self.patience = script, patience
         self.child: subprocess.Popen[bytes] | None = None
         self.lock = threading.Lock()  # of the pipes
@@ -93,6 +92,6 @@ def trial(script: str) -> Trial:
 
 @cache
 def _trial(script: str, process: int) -> Trial:
-    made = Trial(script, PATIENCE)
+    made = Trial(script)
     atexit.register(made.close)
     return made

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from bigfs import engine
 from bigfs.engine import format_bytes, parse_bytes
+from bigfs.settings import Setting
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import manifest as manifests
 from bigfs.storage.format.manifest import Manifest, Segment
@@ -39,12 +40,13 @@ from bigfs.types import AnyArray
 log = logging.getLogger("bigfs.storage")
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
-TEXT_PIECE = 4 << 20  # bytes of text per task
-MATRIX_PIECE = 32 << 20  # bytes of other input per task
+TEXT_PIECE = Setting(4 << 20)  # bytes of text per task
+MATRIX_PIECE = Setting(32 << 20)  # bytes of other input per task
 MOST_LEFT_OUT = 100  # names of files that the manifest keeps
 # class statistics up to this number of values are kept whatever the size of the matrix, but none of
 # more classes than these
-CLASS_STATISTICS_LIMIT, MOST_CLASSES = 1 << 20, 256
+CLASS_STATISTICS_LIMIT = 1 << 20
+MOST_CLASSES = Setting(256)
 # bytes that the libraries themselves take in a worker; text needs scikit-learn
 MATRIX_BASE, TEXT_BASE = 230_000_000, 345_000_000
 
@@ -93,7 +95,7 @@ def source_folder(scratch: Path) -> Path:
 
 def pieces_of(source: MatrixSource | TextSource, memory_limit: int) -> Sequence[Any]:
     """Cut a source into pieces that a process can read within its limit."""
-    size = TEXT_PIECE if isinstance(source, TextSource) else MATRIX_PIECE
+    size = TEXT_PIECE.value if isinstance(source, TextSource) else MATRIX_PIECE.value
     return source.pieces(min(size, memory_limit // source.memory_per_byte))
 
 
@@ -158,7 +160,7 @@ def build(
         raise SourceError(f"{source.path} holds no values: {n} samples, {d} features")
     checks.require_shape(n, d, source.path)
     rows = plan.settings["tile_rows"]
-    tile = TILE_NNZ if rows is None else max(1, nnz * rows // n)
+    tile = TILE_NNZ.value if rows is None else max(1, nnz * rows // n)
     writer = Writer(uri, chunk=min(manifests.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
     chunks = chunks_for(writer, memory_limit)
     for path in ("uns", "uns/columns", "uns/statistics"):
@@ -191,7 +193,9 @@ def build(
             segments=tuple(segments),
             row_bounds=row_bounds(segments, blocks, rows),
             column_bounds=bounds(
-                transpose.counts_of(writer, segments, d), tile, transpose.MAX_COLUMNS_HELD // 2
+                transpose.counts_of(writer, segments, d),
+                tile,
+                transpose.MAX_COLUMNS_HELD.value // 2,
             ),
             named=(sample_names is not None, named),
             source=describe_source(source, plan, decided),
@@ -202,7 +206,7 @@ def build(
 
 def chunks_for(writer: Writer, memory_limit: int) -> int:
     """Return the number of chunks of an array that a task may hold."""
-    return max(1, min(memory_limit // 64, TILE_NNZ) // writer.chunk)
+    return max(1, min(memory_limit // 64, TILE_NNZ.value) // writer.chunk)
 
 
 def require_same(source: Source, fingerprint: str) -> None:
@@ -261,7 +265,7 @@ def write_segments(
     for segment, mine in by_segment(segments, blocks):
         # those per class are left out where they would be larger than the matrix
         is_small = d * classes <= max(segment.nnz, CLASS_STATISTICS_LIMIT)
-        by_class = classes if is_small and classes <= MOST_CLASSES else 0
+        by_class = classes if is_small and classes <= MOST_CLASSES.value else 0
         transpose.write_segment(writer, segment, mine, d, by_class, chunks)
 
 

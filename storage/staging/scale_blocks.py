@@ -15,6 +15,7 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.matrix.statistics import FAR_SCALE, Stats, is_table, scale_ratios
+from bigfs.settings import Setting
 from bigfs.storage.errors import SourceError
 from bigfs.storage.scaling import (
     LOGNORM,
@@ -43,7 +44,7 @@ from bigfs.storage.staging.scratch import (
 )
 from bigfs.types import AnyArray, FloatArray
 
-GROUP = 64  # blocks whose columns are in the driving process at a time
+GROUP = Setting(64)  # blocks whose columns are in the driving process at a time
 
 
 def unit_settings(
@@ -181,9 +182,9 @@ def _totals(block: RowBlock) -> FloatArray:
 def _combine(blocks: Sequence[RowBlock], d: int, *kinds: str, path: str = "") -> FloatArray:
     """Combine figures of the columns of all blocks, in the order of the blocks."""
     combine, total = np.maximum if "largest" in kinds else np.add, np.zeros((len(kinds), d))
-    for first in range(0, len(blocks), GROUP):
+    for first in range(0, len(blocks), GROUP.value):
         for columns, values in engine.map_tiles(
-            _figures, blocks[first : first + GROUP], kinds, path
+            _figures, blocks[first : first + GROUP.value], kinds, path
         ):
             total[:, columns] = combine(total[:, columns], values)
     return total

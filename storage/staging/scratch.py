@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.settings import Setting
 from bigfs.storage.format import disk
 from bigfs.storage.format.manifest import Segment
 from bigfs.storage.sources import checks, samples
@@ -28,7 +29,7 @@ from bigfs.types import AnyArray, IntArray
 BY_ROW = "data.npy", "indices.npy"  # the files of the entries of a block by row
 DONE = "done"  # the file that describes the blocks of a piece that was read
 SAMPLES = "samples.arrow"  # the file with the facts of the samples of a block
-TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
+TILE_NNZ = Setting(1 << 21)  # non-zeros per tile: half a second to a second of work
 
 
 class SampleFacts(NamedTuple):
@@ -235,5 +236,5 @@ def row_bounds(
         if tile_rows:
             cuts += [*range(s.start + tile_rows, s.stop, tile_rows), s.stop]
         else:
-            cuts += [s.start + cut for cut in bounds(lengths_of(inside), TILE_NNZ)[1:]]
+            cuts += [s.start + cut for cut in bounds(lengths_of(inside), TILE_NNZ.value)[1:]]
     return tuple(cuts)

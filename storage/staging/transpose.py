@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigfs import engine
+from bigfs.settings import Setting
 from bigfs.storage.format import manifest
 from bigfs.storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK
 from bigfs.storage.format.writer import ArrayWriter, Target, Writer, open_unpublished
@@ -31,7 +32,7 @@ from bigfs.storage.staging.tables import running_indptr
 from bigfs.types import AnyArray
 
 NO_LIMIT = 1 << 62
-MAX_COLUMNS_HELD = 1 << 21  # columns, occurring or not, that are held at a time
+MAX_COLUMNS_HELD = Setting(1 << 21)  # columns, occurring or not, that are held at a time
 
 
 @dataclass(frozen=True)
@@ -215,8 +216,8 @@ def _running_counts(
     """Yield the indptr of all blocks together, in parts."""
     yield np.zeros(1, dtype=np.int64)
     total = 0
-    for first in range(0, d, MAX_COLUMNS_HELD):
-        counts = np.zeros(min(MAX_COLUMNS_HELD, d - first), dtype=np.int64)
+    for first in range(0, d, MAX_COLUMNS_HELD.value):
+        counts = np.zeros(min(MAX_COLUMNS_HELD.value, d - first), dtype=np.int64)
         for block in blocks:
             present, begins = map_columns(block.path, block.present)
             low, high = np.searchsorted(present, [first, first + len(counts)])
@@ -282,8 +283,8 @@ def gather_columns(
 def _occupied_columns(indptr: Any, span: ColumnSpan) -> tuple[AnyArray, AnyArray]:
     """Return the columns of a span with entries, relative to its start, and where each starts."""
     present, starts = [], []
-    for first in range(span.start, span.stop, MAX_COLUMNS_HELD):
-        part = np.asarray(indptr[first : min(first + MAX_COLUMNS_HELD, span.stop) + 1])
+    for first in range(span.start, span.stop, MAX_COLUMNS_HELD.value):
+        part = np.asarray(indptr[first : min(first + MAX_COLUMNS_HELD.value, span.stop) + 1])
         occupied = np.flatnonzero(np.diff(part))
         present.append((occupied + (first - span.start)).astype(np.int32))
         starts.append(part[occupied])

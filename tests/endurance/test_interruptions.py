@@ -214,15 +214,15 @@ TRIED = [(name, way, EVERY[name]) for name in EVERY for way in ("error", "interr
     ],
 )
 def test_an_interrupted_command_leaves_the_old_or_the_new_result(
-    name, way, every, tmp_path, monkeypatch, request
+    name, way, every, tmp_path, monkeypatch, change, request
 ):
     kept = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as that of the command line
     request.addfinalizer(lambda: signal.signal(signal.SIGTERM, kept))
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     if name == "append to shards":
-        monkeypatch.setattr(shards, "FILES", 2)
-        monkeypatch.setattr(shards, "MOST_CHUNKS", 4)
+        change(shards.FILES, 2)
+        change(shards.MOST_CHUNKS, 4)
         every = 80
     left = interrupt(CASES[name], every, way)
     assert left.total() > 4

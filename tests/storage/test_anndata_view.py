@@ -8,8 +8,11 @@ import zarr
 
 from bigfs import storage
 from bigfs.selectors.registry import METHODS
+from bigfs.storage.anndata_view import OBS_ROWS
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.runs.runs import Run
+from bigfs.storage.sources.scratch_matrix import CHUNK
+from bigfs.storage.staging.scratch import TILE_NNZ
 from tests.helpers.anndata import write_anndata, zarr_text
 
 pytestmark = pytest.mark.filterwarnings(
@@ -45,11 +48,11 @@ def write_atlas(path, rng):
 
 
 @pytest.fixture
-def atlas(tmp_path, rng, monkeypatch):
+def atlas(tmp_path, rng, change):
     """The folder of an atlas, whose tiles and whose parts of obs are small."""
-    monkeypatch.setattr("bigfs.storage.anndata_view.TILE_NNZ", 150)
-    monkeypatch.setattr("bigfs.storage.anndata_view.ROW_CHUNK", 50)
-    monkeypatch.setattr("bigfs.storage.sources.scratch_matrix.CHUNK", 40)
+    change(TILE_NNZ, 150)
+    change(OBS_ROWS, 50)
+    change(CHUNK, 40)
     path = tmp_path / "atlas.zarr"
     write_atlas(path, rng)
     return path

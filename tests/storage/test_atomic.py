@@ -262,12 +262,12 @@ def test_a_folder_is_the_old_or_the_new_one_wherever_its_exchange_stops(
     assert names_in(tmp_path) == ["a"]
 
 
-def test_an_exchange_that_is_going_on_is_waited_for(tmp_path, monkeypatch):
+def test_an_exchange_that_is_going_on_is_waited_for(tmp_path, monkeypatch, change):
     """A reader that comes between the two renames takes nothing away from the writer."""
     work = tmp_path / f".a.{'0' * 16}.staging"
     atomic.write_marker(work)
     (work / "old").mkdir()
-    monkeypatch.setattr(atomic, "EXCHANGE", 0.2)
+    change(atomic.EXCHANGE, 0.2)
     with lock(work), pytest.raises(StoreError, match="replaced by another process"):
         atomic.recover(tmp_path / "a")
     assert (work / "old").exists()

@@ -36,9 +36,9 @@ def test_a_name_has_one_holder_and_nothing_is_left(tmp_path):
         pass
 
 
-def test_many_that_wait_are_inside_one_at_a_time(tmp_path, monkeypatch):
+def test_many_that_wait_are_inside_one_at_a_time(tmp_path, change):
     """Each holder removes the file for which the others wait."""
-    monkeypatch.setattr(locks, "POLL", 0.0005)
+    change(locks.POLL, 0.0005)
     inside, most, entries = [0], [0], [0]
 
     def work():

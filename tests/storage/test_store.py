@@ -16,6 +16,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from bigfs import engine, storage
 from bigfs.storage.sources.scratch_matrix import bounds
+from bigfs.storage.staging.build import TEXT_PIECE
 from tests.helpers.listing import names_in
 from tests.helpers.stores import dense_tiles
 
@@ -131,9 +132,9 @@ def test_a_store_is_made_once(folder, tmp_path):
         storage.stage(folder, uri, min_df=3)
 
 
-def test_vocabularies_are_merged_in_a_tree(folder, tmp_path, monkeypatch):
+def test_vocabularies_are_merged_in_a_tree(folder, tmp_path, change):
     whole = storage.open(storage.stage(folder, tmp_path / "a.zarr"))
-    monkeypatch.setattr("bigfs.storage.staging.build.TEXT_PIECE", 999)
+    change(TEXT_PIECE, 999)
     labels = set()
     with engine.progress(lambda label, done, total: labels.add((label, total))):
         pieces = storage.open(storage.stage(folder, tmp_path / "b.zarr"))

@@ -17,6 +17,8 @@ from bigfs.storage import atomic, versions
 from bigfs.storage.errors import CorruptStoreError, SourceError, StoreError
 from bigfs.storage.format import manifest, writer
 from bigfs.storage.format.verified import StoreRef
+from bigfs.storage.sources.checks import MAX_SIDE
+from bigfs.storage.staging.build import MOST_CLASSES
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.stores import dense_tiles, write_svmlight
@@ -322,10 +324,10 @@ def test_json_lines_without_a_label_fit_a_store_without_labels(tmp_path):
         storage.append(rows, uri)
 
 
-def test_statistics_of_many_classes_are_not_stored_and_the_scores_stay(tmp_path, monkeypatch):
+def test_statistics_of_many_classes_are_not_stored_and_the_scores_stay(tmp_path, change):
     source = write_svmlight(tmp_path / "1", 500, 1, n_classes=3, d=50)
     few = storage.open(storage.stage(source, tmp_path / "few.zarr"))
-    monkeypatch.setattr(storage.staging.build, "MOST_CLASSES", 2)
+    change(MOST_CLASSES, 2)
     many = storage.open(storage.stage(source, tmp_path / "many.zarr"))
     assert many.X.class_stats(many.y) is None
     assert not (tmp_path / "many.zarr/uns/statistics/0/classes").exists()
@@ -333,8 +335,8 @@ def test_statistics_of_many_classes_are_not_stored_and_the_scores_stay(tmp_path,
     np.testing.assert_allclose(*found, rtol=1e-6)
 
 
-def test_more_samples_than_int32_numbers_are_refused(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(storage.sources.checks, "MAX_SIDE", 55)
+def test_more_samples_than_int32_numbers_are_refused(store, tmp_path, change):
+    change(MAX_SIDE, 55)
     content = storage.open(store).spec["content"]
     with pytest.raises(SourceError, match="has 59 samples: a store holds up to 55"):
         storage.append(tmp_path / "2", store)

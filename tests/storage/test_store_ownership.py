@@ -98,7 +98,7 @@ from bigfs import storage
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.sources.tables import columnar
 
-columnar.MAX_GROUP_BYTES = 1 << 14  # bytes: the Parquet file is cut first
+columnar.MAX_GROUP_BYTES.value = 1 << 14  # bytes: the Parquet file is cut first
 disk, *sources = sys.argv[1:]
 answers = []
 for number, source in enumerate(sources):

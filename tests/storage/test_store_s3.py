@@ -32,6 +32,7 @@ from bigfs.storage.downloads import downloader, remote
 from bigfs.storage.errors import CorruptStoreError, SourceError, StoreError
 from bigfs.storage.format import documents
 from bigfs.storage.format import manifest as manifests
+from bigfs.storage.staging.build import MATRIX_PIECE
 from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.commands import fails
 from tests.helpers.daily import daily
@@ -305,7 +306,7 @@ def test_columns_of_parquet_in_a_bucket_are_read_in_place(bucket, tmp_path, monk
 
 @pytest.mark.parametrize("workers", daily([0, 1], 1))
 @pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
-def test_anndata_in_a_bucket_is_read_in_place(bucket, tmp_path, monkeypatch, workers):
+def test_anndata_in_a_bucket_is_read_in_place(bucket, tmp_path, monkeypatch, change, workers):
     monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))
     X = sp.random_array((90, 20), density=0.2, format="csr", rng=1)
     for kind in ("csr_matrix", "csc_matrix", "array"):
@@ -314,7 +315,7 @@ def test_anndata_in_a_bucket_is_read_in_place(bucket, tmp_path, monkeypatch, wor
         s3fs.S3FileSystem().put(str(folder), f"{bucket}/{kind}.zarr", recursive=True)
     with engine.cluster(workers=workers, memory_limit="1GB"):
         for kind in ("csr_matrix", "csc_matrix", "array"):
-            monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", 2000)
+            change(MATRIX_PIECE, 2000)
             name = f"{kind}.zarr"
             local = storage.stage(tmp_path / name, tmp_path / f"l-{name}", label="cell")
             far = storage.stage(f"{bucket}/{name}#label=cell", tmp_path / f"s-{name}")

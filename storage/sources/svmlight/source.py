@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.settings import Setting
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
 from bigfs.storage.sources import checks, samples
@@ -25,10 +26,10 @@ log = logging.getLogger("bigfs.storage")
 
 NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 # a token behind the label of a line that is meant as svmlight. The parser says what is wrong in it
-ENTRY = re.compile(rb"[^\s:]+:\S+")
+is_entry = re.compile(rb"[^\s:]+:\S+").fullmatch
 SIZES = re.compile(rb"\s*(\d+)\s+(\d+)\s+(\d+)\s*\n")  # the first line of XMC's format
 ZERO = re.compile(rb"(?m)^[^#\n]*?(?:^|[ \t])0+:")
-HEAD = 1 << 22
+HEAD = Setting(1 << 22)
 MESSAGES = (
     "",
     "a label must be a number, or numbers joined by commas",
@@ -103,7 +104,7 @@ class Svmlight(PlainFile, MatrixSource):
 
     def prepare(self, scratch: Path) -> Self:
         ready = super().prepare(scratch)
-        start = head(Path(ready.plain), HEAD)
+        start = head(Path(ready.plain), HEAD.value)
         if sizes := SIZES.match(start):  # XMC's, which counts labels and indices from 0
             ready.begin, d = sizes.end(), int(sizes[2])
             ready.zero_based = True if ready.zero_based is None else ready.zero_based
@@ -229,9 +230,9 @@ class Svmlight(PlainFile, MatrixSource):
 def _is_line(line: bytes) -> bool:
     """Return whether a line is meant as svmlight: a label, and pairs behind it up to a comment."""
     label, *entries = line.partition(b"#")[0].split() or [b""]
-    if ENTRY.fullmatch(label):  # a line without a label
+    if is_entry(label):  # a line without a label
         entries = [label, *entries]
-    return bool(entries) and all(map(ENTRY.fullmatch, entries))
+    return bool(entries) and all(map(is_entry, entries))
 
 
 def _line_of_row(raw: bytes, row: int) -> int:

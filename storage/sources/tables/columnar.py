@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bigfs import engine
 from bigfs.engine import require_memory
+from bigfs.settings import Setting
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, is_full, redact
 from bigfs.storage.sources.base import TextSource
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # of a row group or a record batch that a task reads whole, if it fits in its memory
-MAX_GROUP_BYTES = 32 << 20
+MAX_GROUP_BYTES = Setting(32 << 20)
 REQUESTS = 16  # to a server at a time
 MAX_METADATA = 4096  # files behind URLs whose footers a process keeps
 # prints the number of values of each row group, by the bytes of a footer
@@ -90,7 +91,7 @@ class ColumnFile(Table):
 
     def _find_groups(self) -> list[Part] | None:
         """Return the parts of all files, or None where one is too large or nobody knows them."""
-        groups, most = list[Part](), MAX_GROUP_BYTES
+        groups, most = list[Part](), MAX_GROUP_BYTES.value
         if isinstance(self, TextSource):  # whose terms take many times its bytes
             most = min(most, engine.memory_limit() // self.memory_per_byte)
         for file in self.same_files():
@@ -148,7 +149,7 @@ class ColumnFile(Table):
 
     def rows_of_batch(self, width: int) -> int:
         """Return the number of rows of a batch of this many columns."""
-        return max(1, min(tables.BATCH_ROWS, tables.BATCH_BYTES // (8 * max(width, 1))))
+        return max(1, min(tables.BATCH_ROWS, tables.BATCH_BYTES.value // (8 * max(width, 1))))
 
 
 # --- Parquet --------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ class EntryRecords(MatrixRecords):
         """Return keys as numbers of columns, or refuse one by its place."""
         if not isinstance(keys, np.ndarray):
             keys = _parsed(keys, place)
-        limit = checks.MAX_SIDE if self.n_features is None else self.n_features
+        limit = checks.MAX_SIDE.value if self.n_features is None else self.n_features
         wrong = np.flatnonzero((keys < 0) | (keys >= limit))
         if len(wrong):
             column, where = int(keys[wrong[0]]), place(wrong[0])

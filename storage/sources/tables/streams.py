@@ -105,7 +105,7 @@ class Stream(Table):
                     )
             for batch in reader:
                 batch = pick(batch, names)
-                rows = BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)
+                rows = BATCH_BYTES.value * batch.num_rows // max(batch.nbytes, 1)
                 rows = max(1, min(rows, BATCH_ROWS))
                 for start in range(0, batch.num_rows, rows):
                     part = decode_batch(batch.slice(start, rows))

@@ -28,6 +28,7 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.engine import format_bytes, require_memory
+from bigfs.settings import Setting
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redact
 from bigfs.storage.sources.base import PlainFile, shorten, shorten_names
@@ -38,7 +39,8 @@ from bigfs.storage.sources.tables.records import PACKED, Batch, Packed, Records,
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa
 
-BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20  # of a batch
+BATCH_ROWS = 4096
+BATCH_BYTES = Setting(4 << 20)  # of a batch
 # that a value counts as, at least: a file may encode it in less, and its entry takes no less memory
 VALUE_BYTES = 4
 # bytes of a record of CSV that always fits, and of one that is refused whatever the memory
@@ -46,7 +48,7 @@ SMALL_RECORD, MAX_RECORD = 1 << 20, 1 << 28
 # bytes that pyarrow takes for a column of CSV which it reads, and for one that it leaves out
 # (measured at 10,000 to 100,000 columns: 6,700 to 7,500, and 1,100)
 READ_COLUMN, SKIPPED_COLUMN = 8000, 1200
-WIDE = 10_000  # columns of a CSV that pyarrow reads at most
+WIDE = Setting(10_000)  # columns of a CSV that pyarrow reads at most
 WIDE_COLUMN = 1000  # bytes that a column of a wider one takes, whose values are packed
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 LEAST_AXIS = 8  # names of columns, which may be numbers that rise in other steps than 1
@@ -151,7 +153,7 @@ class Table(Records):
         self.scratch, self.on_scratch = scratch, []
         out: Any = None
         schema, number, name = None, 0, 0
-        size = min(BATCH_BYTES, engine.memory_limit() // self.memory_per_byte)
+        size = min(BATCH_BYTES.value, engine.memory_limit() // self.memory_per_byte)
         with contextlib.ExitStack() as files:
             for origin, batches in self.streams():
                 first = 0
@@ -414,7 +416,7 @@ class CsvFile(Table):
         wanted = self.columns_to_read(with_partitions(columns, self.partitions))
         there = set(columns)
         included = [name for name in wanted if name in there]
-        if len(columns) > WIDE:
+        if len(columns) > WIDE.value:
             for part in self._stream_wide(start, columns, included, columns != names):
                 yield add_partitions(part, self.partitions, wanted)
             return
@@ -499,7 +501,7 @@ class CsvFile(Table):
                         )
                     values = pa.array(map(record.__getitem__, fields), pa.large_string())
                     rows.append(_trimmed(values) if has_blanks else values)
-                    if sum(row.nbytes for row in rows) > BATCH_BYTES:
+                    if sum(row.nbytes for row in rows) > BATCH_BYTES.value:
                         yield pack(pa.concat_arrays(rows), included)
                         count += len(rows)
                         rows.clear()

@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
+from bigfs.settings import Setting
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
 from bigfs.storage.sources import checks, samples
@@ -26,7 +27,7 @@ from bigfs.storage.sources.base import MatrixSource, Rows, shorten
 from bigfs.storage.sources.tables.names import sort_names
 from bigfs.storage.sources.tables.records import Batch, Records
 
-RUN_BYTES = 32 << 20  # of input that are sorted at a time
+RUN_BYTES = Setting(32 << 20)  # of input that are sorted at a time
 TRIPLET = 16  # bytes of input that a triplet counts as
 MARKS = 256  # names of samples in a run, between which pieces are cut
 
@@ -85,7 +86,7 @@ class TripletRecords(Records, MatrixSource):
     def prepare(self, scratch: Path) -> Self:
         """Sort the triplets of each piece by their samples, on the workers."""
         ready = super().prepare(scratch)
-        pieces = ready.pieces(min(RUN_BYTES, engine.memory_limit() // self.memory_per_byte))
+        pieces = ready.pieces(min(RUN_BYTES.value, engine.memory_limit() // self.memory_per_byte))
         paths = [str(scratch / f"run-{i:06d}") for i in range(len(pieces))]
         ready.runs = engine.map_tiles(_sort, pieces, ready, each=[paths], label="sort triplets")
         return ready

@@ -16,11 +16,12 @@ import numpy as np
 from numba import njit
 
 from bigfs import engine
+from bigfs.settings import Setting
 from bigfs.storage.staging.scratch import open_array, save
 from bigfs.types import AnyArray, IntArray
 
 NEWLINE = 10
-CHUNK = 1 << 20  # bytes read of a vocabulary at a time
+CHUNK = Setting(1 << 20)  # bytes read of a vocabulary at a time
 
 
 def merge_vocabularies(
@@ -59,7 +60,7 @@ def merge_files(parts: Sequence[str], terms: Path, least: float, most: float = n
         while True:
             for k, file in enumerate(files):
                 if not len(lines[k]):
-                    lines[k] = np.frombuffer(whole_lines(file, CHUNK), dtype=np.uint8)
+                    lines[k] = np.frombuffer(whole_lines(file, CHUNK.value), dtype=np.uint8)
                     size = np.count_nonzero(lines[k] == NEWLINE)
                     counts[k], rest[k] = np.array(rest[k][:size], dtype=np.int64), rest[k][size:]
             if not any(map(len, lines)):
@@ -80,7 +81,7 @@ def find_columns(lines: AnyArray, vocabulary: str) -> IntArray:
     found = np.full(np.count_nonzero(lines == NEWLINE), -1, dtype=np.int64)
     at, term, first = 0, 0, 0
     with open(vocabulary, "rb") as file:
-        while at < len(lines) and (some := whole_lines(file, CHUNK)):
+        while at < len(lines) and (some := whole_lines(file, CHUNK.value)):
             at, term, first = match(
                 lines, at, term, np.frombuffer(some, dtype=np.uint8), first, found
             )

@@ -134,8 +134,8 @@ def test_a_broken_download_goes_on_where_it_stopped(site, monkeypatch):
     assert [p.name for p in path.parent.iterdir() if "part" in p.name] == []
 
 
-def test_it_goes_on_in_the_next_run_too(site, monkeypatch):
-    monkeypatch.setattr(downloader, "RETRIES", 0)
+def test_it_goes_on_in_the_next_run_too(site, monkeypatch, change):
+    change(downloader.RETRIES, 0)
     site.files["/big.bin"] = (big(), '"v1"')
     site.breaks = [3_000_000]
     with pytest.raises(
@@ -149,8 +149,8 @@ def test_it_goes_on_in_the_next_run_too(site, monkeypatch):
 
 
 @pytest.mark.parametrize("reason", ["another version", "no ranges", "no version given"])
-def test_it_starts_anew_where_it_must(site, monkeypatch, reason):
-    monkeypatch.setattr(downloader, "RETRIES", 0)
+def test_it_starts_anew_where_it_must(site, monkeypatch, change, reason):
+    change(downloader.RETRIES, 0)
     site.files["/big.bin"] = (big(1), None if reason == "no version given" else '"v1"')
     site.breaks = [3_000_000]
     with pytest.raises(SourceError):
@@ -162,8 +162,8 @@ def test_it_starts_anew_where_it_must(site, monkeypatch, reason):
     assert [start for _, start in site.requests] == [0, 0]
 
 
-def test_another_content_is_refused(site, monkeypatch, tmp_path):
-    monkeypatch.setattr(downloader, "RETRIES", 0)
+def test_another_content_is_refused(site, monkeypatch, change, tmp_path):
+    change(downloader.RETRIES, 0)
     site.files["/big.bin"] = (big(), '"v1"')
     with pytest.raises(SourceError, match="did not send the published file") as caught:
         fetch_big(site, monkeypatch, "0" * 64)
@@ -188,8 +188,8 @@ def test_a_file_put_there_by_hand_is_used_and_watched(site, tmp_path):
         catalog.fetch("tiny")
 
 
-def test_offline_the_error_says_what_to_put_where(site, monkeypatch, tmp_path):
-    monkeypatch.setattr(downloader, "RETRIES", 0)
+def test_offline_the_error_says_what_to_put_where(site, change, tmp_path):
+    change(downloader.RETRIES, 0)
     site.shutdown()
     site.server_close()
     with pytest.raises(SourceError, match=r"tiny\.svm cannot be downloaded") as caught:
@@ -272,9 +272,9 @@ def test_a_url_that_is_refused_or_out_of_reach(site, monkeypatch):
     assert may_pass(caught.value.__cause__)
 
 
-def test_a_part_of_an_old_version_is_emptied_before_the_new_mark(site, monkeypatch):
+def test_a_part_of_an_old_version_is_emptied_before_the_new_mark(site, monkeypatch, change):
     """Killed between the two, the next command must not join both versions."""
-    monkeypatch.setattr(downloader, "RETRIES", 0)
+    change(downloader.RETRIES, 0)
     site.files["/big.bin"], site.breaks = (big(1), '"v1"'), [3_000_000]
     with pytest.raises(SourceError):
         fetch_big(site, monkeypatch)

@@ -16,6 +16,7 @@ from bigfs import engine, storage
 from bigfs.storage.downloads import downloader
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import find
+from bigfs.storage.sources.tables.columnar import MAX_GROUP_BYTES
 from tests.helpers.sources import rows_of
 
 N, COLUMNS = 20_000, 20
@@ -109,8 +110,8 @@ def test_two_of_twenty_columns_take_a_part_of_the_bytes(site, tmp_path, table, n
         storage.find_store(f"{url}#columns=c3,c11", tmp_path / "r.zarr")
 
 
-def test_large_row_groups_are_laid_out_without_a_copy(site, tmp_path, table, monkeypatch):
-    monkeypatch.setattr("bigfs.storage.sources.tables.columnar.MAX_GROUP_BYTES", 1 << 16)
+def test_large_row_groups_are_laid_out_without_a_copy(site, tmp_path, table, change):
+    change(MAX_GROUP_BYTES, 1 << 16)
     write_parquet(table, tmp_path / "t.parquet")
     site.files["/t.parquet"] = (tmp_path / "t.parquet").read_bytes()
     source = find(f"{site.url}/t.parquet", columns="c3,c11", where="c3 > 0.5")

@@ -68,10 +68,10 @@ def test_folder_of_texts_and_changed_files_are_fetched(memory, tmp_path):
     assert sources.find("memory://bucket/rows.svm").path != first.path
 
 
-def test_broken_fetch_is_one_line_and_goes_on_where_it_stopped(memory, monkeypatch):
+def test_broken_fetch_is_one_line_and_goes_on_where_it_stopped(memory, monkeypatch, change):
     content = b"1 1:1\n2 2:7\n"
     memory.pipe("/bucket/rows.svm", content)
-    monkeypatch.setattr(remote, "RANGE", 5)
+    change(remote.RANGE, 5)
     asked, cat_file = [], type(memory).cat_file
 
     def read(self, path, start=None, end=None):

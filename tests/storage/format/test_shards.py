@@ -23,10 +23,10 @@ SHARDED = {"X/data", "X/indices", "uns/columns/0/data", "uns/columns/0/indices"}
 
 
 @pytest.fixture
-def small_shards(monkeypatch):
+def small_shards(change):
     """Shards of up to four chunks, for arrays of more than two."""
-    monkeypatch.setattr(shards, "FILES", 2)
-    monkeypatch.setattr(shards, "MOST_CHUNKS", 4)
+    change(shards.FILES, 2)
+    change(shards.MOST_CHUNKS, 4)
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ def test_plain_zarr_reads_the_same_values_as_the_checked_reader(store):
     assert storage.check(store).documents == len(files(store)) - 2
 
 
-def test_values_are_those_of_a_store_without_shards(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "FILES", 1 << 30)
+def test_values_are_those_of_a_store_without_shards(store, tmp_path, change):
+    change(shards.FILES, 1 << 30)
     plain = storage.stage(tmp_path / "a.svm", tmp_path / "plain.zarr", tile_rows=40)
     assert shards_of(plain) == {}
     assert storage.open(plain).manifest.key == storage.open(store).manifest.key
@@ -211,10 +211,8 @@ def test_no_byte_of_a_shard_can_change_unseen(store):
 # --- what a reader holds --------------------------------------------------------------------------
 
 
-def test_a_tile_reads_only_its_part_of_the_checksums(store, monkeypatch):
-    monkeypatch.setattr(verified, "CHECKSUM_CHUNK", 2)
-    monkeypatch.setattr(manifest, "CHECKSUM_CHUNK", 2)
-    monkeypatch.setattr("bigfs.storage.format.writer.CHECKSUM_CHUNK", 2)
+def test_a_tile_reads_only_its_part_of_the_checksums(store, monkeypatch, change):
+    change(manifest.CHECKSUM_CHUNK, 2)
     other = storage.stage(Path(store).with_name("a.svm"), f"{store}-2", tile_rows=40)
     read, get = [], verified.VerifiedStore.get
 
@@ -295,11 +293,11 @@ def test_append_does_not_hide_a_chunk_that_was_damaged(store, tmp_path):
         storage.append(write_svmlight(tmp_path / "b.svm", 30, 1), store)
 
 
-def test_a_store_without_shards_grows(small_shards, tmp_path, monkeypatch):
+def test_a_store_without_shards_grows(small_shards, tmp_path, change):
     write_svmlight(tmp_path / "a.svm", ROWS)
-    monkeypatch.setattr(shards, "FILES", 1 << 30)
+    change(shards.FILES, 1 << 30)
     uri = storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", tile_rows=40)
-    monkeypatch.setattr(shards, "FILES", 2)
+    change(shards.FILES, 2)
     storage.append(write_svmlight(tmp_path / "b.svm", ROWS, 1), uri)
     assert set(shards_of(uri)) == {"uns/columns/1/data", "uns/columns/1/indices"}
     assert storage.check(uri).problems == []
@@ -353,7 +351,7 @@ def test_a_graph_of_many_blocks_has_shards_and_the_same_neighbors(
     change(ROW_ALIGNMENT, 256)
     corpus = storage.open(store)
     sharded = storage.graph(corpus, k=3, method="exact")
-    monkeypatch.setattr(shards, "FILES", 1 << 30)
+    change(shards.FILES, 1 << 30)
     shutil.move(sharded.uri, tmp_path / "sharded.zarr")
     plain = storage.graph(corpus, k=3, method="exact")
     moved = storage.open_graph(str(tmp_path / "sharded.zarr"))

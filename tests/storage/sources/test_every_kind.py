@@ -226,7 +226,7 @@ BARE = {  # without names of columns, labeled by numbers
 }
 
 
-def staged(folder, name, limit, monkeypatch, told=None):
+def staged(folder, name, limit, change, told=None):
     """The corpus of the facts from a kind of source."""
     place = folder / f"{name} {limit}"
     place.mkdir()
@@ -238,8 +238,8 @@ def staged(folder, name, limit, monkeypatch, told=None):
         holds, lies = name.split(": ")
         entries, options = HOLDS[holds]
         source = LIES[lies](place, pa.table({**told, **entries()}))
-    monkeypatch.setattr(build, "MATRIX_PIECE", LIMITS[limit])
-    monkeypatch.setattr(build, "TEXT_PIECE", LIMITS[limit])
+    change(build.MATRIX_PIECE, LIMITS[limit])
+    change(build.TEXT_PIECE, LIMITS[limit])
     memory = max(limit, "420MB") if "text" in options else limit  # which needs scikit-learn
     uri = storage.stage(source, folder / f"{name} {limit}.zarr", memory_limit=memory, **options)
     return storage.open(uri)
@@ -254,8 +254,8 @@ def told_of(corpus):
 
 
 @pytest.mark.parametrize("name", daily(KINDS, *FEW))
-def test_the_same_facts_from_every_kind_of_source(tmp_path, monkeypatch, name):
-    first, second = (staged(tmp_path, name, limit, monkeypatch, facts()) for limit in LIMITS)
+def test_the_same_facts_from_every_kind_of_source(tmp_path, change, name):
+    first, second = (staged(tmp_path, name, limit, change, facts()) for limit in LIMITS)
     assert first.spec["content"] == second.spec["content"]
     train = np.array(facts()["split"]) == "train"
     order = np.argsort(~train, kind="stable")
@@ -273,8 +273,8 @@ def test_the_same_facts_from_every_kind_of_source(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", BARE)
-def test_the_same_matrix_from_every_kind_of_source(tmp_path, monkeypatch, name):
-    first, second = (staged(tmp_path, name, limit, monkeypatch) for limit in LIMITS)
+def test_the_same_matrix_from_every_kind_of_source(tmp_path, change, name):
+    first, second = (staged(tmp_path, name, limit, change) for limit in LIMITS)
     assert first.spec["content"] == second.spec["content"]
     assert told_of(first) == (matrix().tolist(), ["0", "1", "2"], Y.tolist(), ())
 
@@ -298,11 +298,11 @@ EVERY = [(name, bad) for name in KINDS for bad in BAD if not ("pair" in name and
 
 
 @pytest.mark.parametrize(("name", "bad"), daily(EVERY, *(case for case in EVERY if case[0] in FEW)))
-def test_one_bad_fact_is_one_error(tmp_path, monkeypatch, name, bad):
+def test_one_bad_fact_is_one_error(tmp_path, change, name, bad):
     changed, message = BAD[bad]
     for limit in LIMITS:
         with pytest.raises(SourceError) as caught:
-            staged(tmp_path, name, limit, monkeypatch, facts(**changed))
+            staged(tmp_path, name, limit, change, facts(**changed))
         assert message in str(caught.value)
 
 

@@ -24,10 +24,10 @@ def test_mat_that_crashes_scipy_is_refused(tmp_path):
     refused(path, r"X\.mat cannot be read as mat: ", tmp_path / "scratch")
 
 
-def test_mat_names_a_reader_that_dies(tmp_path, monkeypatch):
+def test_mat_names_a_reader_that_dies(tmp_path, change):
     scipy.io.savemat(tmp_path / "X.mat", {"X": np.eye(3)})
     dies = [sys.executable, "-c", "import os; os.abort()"]
-    monkeypatch.setattr(matlab, "READER", dies)
+    change(matlab.READER, dies)
     message = r"X\.mat cannot be read as mat: the file is damaged \(the reader crashed\)$"
     refused(tmp_path / "X.mat", message, tmp_path / "scratch")
 

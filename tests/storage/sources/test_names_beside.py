@@ -8,6 +8,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from bigfs import storage
 from bigfs.storage.errors import SourceError
+from bigfs.storage.staging.build import MATRIX_PIECE
 
 X = np.array([[1.0, 0, 2], [0, 3, 0], [4, 0, 0], [0, 0, 5.0]])
 GENES, CELLS = ["gene 1", "géne 2", "gene 3"], ["a", "b", "", "d"]
@@ -78,8 +79,8 @@ def test_sample_names_are_as_many_as_the_samples(source, tmp_path):
         storage.stage(source, tmp_path / "a.zarr", names="nowhere.txt")
 
 
-def test_sample_names_of_svmlight_do_not_depend_on_the_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", 64)
+def test_sample_names_of_svmlight_do_not_depend_on_the_pieces(tmp_path, change):
+    change(MATRIX_PIECE, 64)
     names = [f"s{i}" for i in range(40)]
     (tmp_path / "a.svm").write_text("".join(f"{i % 2} 1:{i + 1} # c\n\n" for i in range(40)))
     uri = storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", sample_names=names)

@@ -19,6 +19,7 @@ from bigfs import storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.integrity import summarize
 from bigfs.storage.runs.runs import Run
+from bigfs.storage.staging.build import MATRIX_PIECE
 from tests.helpers.anndata import write_anndata
 from tests.helpers.commands import fails
 
@@ -168,8 +169,8 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_source_keeps_several_real_targets(data, tmp_path, kind, monkeypatch):
-    monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", 700)
+def test_every_source_keeps_several_real_targets(data, tmp_path, kind, change):
+    change(MATRIX_PIECE, 700)
     source, options = kind(*data, tmp_path)
     uri = storage.stage(source, tmp_path / "a.zarr", **options)
     corpus = storage.open(uri)

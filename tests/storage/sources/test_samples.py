@@ -21,6 +21,8 @@ from pyarrow import parquet
 from bigfs import storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import samples
+from bigfs.storage.sources.tables.tables import BATCH_BYTES
+from bigfs.storage.staging.build import MATRIX_PIECE, TEXT_PIECE
 from bigfs.storage.write_back import write_element
 
 N, BAD = 60, 41  # rows, and the one with the bad fact
@@ -112,9 +114,9 @@ def content(uri):
 
 @pytest.mark.parametrize("entry", KINDS)
 @pytest.mark.parametrize(("piece", "limit"), [(1 << 25, "320MB"), (600, "320MB"), (600, "4GB")])
-def test_the_same_rows_are_one_store_from_every_kind(tmp_path, monkeypatch, entry, piece, limit):
+def test_the_same_rows_are_one_store_from_every_kind(tmp_path, change, entry, piece, limit):
     frame = table({"kind": None})
-    monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", piece)
+    change(MATRIX_PIECE, piece)
     source, options = as_source(entry, frame, tmp_path)
     uri = storage.stage(source, tmp_path / "a.zarr", memory_limit=limit, **options)
     expected = storage.stage(
@@ -141,11 +143,11 @@ BAD_FACTS = [
 @pytest.mark.parametrize("piece", [1 << 25, 900])
 @pytest.mark.parametrize(("bad", "message"), BAD_FACTS)
 def test_one_bad_fact_is_the_same_error_from_every_kind_of_source(
-    tmp_path, monkeypatch, entry, bad, message, piece
+    tmp_path, change, entry, bad, message, piece
 ):
     if entry in ("csv", "h5ad") and "kind" in bad:
         pytest.skip("such a file holds no NUL")
-    monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", piece)
+    change(MATRIX_PIECE, piece)
     source, options = as_source(entry, table(bad), tmp_path)
     with pytest.raises(SourceError, match=message) as caught:
         storage.stage(source, tmp_path / "a.zarr", **options)
@@ -155,18 +157,18 @@ def test_one_bad_fact_is_the_same_error_from_every_kind_of_source(
     assert not (tmp_path / "a.zarr").exists()
 
 
-def test_a_list_among_labels_is_refused_in_one_piece_and_in_many(tmp_path, monkeypatch):
+def test_a_list_among_labels_is_refused_in_one_piece_and_in_many(tmp_path, change):
     path = tmp_path / "rows.jsonl"
     labels = ["a"] * 7 + [["b"]] + ["a"] * 7
     path.write_text("".join(json.dumps({"text": "some words", "label": v}) + "\n" for v in labels))
     for piece in (1 << 22, 1):
-        monkeypatch.setattr("bigfs.storage.staging.build.TEXT_PIECE", piece)
+        change(TEXT_PIECE, piece)
         with pytest.raises(SourceError, match="line 8: either all labels or none must be lists"):
             storage.stage(path, tmp_path / "a.zarr", min_df=1)
 
 
-def test_a_sample_without_a_name_has_its_number(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigfs.storage.staging.build.TEXT_PIECE", 1)
+def test_a_sample_without_a_name_has_its_number(tmp_path, change):
+    change(TEXT_PIECE, 1)
     path = tmp_path / "rows.jsonl"
     rows = [{"text": "some words", "id": name} for name in ("a", None, "", "b\0")]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -212,9 +214,9 @@ def test_one_long_value_makes_no_other_value_longer(tmp_path, role):
     ],
 )
 @pytest.mark.parametrize("piece", [1, 1 << 22])
-def test_labels_that_csv_spells(tmp_path, monkeypatch, values, options, names, target, piece):
-    monkeypatch.setattr("bigfs.storage.staging.build.TEXT_PIECE", piece)
-    monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", piece)
+def test_labels_that_csv_spells(tmp_path, change, values, options, names, target, piece):
+    change(TEXT_PIECE, piece)
+    change(BATCH_BYTES, piece)
     path = tmp_path / "rows.csv"
     path.write_text("text,label\n" + "".join(f"some words,{value}\n" for value in values))
     corpus = storage.open(storage.stage(path, tmp_path / "a.zarr", min_df=1, **options))

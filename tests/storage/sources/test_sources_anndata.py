@@ -8,8 +8,10 @@ import zarr
 from bigfs import ANOVA, LaplacianScore, storage
 from bigfs.flows.evaluation import selection
 from bigfs.storage import sources
+from bigfs.storage.anndata_view import MAX_CHUNK_BYTES
 from bigfs.storage.errors import SourceError, StoreError
 from bigfs.storage.runs.runs import Run
+from bigfs.storage.staging.scratch import TILE_NNZ
 from tests.helpers.anndata import write_anndata, zarr_text
 from tests.helpers.commands import fails
 from tests.helpers.sources import SIZES, refused, rows_of, told_of
@@ -109,13 +111,13 @@ def test_a_staged_store_is_a_source_itself(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
-def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
+def test_what_suits_is_used_where_it_lies(tmp_path, matrix, change):
     path = tmp_path / "cells.zarr"
     write_anndata(zarr.open_group(path, mode="w"), matrix, "csr_matrix", zarr_text)
     zarr_text(
         zarr.open_group(path)["obs"], "split", ["train", "test", "train"] * 7 + ["test", "test"]
     )
-    monkeypatch.setattr("bigfs.storage.anndata_view.TILE_NNZ", 10)
+    change(TILE_NNZ, 10)
     corpus, staged = storage.open(path), storage.open(storage.stage(path, tmp_path / "staged.zarr"))
     assert len(corpus.X.row_tiles) > 3
     X = matrix.toarray().astype(np.float32)
@@ -145,7 +147,7 @@ def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
     assert corpus.has_test_half
     with pytest.raises(StoreError, match="this step needs a staged store: bigfs stage"):
         storage.check(path)
-    monkeypatch.setattr("bigfs.storage.anndata_view.MAX_CHUNK_BYTES", 10)
+    change(MAX_CHUNK_BYTES, 10)
     with pytest.raises(StoreError, match="has chunks of 0 MB, too large"):
         storage.open(path)
     write_anndata(zarr.open_group(path, mode="w"), matrix, "csc_matrix", zarr_text)

@@ -20,6 +20,7 @@ from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import Rows
 from bigfs.storage.staging import build, transpose
 from bigfs.storage.staging import scratch as scratch_files
+from bigfs.storage.staging.transpose import MAX_COLUMNS_HELD
 from tests.helpers.daily import daily
 from tests.helpers.listing import names_in
 from tests.helpers.sources import refused, rows_of
@@ -286,11 +287,13 @@ def test_npy_reads_real_types_and_refuses_others_by_name(tmp_path, dtype):
 
 
 @pytest.mark.slow
-def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(tmp_path, monkeypatch):
+def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(
+    tmp_path, monkeypatch, change
+):
     """No array of d numbers is made while the store is; a limit too small for one of them refuses
     the file by both sizes.
     """
-    monkeypatch.setattr("bigfs.storage.staging.transpose.MAX_COLUMNS_HELD", 1 << 18)
+    change(MAX_COLUMNS_HELD, 1 << 18)
     (tmp_path / "a.svm").write_text("1 1:2 7:1\n-1 3000000:1\n1 2:3\n")
     largest = []
     for module, name in (

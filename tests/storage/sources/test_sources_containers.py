@@ -15,6 +15,7 @@ from bigfs import storage
 from bigfs.engine import MemoryLimitError, limit_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import find
+from bigfs.storage.sources.tables.columnar import MAX_GROUP_BYTES
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
 LINES = b"".join(b"%d %d:%d\n" % (i % 2, 1 + i % 5, 1 + i) for i in range(300))
@@ -164,9 +165,9 @@ def test_the_same_table_in_all_containers_gives_equal_stores(tmp_path):
 @pytest.mark.parametrize("limit", [1 << 25, 100])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_rows_and_documents_of_containers_in_any_pieces(tmp_path, monkeypatch, name, size, limit):
+def test_rows_and_documents_of_containers_in_any_pieces(tmp_path, change, name, size, limit):
     """In place, and laid out on scratch where a part is larger than the limit."""
-    monkeypatch.setattr("bigfs.storage.sources.tables.columnar.MAX_GROUP_BYTES", limit)
+    change(MAX_GROUP_BYTES, limit)
     frame = frame_of(40)
     CONTAINERS[name](pa.Table.from_pandas(frame, preserve_index=False), tmp_path / name)
     source = find(tmp_path / name, where="b > 0.25", columns="b")

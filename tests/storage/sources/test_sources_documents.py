@@ -14,8 +14,9 @@ import pytest
 
 from bigfs.storage import sources
 from bigfs.storage.errors import SourceError
+from bigfs.storage.sources.tables.columnar import MAX_GROUP_BYTES
 from bigfs.storage.sources.tables.records import TextRecords
-from bigfs.storage.sources.tables.tables import Table
+from bigfs.storage.sources.tables.tables import BATCH_BYTES, Table
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
 TEXTS = [
@@ -80,8 +81,8 @@ def write_documents(kind, path):
         ("folder", "d", "parquet"),
     ],
 )
-def test_documents_come_back(tmp_path, monkeypatch, kind, name, format, size):
-    monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
+def test_documents_come_back(tmp_path, change, kind, name, format, size):
+    change(BATCH_BYTES, size)
     write_documents(kind, tmp_path / name)
     # a quote may be a letter of a TSV file, so the user says that it is none
     source = sources.find(tmp_path / name, **({"quote": '"'} if kind == "tsv" else {}))
@@ -93,7 +94,7 @@ def test_documents_come_back(tmp_path, monkeypatch, kind, name, format, size):
     assert [d.name for d in found] == [str(i) for i in range(len(TEXTS))]
 
 
-def test_large_row_groups_are_cut(tmp_path, monkeypatch):
+def test_large_row_groups_are_cut(tmp_path, change):
     """One row group of everything, as pandas and others write it, is more than a task may hold."""
     texts = [f"document {i} " + "x" * (i % 50) for i in range(3000)]
     (tmp_path / "d").mkdir()
@@ -105,8 +106,8 @@ def test_large_row_groups_are_cut(tmp_path, monkeypatch):
         )
     source = sources.find(tmp_path / "d")
     assert len(source.prepare(tmp_path / "scratch").pieces(1)) == 2
-    monkeypatch.setattr("bigfs.storage.sources.tables.columnar.MAX_GROUP_BYTES", 1 << 14)
-    monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", 1 << 13)
+    change(MAX_GROUP_BYTES, 1 << 14)
+    change(BATCH_BYTES, 1 << 13)
     ready = source.prepare(tmp_path / "scratch")
     assert max(map(ready.weight, ready.pieces(1))) <= 1 << 14
     found = documents_of(source, tmp_path / "scratch")
@@ -313,9 +314,9 @@ STRAY = ['a pipe of 5" steel', '"first line\nsecond ""line"""', '6" more', '"q"r
 
 @pytest.mark.parametrize("size", [1, 9, 20, 10**9])
 @pytest.mark.parametrize("mark", ["\t", ","])
-def test_a_quote_inside_a_field_is_a_letter(tmp_path, monkeypatch, mark, size):
+def test_a_quote_inside_a_field_is_a_letter(tmp_path, change, mark, size):
     """What pyarrow reads of the whole file is what is read in pieces, of one record each too."""
-    monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
+    change(BATCH_BYTES, size)
     rows = ["text{0}label", *(f"{text}{{0}}x" for text in STRAY * 3)]
     path = tmp_path / "d.tsv"
     path.write_text("\n".join(rows).format(mark))

@@ -13,6 +13,7 @@ from sklearn.utils import murmurhash3_32
 
 from bigfs import storage
 from bigfs.storage import sources
+from bigfs.storage.staging.build import MATRIX_PIECE
 from tests.helpers.daily import daily
 from tests.helpers.sources import SIZES, refused, rows_of
 from tests.helpers.stores import write_named
@@ -70,14 +71,14 @@ def test_lists_are_the_rows_of_scipy(tmp_path, table, kind, size):
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
-def test_a_store_of_lists_is_that_of_svmlight(tmp_path, table, suffix, monkeypatch):
+def test_a_store_of_lists_is_that_of_svmlight(tmp_path, table, suffix, change):
     X, rows = table
     dump_svmlight_file(X, [row["y"] for row in rows], str(tmp_path / "x.svm"))
     want = storage.stage(tmp_path / "x.svm", tmp_path / "want.zarr", n_features=40)
     path = write(rows, tmp_path / f"x{suffix}")
     question = f"{path}?indices=cols&values=vals&label=y&n_features=40"
     for size in PIECES:
-        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
+        change(MATRIX_PIECE, size)
         uri = storage.stage(question, tmp_path / f"{size}.zarr")
         assert content_of(uri) == content_of(want)
 
@@ -207,12 +208,12 @@ def counts(rng):
 @pytest.mark.parametrize("kind", daily(["maps", "lists"], "maps"))
 @pytest.mark.parametrize("suffix", daily([".jsonl", ".parquet"], ".jsonl"))
 def test_names_are_columns_as_those_of_scikit_learn(
-    tmp_path, counts, monkeypatch, suffix, kind, hashing
+    tmp_path, counts, change, suffix, kind, hashing
 ):
     question = write_named(tmp_path / f"x{suffix}", counts, kind)
     content = set()
     for size in PIECES:
-        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
+        change(MATRIX_PIECE, size)
         uri = storage.stage(question, tmp_path / f"{size}.zarr", hashing=hashing)
         content.add(content_of(uri))
     assert len(content) == 1

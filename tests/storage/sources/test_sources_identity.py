@@ -68,9 +68,9 @@ def test_one_changed_document_of_a_folder_is_noticed(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["first", "last", "middle"])
-def test_large_files_are_told_apart_by_their_blocks(tmp_path, monkeypatch, where):
-    monkeypatch.setattr(fingerprint, "WHOLE", 1000)
-    monkeypatch.setattr(fingerprint, "BLOCK", 10)
+def test_large_files_are_told_apart_by_their_blocks(tmp_path, change, where):
+    change(fingerprint.WHOLE, 1000)
+    change(fingerprint.BLOCK, 10)
     path = tmp_path / "a.bin"
     content = bytearray(np.random.default_rng(0).bytes(5000))
     path.write_bytes(content)
@@ -86,8 +86,8 @@ def test_large_files_are_told_apart_by_their_blocks(tmp_path, monkeypatch, where
     assert fingerprint.identity_of([path]) == before
 
 
-def test_large_files_count_with_their_folder_and_date(tmp_path, monkeypatch):
-    monkeypatch.setattr(fingerprint, "WHOLE", 10)
+def test_large_files_count_with_their_folder_and_date(tmp_path, change):
+    change(fingerprint.WHOLE, 10)
     for folder in ("o1", "o2"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.bin").write_bytes(bytes(100))

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from bigfs import FRegression, storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.runs.runs import Run
+from bigfs.storage.staging.build import MATRIX_PIECE
 from tests.helpers.anndata import write_anndata
 from tests.helpers.commands import fails
 
@@ -59,11 +60,11 @@ def require_sets(uri, frame, order=TAGS):
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow", ".jsonl"])
 @pytest.mark.parametrize("options", [{"text": "text"}, {"columns": "x*"}])
-def test_files_of_tables(frame, tmp_path, suffix, options, monkeypatch):
+def test_files_of_tables(frame, tmp_path, suffix, options, change):
     if suffix == ".jsonl" and "columns" in options:
         frame["i"], frame["v"] = [[[0, 3]] * 70, [[1.5, 2.5]] * 70]
         options = {"indices": "i", "values": "v"}
-    monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", 600)
+    change(MATRIX_PIECE, 600)
     path = save(frame, tmp_path / f"x{suffix}")
     uri = storage.stage(path, tmp_path / "a.zarr", label=TAGS, **options)
     require_sets(uri, frame)

@@ -13,6 +13,8 @@ from sklearn.utils import murmurhash3_32
 from bigfs import engine, storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import find
+from bigfs.storage.sources.tables import tables
+from bigfs.storage.staging.build import MATRIX_PIECE
 from tests.helpers import stages
 from tests.helpers.sources import refused, told_of
 
@@ -74,11 +76,11 @@ def table_of(parts, names):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz", ".parquet"])
-def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, monkeypatch, suffix):
+def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, change, suffix):
     found = find(write(frame, tmp_path / f"table{suffix}"), **options())
     want = expected(frame)
     for size in (1 << 20, 300):
-        monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
+        change(tables.BATCH_BYTES, size)
         source = found.prepare(tmp_path / f"scratch-{size}")
         rows = [source.read(piece) for piece in source.pieces(size)]
         assert len(rows) > 1 or size > 300
@@ -255,12 +257,12 @@ def test_all_columns_with_missing_values_are_told_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_categories_and_names_of_columns_may_be_hashed(frame, tmp_path, monkeypatch, suffix):
+def test_categories_and_names_of_columns_may_be_hashed(frame, tmp_path, change, suffix):
     """As many categories as there are, by the hash of scikit-learn's vectorizers."""
     path, content = write(frame, tmp_path / f"table{suffix}"), set()
     for size in (300, 10**7):
-        monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
-        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
+        change(tables.BATCH_BYTES, size)
+        change(MATRIX_PIECE, size)
         uri = storage.stage(path, tmp_path / f"{size}.zarr", hashing=5, scale="none", **options())
         content.add(storage.open(uri).spec["content"])
     assert len(content) == 1
@@ -326,12 +328,12 @@ true,7,"red, or so",en,x
         {"columns": "a,b", "missing": "zero", "where": "lang == 'en'"},
     ],
 )
-def test_a_csv_of_many_columns_is_read_as_one_of_few(tmp_path, monkeypatch, options):
+def test_a_csv_of_many_columns_is_read_as_one_of_few(tmp_path, change, options):
     (tmp_path / "t.csv").write_text(WIDE)
     content = set()
     for most, size in ((3, 1), (3, 4 << 20), (10, 4 << 20)):
-        monkeypatch.setattr("bigfs.storage.sources.tables.tables.WIDE", most)
-        monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", size)
+        change(tables.WIDE, most)
+        change(tables.BATCH_BYTES, size)
         store = tmp_path / f"{most}-{size}.zarr"
         corpus = storage.open(storage.stage(tmp_path / "t.csv", store, **options))
         content.add(corpus.spec["content"])
@@ -350,8 +352,8 @@ def test_a_csv_of_many_columns_is_read_as_one_of_few(tmp_path, monkeypatch, opti
         ("a,b,c\n", "holds no rows"),
     ],
 )
-def test_a_bad_csv_of_many_columns_is_refused(tmp_path, monkeypatch, content, message):
-    monkeypatch.setattr("bigfs.storage.sources.tables.tables.WIDE", 2)
+def test_a_bad_csv_of_many_columns_is_refused(tmp_path, change, content, message):
+    change(tables.WIDE, 2)
     raw = content if isinstance(content, bytes) else content.encode()
     (tmp_path / "t.csv").write_bytes(raw)
     refused(tmp_path / "t.csv", message, tmp_path, columns="*")

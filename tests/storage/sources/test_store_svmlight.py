@@ -14,7 +14,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from bigfs import storage
 from bigfs.storage.errors import SourceError
-from bigfs.storage.sources.svmlight.source import Svmlight
+from bigfs.storage.sources.svmlight.source import HEAD, Svmlight
 from tests.helpers.sources import told_of
 
 
@@ -87,9 +87,9 @@ def test_a_bad_line_is_named(tmp_path, text, message):
     assert str(tmp_path / "bad.svm") in str(error.value)
 
 
-def test_index_zero_after_a_head_without_one_is_an_error_not_a_guess(tmp_path, monkeypatch):
+def test_index_zero_after_a_head_without_one_is_an_error_not_a_guess(tmp_path, change):
     (tmp_path / "a.svm").write_text("1 1:2\n" * 20 + "1 0:1\n")
-    monkeypatch.setattr("bigfs.storage.sources.svmlight.source.HEAD", 50)
+    change(HEAD, 50)
     with pytest.raises(SourceError, match="line 21: indices begin at 1: say zero_based=true"):
         read(tmp_path / "a.svm")
     X, _ = read(tmp_path / "a.svm", zero_based=True)

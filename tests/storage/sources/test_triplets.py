@@ -13,6 +13,7 @@ from bigfs import engine, storage
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources import find
 from bigfs.storage.sources.tables import triplets
+from bigfs.storage.sources.tables.tables import BATCH_BYTES
 
 R = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -79,13 +80,13 @@ def test_two_columns_count(tmp_path):
     same(found, pivoted(FRAME.assign(value=1)))
 
 
-def test_the_order_and_the_pieces_do_not_matter(tmp_path, monkeypatch):
+def test_the_order_and_the_pieces_do_not_matter(tmp_path, change):
     """Many runs and ranges of samples, of triplets in another order, give the same bits."""
     frame = FRAME.assign(value=R.normal(size=600))
     wanted = read(storage.stage(csv(tmp_path, frame), tmp_path / "x.zarr", triplets=NAMES))
     path = csv(tmp_path, frame.sample(frac=1, random_state=1))
-    monkeypatch.setattr(triplets, "RUN_BYTES", 400)
-    monkeypatch.setattr("bigfs.storage.sources.tables.tables.BATCH_BYTES", 400)
+    change(triplets.RUN_BYTES, 400)
+    change(BATCH_BYTES, 400)
     source = find(path, triplets=NAMES)
     with engine.session():
         ready = source.prepare(tmp_path)

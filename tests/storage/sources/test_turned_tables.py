@@ -46,8 +46,8 @@ def same(found, wanted):
 @pytest.mark.parametrize(
     ("frame", "options"), [(GENES, {}), (GAPS, {"missing": "zero"}), (GAPS, {})]
 )
-def test_it_is_the_table_that_pandas_turns(tmp_path, name, frame, options, monkeypatch):
-    monkeypatch.setattr(tables, "BATCH_BYTES", 1000)
+def test_it_is_the_table_that_pandas_turns(tmp_path, name, frame, options, change):
+    change(tables.BATCH_BYTES, 1000)
     path = write(frame, tmp_path, name)
     turned = write(frame.T.rename_axis("id"), tmp_path, "turned.csv")
     found = storage.stage(path, tmp_path / "x.zarr", transpose=True, **options)

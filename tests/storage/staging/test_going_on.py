@@ -21,7 +21,7 @@ from pathlib import Path
 from bigfs import storage
 from bigfs.storage.staging import build
 from {module} import {kind}
-build.TEXT_PIECE = build.MATRIX_PIECE = {size}
+build.TEXT_PIECE.value = build.MATRIX_PIECE.value = {size}
 reads, read = [], {kind}.read
 def dying(source, piece):
     reads.append(piece)
@@ -50,13 +50,13 @@ SOURCES = {"svm": (Svmlight, svmlight), "texts": (JsonLines, texts), "names": (J
 
 @pytest.mark.process
 @pytest.mark.parametrize("name", daily(SOURCES, "names"))
-def test_a_killed_staging_goes_on(tmp_path, monkeypatch, name):
+def test_a_killed_staging_goes_on(tmp_path, monkeypatch, change, name):
     kind, line = SOURCES[name]
     source = tmp_path / "rows"
     source.write_text("".join(map(line, range(400))))
     size = source.stat().st_size // PIECES + 1
-    monkeypatch.setattr(build, "TEXT_PIECE", size)
-    monkeypatch.setattr(build, "MATRIX_PIECE", size)
+    change(build.TEXT_PIECE, size)
+    change(build.MATRIX_PIECE, size)
     whole = storage.open(storage.stage(source, tmp_path / "whole.zarr"))
     script = SCRIPT.format(module=kind.__module__, kind=kind.__name__, size=size, killed=KILLED)
     store = str(tmp_path / "goes-on.zarr")

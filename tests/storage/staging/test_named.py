@@ -7,6 +7,7 @@ import pytest
 
 from bigfs import storage
 from bigfs.storage.errors import SourceError
+from bigfs.storage.staging.build import MATRIX_PIECE
 from tests.helpers.daily import daily
 from tests.helpers.stores import dense_tiles, write_named
 
@@ -47,7 +48,7 @@ def samples_of(uri):
 
 @pytest.mark.parametrize("kind", ["maps", "lists"])
 @pytest.mark.parametrize("suffix", daily([".jsonl", ".parquet"], ".parquet"))
-def test_rows_by_names_join_as_if_staged_at_once(tmp_path, rows, suffix, kind, monkeypatch):
+def test_rows_by_names_join_as_if_staged_at_once(tmp_path, rows, suffix, kind, change):
     question = "&by_name=true" if kind == "maps" else ""  # the first key is a number
     rows[40] = {"7": 1.0}  # as it is here, where the store decides
     whole = write_named(tmp_path / f"all{suffix}", rows, kind) + question
@@ -57,7 +58,7 @@ def test_rows_by_names_join_as_if_staged_at_once(tmp_path, rows, suffix, kind, m
     want = samples_of(storage.stage(whole, tmp_path / "all.zarr"))
     contents = set()
     for size in PIECES:
-        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
+        change(MATRIX_PIECE, size)
         uri = storage.stage(first, tmp_path / f"{size}.zarr")
         for _ in range(2):  # what was appended is not appended again
             storage.append(second, uri)
@@ -67,12 +68,12 @@ def test_rows_by_names_join_as_if_staged_at_once(tmp_path, rows, suffix, kind, m
 
 
 @pytest.mark.parametrize("kind", daily(["maps", "lists"], "lists"))
-def test_hashed_rows_join_and_name_what_was_empty(tmp_path, rows, kind, monkeypatch):
+def test_hashed_rows_join_and_name_what_was_empty(tmp_path, rows, kind, change):
     few = [{"w1": 1.0, "w2": 2.0}, {"w3": 0.5}]
     whole = write_named(tmp_path / "all.parquet", [*few, *rows], kind, split=False)
     want = samples_of(storage.stage(whole, tmp_path / "all.zarr", hashing=64))
     for size in PIECES:
-        monkeypatch.setattr("bigfs.storage.staging.build.MATRIX_PIECE", size)
+        change(MATRIX_PIECE, size)
         uri = storage.stage(
             write_named(tmp_path / "a.parquet", few, kind, split=False),
             tmp_path / f"{size}.zarr",

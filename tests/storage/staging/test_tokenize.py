@@ -17,6 +17,7 @@ from sklearn.preprocessing import normalize
 
 from bigfs import storage
 from bigfs.storage.scaling import unit_rows
+from bigfs.storage.staging.build import TEXT_PIECE
 from bigfs.storage.staging.scratch import save
 from bigfs.storage.staging.text import tokens as kernels
 from bigfs.storage.staging.text import vocabularies
@@ -305,15 +306,14 @@ PARTS = st.lists(
 )
 def test_vocabularies_merge_as_streams_of_pairs(tmp_path_factory, chunk, parts, least, most):
     folder = tmp_path_factory.mktemp("merge")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vocabularies, "CHUNK", chunk)
+    with vocabularies.CHUNK.during(chunk):
         df = vocabularies.merge_files(written(folder, parts), folder / "all.terms", least, most)
     terms = (folder / "all.terms").read_text(encoding="utf-8").split("\n")[:-1]
     assert list(zip(terms, df.tolist(), strict=True)) == by_heap(parts, least, most)
 
 
-def test_terms_longer_than_a_chunk_merge(tmp_path, monkeypatch):
-    monkeypatch.setattr(vocabularies, "CHUNK", 1 << 15)
+def test_terms_longer_than_a_chunk_merge(tmp_path, change):
+    change(vocabularies.CHUNK, 1 << 15)
     long = ["x" * 70_000, "x" * 70_001, "x" * 200_000]
     parts = written(tmp_path, [(["ab", *long], [1, 2, 3, 4]), ([*long[::2], "yz"], [5, 6, 7])])
     assert vocabularies.merge_files(parts, tmp_path / "all.terms", 2).tolist() == [7, 3, 10, 7]
@@ -327,8 +327,7 @@ def test_terms_are_found_in_a_vocabulary(tmp_path_factory, chunk, own, every):
     path = tmp_path_factory.mktemp("columns") / "all.terms"
     path.write_bytes("".join(f"{term}\n" for term in sorted(every)).encode())
     lines = np.frombuffer("".join(f"{term}\n" for term in sorted(own)).encode(), dtype=np.uint8)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vocabularies, "CHUNK", chunk)
+    with vocabularies.CHUNK.during(chunk):
         found = vocabularies.find_columns(lines, str(path))
     column = {term: j for j, term in enumerate(sorted(every))}
     assert found.tolist() == [column.get(term, -1) for term in sorted(own)]
@@ -390,14 +389,14 @@ def columns_in_python(lines, vocabulary):
     ],
     ids=str,
 )
-def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, options):
+def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, change, rng, options):
     words = [" ".join(texts) for texts in CASES if "\ud800" not in "".join(texts)]
     for split, label, i in itertools.product(("train", "test"), ("a", "b"), range(20)):
         path = tmp_path / "texts" / split / label / f"{i}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         chosen = rng.permutation(" ".join(words[: i + 3]).split())[: rng.integers(200)]
         path.write_text(" ".join(chosen), encoding="utf-8")
-    monkeypatch.setattr("bigfs.storage.staging.build.TEXT_PIECE", 3000)
+    change(TEXT_PIECE, 3000)
     fast = storage.open(storage.stage(tmp_path / "texts", tmp_path / "fast.zarr", **options))
     monkeypatch.setattr(
         "bigfs.storage.staging.text.vectorize.documents_of",

@@ -47,10 +47,10 @@ def write(path, X, y):
 
 @pytest.mark.parametrize("name", ORACLES)
 @pytest.mark.parametrize("piece", [300, 10**9])
-def test_store_holds_what_scikit_learn_gives(name, piece, counts, tmp_path, monkeypatch):
+def test_store_holds_what_scikit_learn_gives(name, piece, counts, tmp_path, change):
     X, y = counts
-    monkeypatch.setattr(build, "MATRIX_PIECE", piece)
-    monkeypatch.setattr(scale_blocks, "GROUP", 2)
+    change(build.MATRIX_PIECE, piece)
+    change(scale_blocks.GROUP, 2)
     settings, oracle = ORACLES[name]
     source = write(tmp_path / "X.svm", X, y)
     corpus = storage.open(storage.stage(source, tmp_path / "X.zarr", n_features=9, **settings))
@@ -226,10 +226,12 @@ def test_other_sources_keep_their_values(case, units, tmp_path):
 @pytest.mark.parametrize(
     ("case", "piece", "reads"), [("table", 1 << 25, 3), ("words", 1 << 25, 1), ("words", 900, 1)]
 )
-def test_reads_of_the_entries_of_blocks(case, piece, reads, units, rng, tmp_path, monkeypatch):
+def test_reads_of_the_entries_of_blocks(
+    case, piece, reads, units, rng, tmp_path, monkeypatch, change
+):
     """A table takes two passes for its units, and one to rewrite. One dense column makes none,
     which one block shows."""
-    monkeypatch.setattr(build, "MATRIX_PIECE", piece)
+    change(build.MATRIX_PIECE, piece)
     X, y = units
     if case == "words":
         X = np.hstack([X[:, :1], rng.random((80, 6)) * (rng.random((80, 6)) < 0.2)])
