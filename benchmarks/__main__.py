@@ -23,8 +23,9 @@ from typing import Annotated
 import typer
 
 from benchmarks.shared import ROOT, ROW, table
+from bigfs.settings import Setting
 
-PAGE = ROOT / "benchmarks" / "RESULTS.md"
+PAGE = Setting(ROOT / "benchmarks" / "RESULTS.md")
 MOST_LINES = 300
 MOST_LOAD = 0.5  # processes that may run beside a measurement
 HEAD = ("what", "on what", "figure", "peer or limit (ratio)", "date", "command")
@@ -74,8 +75,10 @@ def run(
     folder: Annotated[Path, typer.Option(help="What FOLDER stands for.")] = Path("benchmarked"),
 ) -> None:
     """Measure, and write the rows of a command of the page."""
-    if all(cells[-1] != f"`{command}`" for _, cells in rows_of(PAGE.read_text())):
-        sys.exit(f"{command} is no command of {PAGE.name}: add a row with it, and – as its figure")
+    if all(cells[-1] != f"`{command}`" for _, cells in rows_of(PAGE.value.read_text())):
+        sys.exit(
+            f"{command} is no command of {PAGE.value.name}: add a row with it, and – as its figure"
+        )
     git = [["git", "-C", str(ROOT), *words] for words in (["diff", "HEAD"], ["rev-parse", "HEAD"])]
     changed, commit = (subprocess.run(w, capture_output=True, check=True).stdout for w in git)
     if changed:
@@ -90,14 +93,14 @@ def run(
     if it.returncode or not found:
         sys.exit(f"nothing is written: {command} ended with {it.returncode}, {len(found)} rows")
     made = f"{date.today()} {commit.decode()[:8]}"
-    PAGE.write_text(written(PAGE.read_text(), command, found, made))
+    PAGE.value.write_text(written(PAGE.value.read_text(), command, found, made))
 
 
 @app.command(name="list")
 def list_ages() -> None:
     """Show how old the rows of each command are, the oldest first."""
     ages: dict[str, list[str]] = {}
-    for _, cells in rows_of(PAGE.read_text()):
+    for _, cells in rows_of(PAGE.value.read_text()):
         ages.setdefault(cells[-1].strip("`"), []).append(cells[4])
     rows = []
     for command, dates in sorted(ages.items(), key=lambda item: min(item[1])):
@@ -159,7 +162,7 @@ def problems(text: str, today: date | None = None) -> list[str]:
 @app.command()
 def check() -> None:
     """Say what is wrong with the page."""
-    sys.exit("\n".join(problems(PAGE.read_text())) or None)
+    sys.exit("\n".join(problems(PAGE.value.read_text())) or None)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def forecast(
             return None
         most = f", and there are at most {cap} rounds" if cap else ""
         return f"{cost}; a pass takes about {_time(a_pass)}{most}: no run here is by {plan.method}"
-    if evaluation.selection_work(train.X, entry) < evaluation.MAX_WORK / 2:
+    if evaluation.selection_work(train.X, entry) < evaluation.MAX_WORK.value / 2:
         return None
     return f"{cost}; no run here has measured the time of a pass"
 

@@ -84,8 +84,8 @@ def _make_task(step: Callable[..., Any]) -> Any:
         name=step.__name__,
         tags=["bigfs"],
         persist_result=False,
-        retries=runs.RETRIES,
-        retry_delay_seconds=exponential_backoff(runs.FIRST_WAIT),
+        retries=runs.RETRIES.value,
+        retry_delay_seconds=exponential_backoff(runs.FIRST_WAIT.value),
         retry_jitter_factor=runs.JITTER,
         retry_condition_fn=_is_transient,
     )

@@ -19,6 +19,7 @@ from bigfs.flows.job import Job, Request
 from bigfs.flows.messages import inform, say
 from bigfs.flows.options import ClusterOptions
 from bigfs.selectors.registry import BY_TARGET, WITHOUT_TARGET
+from bigfs.settings import Setting
 from bigfs.storage.errors import StoreError, may_pass, redact
 from bigfs.storage.runs.checkpoints import to_json_types
 from bigfs.storage.runs.runs import (
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from bigfs.flows.plan import Plan
 
 Call = Callable[..., Any]  # `call(step, request, ...)` returns `step(request, ...)`
-RETRIES = 4  # of a step after an error that may pass
-FIRST_WAIT = 5.0  # seconds before the first retry; each later one waits twice as long
+RETRIES = Setting(4)  # of a step after an error that may pass
+FIRST_WAIT = Setting(5.0)  # seconds before the first retry; each later one waits twice as long
 JITTER = 0.5  # share of a wait that is random, so that jobs do not return at once
 
 
@@ -238,13 +239,13 @@ def find_result(plan: Plan, scored: bool) -> Run | None:
 
 def try_again(step: Callable[..., Any], *arguments: Any) -> Any:
     """Call a step in this process, and again after an error that may pass. A `Call`."""
-    for retry in range(RETRIES + 1):
+    for retry in range(RETRIES.value + 1):
         try:
             return step(*arguments)
         except Exception as error:
-            if retry == RETRIES or not may_pass(error):
+            if retry == RETRIES.value or not may_pass(error):
                 raise
-            wait = FIRST_WAIT * 2**retry * (1 + JITTER * random.random())
+            wait = FIRST_WAIT.value * 2**retry * (1 + JITTER * random.random())
             text = " ".join(str(error).split())
             say(f"{step.__name__}: {text}; trying again in {wait:.0f} s", "warning")
             time.sleep(wait)

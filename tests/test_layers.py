@@ -144,6 +144,19 @@ def test_imports_run_downward(path):
             )
 
 
+def test_what_a_test_changes_is_a_setting():
+    """No test overwrites a constant, but for two of Dask and Typer."""
+    overwrites = (
+        r'setattr\((?:[^"()]*, *\s)?"(?:[\w.]+\.)?([A-Z][A-Z_0-9]+)"|\w\.([A-Z][A-Z_0-9]+) = '
+    )
+    found = {
+        "".join(names)
+        for path in (ROOT / "tests").rglob("*.py")
+        for names in re.findall(overwrites, path.read_text(encoding="utf-8"), re.M)
+    }
+    assert found == {"MEMORY_LIMIT", "MAX_WIDTH"}
+
+
 def test_every_layer_names_modules_that_exist():
     for package, layers in LAYERS.items():
         for name in set().union(*layers):

@@ -34,7 +34,7 @@ class Experiment(NamedTuple):
 
     def results(self) -> Results:
         """Return the finished cells, to be read only."""
-        path = results.FOLDER / f"{self.name}.tsv"
+        path = results.FOLDER.value / f"{self.name}.tsv"
         return _read(path, path.stat().st_mtime_ns if path.exists() else 0)
 
 
@@ -53,7 +53,7 @@ def run(
 ) -> int:
     """Compute the cells that are not finished, the first repetition of everything first."""
     begin, computed, made = time.monotonic(), 0, origin.now()
-    stores = {e.name: Results(results.FOLDER / f"{e.name}.tsv") for e in experiments}
+    stores = {e.name: Results(results.FOLDER.value / f"{e.name}.tsv") for e in experiments}
     try:
         for repetition in range(max((e.repetitions for e in experiments), default=0)):
             for e in experiments:

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-FOLDER = Path(__file__).parent / "results"
+from bigfs.settings import Setting
+
+FOLDER = Setting(Path(__file__).parent / "results")
 
 Values = Mapping[str, Any]  # metric → its numbers, one per point of the curve
 

@@ -30,13 +30,14 @@ from bigfs.evaluation.splits import (
 from bigfs.flows.evaluation.controls import RANDOM, SHUFFLED
 from bigfs.flows.evaluation.selection import Features, require_target, samples_of
 from bigfs.selectors.registry import Method
+from bigfs.settings import Setting
 
 FOLDS = 5
 # passes over the stored values that one selection takes, roughly, if its work does not grow with
 # the number of pairs of samples
 PASSES = 200
 # limit on the multiplications of the selections in all folds: a minute or two on two cores
-MAX_WORK = 5e10
+MAX_WORK = Setting(5e10)
 MODELS = {
     "svm": {
         "class": "Linear SVM",
@@ -161,7 +162,7 @@ def splits_of(corpus: Any, X: Any, method: Method, choices: Mapping[str, Any]) -
 
 def _are_all_used(X: Any, method: Method, folds: int | None, selections: int) -> bool:
     """Return whether every fold scores, or one of them where all are too much work."""
-    return folds is not None or selection_work(X, method) * selections <= MAX_WORK
+    return folds is not None or selection_work(X, method) * selections <= MAX_WORK.value
 
 
 def scorer_of(measured: Mapping[str, Any]) -> Scorer:

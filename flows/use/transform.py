@@ -26,11 +26,12 @@ from bigfs.flows.use.files import (
     with_suffix,
     write_parquet,
 )
+from bigfs.settings import Setting
 from bigfs.storage import atomic, write_back
 from bigfs.storage.runs.runs import Run
 
 NPZ_MEMBERS = {"data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy"}
-ROWS = 4096  # of a Parquet file at a time: they are dense
+ROWS = Setting(4096)  # of a Parquet file at a time: they are dense
 ABOUT = "transform"
 
 
@@ -91,8 +92,8 @@ def _write_parquet(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores
         raise ValueError(f"two columns would be named {repeated[0]}: write .npz or .h5ad")
 
     def batches() -> Iterator[list[Any]]:
-        for start in range(0, Z.shape[0], ROWS):
-            rows = slice(start, start + ROWS)
+        for start in range(0, Z.shape[0], ROWS.value):
+            rows = slice(start, start + ROWS.value)
             dense = Z[rows].toarray().astype(np.float32)
             split = corpus.split[rows] if corpus.split is not None else [None] * len(dense)
             about = [list(corpus.sample_names[rows]), _labels(corpus, rows), list(split)]

@@ -17,9 +17,9 @@ from bigfs import SVMRFE
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, change):
     """Two small sets: values under the name of the colon data, and words under that of PCMAC."""
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    change(results.FOLDER, tmp_path)
     rng = np.random.default_rng(3)
     y = np.repeat([1, 2, 3], [40, 30, 20])
     X = rng.normal(size=(90, 110))
@@ -77,9 +77,9 @@ def test_svm_rfe_is_the_one_of_scikit_learn(folder):
     np.testing.assert_array_equal(theirs.support_, ours.support_)
 
 
-def test_the_page_counts_sets_in_the_mean_of_complete_splits(tmp_path, monkeypatch):
+def test_the_page_counts_sets_in_the_mean_of_complete_splits(tmp_path, change):
     """Cells that decided by the other metric, and splits that one method lacks, do not count."""
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    change(results.FOLDER, tmp_path)
     store = Results(tmp_path / "choosing.tsv")
 
     def add(data, method, accuracy, split=0, seconds=1.0, by=""):

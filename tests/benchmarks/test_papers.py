@@ -36,8 +36,8 @@ NAMES = {
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
+def folder(tmp_path, change):
+    change(results.FOLDER, tmp_path)
     return tmp_path
 
 

@@ -12,7 +12,7 @@ ROW = "| a fit | news20 | 1 s | peer 2 s | 2026-11-24 | `knn.py exact` |"
 
 
 def test_the_page_has_nothing_to_complain_about():
-    assert results.problems(results.PAGE.read_text(), datetime.date.max) == []
+    assert results.problems(results.PAGE.value.read_text(), datetime.date.max) == []
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_a_row_takes_the_place_of_its_last_measurement_or_comes_after_those_of_i
 
 
 @pytest.fixture
-def measured(tmp_path, monkeypatch):
+def measured(tmp_path, monkeypatch, change):
     """A page whose command is a script that prints a row, and how it is measured."""
     page, script = tmp_path / "RESULTS.md", tmp_path / "knn.py"
     page.write_text(ROW + "\n")
-    monkeypatch.setattr(results, "PAGE", page)
+    change(results.PAGE, page)
     monkeypatch.setattr(results, "words_of", lambda *given: [sys.executable, str(script)])
     monkeypatch.setattr(results.subprocess, "run", lambda *given, **more: GIT)
     monkeypatch.setattr(results.os, "getloadavg", lambda: (0.1, 0.0, 0.0))
@@ -83,7 +83,7 @@ def test_a_command_is_measured_and_its_rows_written(measured, capfd):
 def test_nothing_is_written_of_a_command_that_fails_or_prints_no_row(measured, capfd, code):
     with pytest.raises(SystemExit, match="nothing is written"):
         measured(code)
-    assert results.PAGE.read_text() == ROW + "\n"
+    assert results.PAGE.value.read_text() == ROW + "\n"
 
 
 def test_nothing_is_measured_beside_other_work_or_with_changes(measured, monkeypatch):

@@ -71,7 +71,7 @@ def bigfs(*words, hook=None):
         if hook is not None:
             patched = stack.enter_context(pytest.MonkeyPatch.context())
             patched.setattr(atomic, "fault_point", hook)
-            patched.setattr(runs, "FIRST_WAIT", 0.0)
+            stack.enter_context(runs.FIRST_WAIT.during(0.0))
         return app.app(list(words), standalone_mode=False) or 0
 
 

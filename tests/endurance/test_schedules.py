@@ -113,7 +113,7 @@ def call(command, home, log):
 
     if command.signal and command.operation:
         atomic.fault_point = fault_point
-    runs.FIRST_WAIT = 0.05
+    runs.FIRST_WAIT.value = 0.05
     if command.words[0] == "write":
         return write_source(command.words[1], int(command.words[2]))
     sys.argv = ["bigfs", *command.words]

@@ -209,9 +209,11 @@ SEAMS = ("evaluate", "report", "publish")
     ),
     ids=repr,
 )
-def test_no_failure_after_a_selection_deletes_it(request, tmp_path, monkeypatch, fault, seam):
+def test_no_failure_after_a_selection_deletes_it(
+    request, tmp_path, monkeypatch, change, fault, seam
+):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "FIRST_WAIT", 0.0)
+    change(runs.FIRST_WAIT, 0.0)
     stage("s.zarr", seed=1, informative=0)
     kept = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as that of the command line
     request.addfinalizer(lambda: signal.signal(signal.SIGTERM, kept))
@@ -383,21 +385,23 @@ def test_a_run_that_skips_where_its_name_is_taken_waits_for_its_store(tmp_path, 
         runs.run(prepared)
 
 
-def test_a_source_that_changes_in_the_first_try_gets_a_store_of_its_own(tmp_path, monkeypatch):
+def test_a_source_that_changes_in_the_first_try_gets_a_store_of_its_own(
+    tmp_path, monkeypatch, change
+):
     """The name of the store stands for what was staged."""
     from bigfs.storage.staging import stage as staging
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "FIRST_WAIT", 0.0)
+    change(runs.FIRST_WAIT, 0.0)
     write_svmlight(tmp_path / "rows.svm", rows=20)
     build = staging.build
 
-    def change(*given):
+    def build_and_change(*given):
         monkeypatch.setattr(staging, "build", build)
         write_svmlight(tmp_path / "rows.svm", rows=30)
         return build(*given)
 
-    monkeypatch.setattr(staging, "build", change)
+    monkeypatch.setattr(staging, "build", build_and_change)
     found = main_job.run("rows.svm", "anova", 2, out="r", engine={"workers": 0})
     assert storage.open(found.store).X.shape[0] == 30
     assert storage.find_store("rows.svm") == found.store

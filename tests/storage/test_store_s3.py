@@ -236,7 +236,7 @@ def test_a_server_that_does_not_answer_is_one_line(bucket, monkeypatch):
 
 
 def test_a_dead_server_is_told_before_the_first_wait_also_where_it_is_quiet(
-    bigfs, monkeypatch, capsys, tmp_path
+    bigfs, monkeypatch, change, capsys, tmp_path
 ):
     dead = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
     for name, value in (KEYS | dead).items():
@@ -244,7 +244,7 @@ def test_a_dead_server_is_told_before_the_first_wait_also_where_it_is_quiet(
     close_clients()
     write_svmlight(tmp_path / "a.svm", 20)
     told = []
-    monkeypatch.setattr(runs, "RETRIES", 1)
+    change(runs.RETRIES, 1)
     wait = SimpleNamespace(sleep=lambda _: told.append(capsys.readouterr().err))
     monkeypatch.setattr(runs, "time", wait)
     words = ("--method", "anova", "--workers", 0, "--no-prefect", "-q", "--out", "r")

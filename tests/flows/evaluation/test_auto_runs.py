@@ -10,6 +10,7 @@ from bigfs import ANOVA, SelectorCV, storage
 from bigfs.evaluation.splits import held_out_split, stratified_folds
 from bigfs.flows import reuse
 from bigfs.flows.evaluation import selection
+from bigfs.flows.evaluation.plan import MAX_WORK
 from bigfs.flows.options import RunScoring
 from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
@@ -98,8 +99,8 @@ def test_test_size_holds_out_that_share(stores, tmp_path):
     assert not reuse.is_scored(run, {})
 
 
-def test_folds_asked_for_are_not_too_much_work(stores, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigfs.flows.evaluation.plan.MAX_WORK", 1.0)
+def test_folds_asked_for_are_not_too_much_work(stores, tmp_path, change):
+    change(MAX_WORK, 1.0)
     run = evaluated(stores["plain"], tmp_path / "r", features=8, folds=4)
     assert run.metadata["measured"]["how"] == "nested folds"
     assert run.metadata["measured"]["folds"] == 4

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bigfs import storage
 from bigfs.flows.use.predict import predict
-from bigfs.flows.use.transform import transform
+from bigfs.flows.use.transform import ROWS, transform
 from bigfs.storage.runs.runs import Run
 from tests.helpers import stages
 
@@ -122,8 +122,8 @@ def test_h5ad_holds_label_sets_and_ranks(runs, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["class", "multilabel", "real"])
-def test_parquet_has_a_row_per_sample(runs, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigfs.flows.use.transform.ROWS", 7)
+def test_parquet_has_a_row_per_sample(runs, kind, tmp_path, change):
+    change(ROWS, 7)
     corpus, run = runs[kind]
     for _ in range(2):
         file = transform(run, corpus.uri, tmp_path / "z.parquet")
