@@ -53,7 +53,7 @@ def test_a_link_that_comes_back_soon(lab, answer, host):
     running = lab.run(f"soon-{host}")
     lab.wait_for_work(f"soon-{host}", running)
     with lab.hosts.cut(host):
-        time.sleep(10)
+        time.sleep(10)  # a cut that is shorter than what Dask waits for a connection
         assert running.poll() is None, lab.said(f"soon-{host}")
     lab.ends_well(f"soon-{host}", running, answer)
     lab.wait_for_workers(*WORKERS)
@@ -65,7 +65,7 @@ def test_a_worker_that_is_cut_off_for_long_comes_back(lab, answer):
     with lab.hosts.cut("worker1"):
         lab.ends_well("without", running, answer)
         lab.wait_for_workers("worker2")
-        time.sleep(20)
+        time.sleep(20)  # the worker that is cut off has to find out by itself
     lab.wait_for_workers(*WORKERS)
 
 
@@ -74,7 +74,6 @@ def test_the_scheduler_or_the_client_cut_off_for_long(lab, answer, host):
     running = lab.run(f"long-{host}")
     lab.wait_for_work(f"long-{host}", running)
     with lab.hosts.cut(host):
-        time.sleep(60)
         said = "the connection to the Dask cluster was lost"
         lab.ends_in_a_line(f"long-{host}", running, said)
     lab.wait_for_workers(*WORKERS)

@@ -208,7 +208,7 @@ def test_nights(postgres, told, tmp_path):
             outage = nights.begin(source=LONG, out="runs/outage")
             until(lambda: works_on(nights, "runs/outage"), "the night's work", 120)
             postgres.stop()
-            time.sleep(5)
+            time.sleep(5)  # the length of the outage
             postgres.start()
             assert nights.end(outage) == "Completed"
 

@@ -74,7 +74,7 @@ class Disk:
 
     def lose_power(self):
         """Let the power fail after the journal has taken all names, and come back."""
-        time.sleep(2.5 * COMMIT)
+        time.sleep(2.5 * COMMIT)  # a call that waits for the journal would write the contents too
         self.stop()
         self.start()
 

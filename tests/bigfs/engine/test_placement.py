@@ -1,7 +1,6 @@
 """A tile has one worker, for passes, gathers and folds, and few tasks are under way at a time."""
 
 import threading
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -197,10 +196,7 @@ def test_the_driver_holds_nothing_of_a_pass_and_its_tasks_are_bounded(eight, mon
     with engine.cluster(eight):
         assert engine.reduce_tiles(number, tiles) == n * (n - 1) / 2
         assert engine.map_tiles(number, tiles) == list(range(n))
-    end = time.monotonic() + 30
-    while eight.futures and time.monotonic() < end:  # the client's thread lets them go
-        time.sleep(0.01)
-    assert not eight.futures
+    until(lambda: not eight.futures, "the release of all futures")  # in the client's thread
     # 64 tiles of a sum are one task, and few of those belong to two workers
     assert sum(calls) <= n / 64 + 64 * WORKERS + (TASKS_PER_THREAD + 2) * WORKERS
 

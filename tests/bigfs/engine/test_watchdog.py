@@ -2,8 +2,9 @@
 
 import contextlib
 import threading
-import time
+from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import dask
 import pytest
@@ -16,18 +17,16 @@ from tests.helpers.processes import until
 WORKER = {"memory_limit": 10**9, "metrics": {"memory": 870 * 10**6, "task_counts": {}}}
 
 
-class Slow:
-    """A tile that takes a while to load."""
+class Slow(NamedTuple):
+    """A tile whose load lasts until a file is there."""
 
-    start, stop = 0, 1
-
-    def load(self):
-        time.sleep(1.5)
-        return 1
+    start: int
+    stop: int
+    end: Path
 
 
 def load_slowly(tile):
-    return tile.load()
+    return until(tile.end.exists, tile.end)
 
 
 def test_description_says_what_each_worker_does():
@@ -121,12 +120,14 @@ def test_a_watch_goes_on_after_a_question_without_an_answer(monkeypatch, change,
 
 
 @pytest.mark.process
-def test_a_step_whose_tasks_take_long_says_which_runs(change, caplog):
+def test_a_step_whose_tasks_take_long_says_which_runs(change, monkeypatch, caplog, tmp_path):
     """It says so in the log: a warning in its thread would be an error of nobody."""
+    warn, end = watchdog.log.warning, tmp_path / "end"
+    monkeypatch.setattr(watchdog.log, "warning", lambda *words: (warn(*words), end.touch()))
     change(watchdog.LOOK_SECONDS, 0.1)
     change(watchdog.SILENT_SECONDS, 0.5)
     with engine.cluster(workers=1):
-        assert engine.map_tiles(load_slowly, [Slow()]) == [1]
+        assert engine.map_tiles(load_slowly, [Slow(0, 1, end)]) == [True]
     said = [record.getMessage() for record in caplog.records if record.name == watchdog.__name__]
     assert said[0] == "no task has ended for 1 s: worker 0 computes load_slowly"
 
@@ -140,7 +141,7 @@ def test_a_cluster_whose_workers_are_all_paused_is_given_up(change):
         engine.cluster(workers=1),
         pytest.raises(engine.MemoryLimitError, match=r"stands still: worker 0 is paused, because"),
     ):
-        engine.map_tiles(load_slowly, [Slow()])
+        engine.map_tiles(load_slowly, [Slow(0, 1, Path("/"))])
 
 
 @pytest.mark.process
@@ -159,7 +160,7 @@ def test_a_scheduler_without_workers_is_given_up_whoever_started_it(change, whos
         with pytest.raises(
             engine.ClusterLostError, match=r"no workers left: start some and repeat the"
         ):
-            engine.map_tiles(load_slowly, [Slow()])
+            engine.map_tiles(load_slowly, [Slow(0, 1, Path("/"))])
 
 
 def test_a_cluster_that_starts_its_workers_may_have_them_in_a_queue():

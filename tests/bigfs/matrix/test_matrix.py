@@ -1,6 +1,5 @@
 import pickle
 import sys
-import time
 import tracemalloc
 from copy import copy
 
@@ -14,6 +13,7 @@ from bigfs import engine
 from bigfs.matrix import Centered, Matrix, gathering
 from bigfs.matrix.gathering import hold_if_small
 from bigfs.matrix.statistics import scale_hint
+from tests.helpers.processes import until
 
 S = sp.random_array(
     (60, 23), density=0.2, format="csr", rng=np.random.default_rng(0), dtype=np.float32
@@ -252,11 +252,7 @@ def test_an_idle_worker_gives_freed_memory_back():
         (before,) = client.run(resident).values()
         (after,) = client.run(fill_and_free).values()
         assert after > engine.SHARES.value.relief * 600e6
-        until = time.monotonic() + 30
-        while time.monotonic() < until and after > before + 50e6:
-            time.sleep(0.2)
-            (after,) = client.run(resident).values()
-    assert after < before + 50e6
+        until(lambda: max(client.run(resident).values()) < before + 50e6, "the release of memory")
 
 
 def test_what_does_not_fit_is_made_again(monkeypatch):
