@@ -12,7 +12,7 @@ PARALLEL := --numprocesses 2 --dist loadfile
 PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Two test processes share two cores: more threads of BLAS than one each only wait for one another.
-test quick nightly newest oldest: export OPENBLAS_NUM_THREADS := 1
+test quick coverage nightly newest oldest: export OPENBLAS_NUM_THREADS := 1
 
 # Python compiles a module where it is first imported, which is sooner than all of them at once. It
 # must keep what it compiled, because the tests start many processes.
@@ -24,7 +24,7 @@ RELEASE_PYTHONS ?= python3.11 python3.13
 NEWEST := .venv-newest/bin
 OLDEST := .venv-oldest/bin
 
-.PHONY: run test nightly quick newest oldest lower-bounds check types docs release-check clean lines
+.PHONY: run test nightly quick coverage newest oldest lower-bounds check types docs release-check clean lines
 
 run: .venv/.installed
 	$(BIN)/bigfs run synthetic:phrases --features 200
@@ -41,6 +41,11 @@ nightly: .venv/.installed
 
 quick: .venv/.installed
 	$(BIN)/pytest -m "not process and not slow and not nightly" $(PARALLEL)
+
+# the share of lines and branches that the quick tests reach. Compiled kernels and child processes are not
+# seen.
+coverage: .venv/.installed
+	$(BIN)/pytest -m "not process and not slow and not nightly" $(PARALLEL) --cov --cov-report=
 
 newest: .venv-newest/.installed
 	$(NEWEST)/pytest $(TESTS) -m "not process and not slow and not nightly" $(PARALLEL)
