@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -39,7 +40,7 @@ def run(tmp_path_factory):
 def test_a_select_gives_the_chosen_columns(run, tmp_path):
     frame, corpus, path = run
     text = export(path, tmp_path / "q.sql", table="shop").read_text()
-    with sqlite3.connect(":memory:") as base:
+    with closing(sqlite3.connect(":memory:")) as base:
         frame.to_sql("shop", base)
         found = pd.read_sql(text, base)
     names = [row["name"] for row in Run.open(path).read_table("selected.csv")]
@@ -69,7 +70,7 @@ def test_a_select_of_triplets_gives_the_rows_of_the_chosen_features(tmp_path):
     path = stages.finish(stages.select(store, tmp_path / "r", method="anova", features=2))
     chosen = [row["name"] for row in Run.open(path).read_table("selected.csv")]
     assert chosen[0] == "it's"
-    with sqlite3.connect(":memory:") as base:
+    with closing(sqlite3.connect(":memory:")) as base:
         frame.to_sql("log", base)
         found = pd.read_sql(export(path, tmp_path / "q.sql", table="log").read_text(), base)
     wanted = frame[frame["an item"].isin(chosen)].reset_index(drop=True)

@@ -270,6 +270,7 @@ def test_a_tile_whose_checksums_fit_and_whose_indices_lead_out_is_damaged(
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("ignore:.*The stored chunk shape")  # newer Zarr reads 0 as 1
 def test_metadata_of_an_array_whose_checksums_fit_are_one_line(store, change):
     file, checksums = (Path(store) / name for name in ("X/data/zarr.json", "uns/checksums/c/0"))
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
@@ -277,7 +278,7 @@ def test_metadata_of_an_array_whose_checksums_fit_are_one_line(store, change):
     listed["documents"]["X/data/zarr.json"] = manifest.digest(file.read_bytes())
     checksums.write_bytes(manifest.canonical(listed))
     forge(store, lambda m: m.update(content=manifest.digest(checksums.read_bytes())))
-    with pytest.raises(CorruptStoreError, match="X/data is not an array: restore it or remove it"):
+    with pytest.raises(CorruptStoreError, match=r"X/data is (not an array|damaged): restore it"):
         storage.open(store).X.row_tiles[0].load()
 
 

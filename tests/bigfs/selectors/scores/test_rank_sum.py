@@ -12,13 +12,16 @@ from bigfs.selectors.base import estimator
 
 
 def by_scipy(X, y):
-    """SciPy's AUC and p-values (n_classes × n_features)."""
+    """SciPy's AUC and p-values (n_classes × n_features).
+
+    A column of one value has p = 1, where SciPy from 1.18 on has NaN.
+    """
     auc, p = [], []
     for code in np.unique(y):
         own, rest = X[y == code], X[y != code]
         found = mannwhitneyu(own, rest, use_continuity=True, method="asymptotic")
         auc.append(found.statistic / (len(own) * len(rest)))
-        p.append(found.pvalue)
+        p.append(np.where(np.ptp(X, axis=0) > 0, found.pvalue, 1))
     return np.array(auc), np.array(p)
 
 
