@@ -152,7 +152,7 @@ def fold(parts: Iterator[Any], n: int, combine: Combine, arity: int) -> Any:
 
 
 class Serial:
-    """Calls each task where it is submitted, as `OnCluster` does. A handle is a value."""
+    """Calls each task at once, with the methods of `OnCluster`. A handle is the task's value."""
 
     def submit(
         self, fn: Any, tiles: Any, shared: Any, each: Any, priority: int = 0

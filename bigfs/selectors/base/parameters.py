@@ -453,7 +453,7 @@ def _allowed(name: str, parameter: inspect.Parameter) -> list[Any]:
 
 
 def complete(text: str, defaults: dict[str, Any]) -> str:
-    """Return a docstring with the shared entries of what it says nothing of."""
+    """Return a docstring with the shared entries that it leaves out."""
     before, *parts = re.split(r"^([A-Z][\w ]+)\n-{3,}\n", text, flags=re.MULTILINE)
     sections = {"Parameters": "", **dict(zip(parts[::2], parts[1::2], strict=True))}
     if "Attributes" not in sections:
