@@ -64,7 +64,7 @@ def accuracy_curve(
     Examples
     --------
     >>> from bigfs import plot
-    >>> ax = plot.accuracy_curve({"sparge": {10: 0.69, 20: 0.76}, "anova": {10: 0.66, 20: 0.74}})
+    >>> ax = plot.accuracy_curve({"sparge": {10: 0.7, 20: 0.8}, "anova": {10: 0.6, 20: 0.7}})
     >>> [line.get_label() for line in ax.lines]
     ['sparge', 'anova']
     """
@@ -126,7 +126,8 @@ def comparison(content: dict[str, Any], *, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> from bigfs import plot
-    >>> rows = [{"method": "anova", "error": "", "points": [{"n_features": 5, "accuracy": 0.8}]}]
+    >>> points = [{"n_features": 5, "accuracy": 0.8}]
+    >>> rows = [{"method": "anova", "error": "", "points": points}]
     >>> ax = plot.comparison({"metrics": ["accuracy"], "rows": rows, "all features": None})
     >>> [text.get_text() for text in ax.texts]
     ['anova']

@@ -1,4 +1,7 @@
-"""The formulas of the pages in Chromium: the two delimiters of a pair have one height."""
+"""The formulas of the pages in Chromium: the two delimiters of a pair have one height.
+
+A formula inside a line fits a phone.
+"""
 
 import html
 import json
@@ -13,34 +16,39 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 mathml = runpy.run_path(str(DOCS / "formulas.py"))["mathml"]
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-KINDS = [
-    r"\|W\|_F^2",
-    r"\{a_i\}_{i \le n}^2",
-    r"\langle u, v \rangle^2",
-    r"|x|^2 + |\frac{a}{b}|^2",
-    r"\left(\frac{a}{b}\right)^2",
-    r"\left[\sum_{i=1}^n x_i\right]^2",
-    r"(a + \frac{b}{c})^{-1/2}",
-    r"\lfloor \frac{a}{b} \rfloor^2",
+BLOCKS = [
+    ("$$", tex)
+    for tex in (
+        r"\|W\|_F^2",
+        r"\{a_i\}_{i \le n}^2",
+        r"\langle u, v \rangle^2",
+        r"|x|^2 + |\frac{a}{b}|^2",
+        r"\left(\frac{a}{b}\right)^2",
+        r"\left[\sum_{i=1}^n x_i\right]^2",
+        r"(a + \frac{b}{c})^{-1/2}",
+        r"\lfloor \frac{a}{b} \rfloor^2",
+    )
 ]
 MEASURE = """
-document.body.textContent = JSON.stringify([...document.querySelectorAll('div')].map(div =>
+document.body.textContent = JSON.stringify([...document.querySelectorAll('div')].map(div => [
+  div.querySelector('math').getBoundingClientRect().width,
   [...div.querySelectorAll('mo')]
     .filter(mo => '()[]{}|‖⟨⟩⌊⌋'.includes(mo.textContent))
-    .map(mo => [mo.textContent, mo.getBoundingClientRect().height])))
+    .map(mo => [mo.textContent, mo.getBoundingClientRect().height])]))
 """
 # the page's own fonts: without one of them nothing stretches
 [STYLE] = re.findall(r"^math {.*}$", (DOCS / "_static" / "bigfs.css").read_text(), flags=re.M)
 FONTS = re.findall(r'"([^"]+)"', STYLE)
+PHONE = 368  # pixels of a line on a screen of 400
 CLOSING = dict(zip("([{⟨⌊|‖", ")]}⟩⌋|‖", strict=True))
 
 
 def formulas():
-    """The distinct formulas of the pages, without those of code."""
+    """The formulas of the pages, each with the dollars around it, without those of code."""
     for page in sorted(DOCS.rglob("*.md")):
         if not {"_build", "auto_examples"} & set(page.relative_to(DOCS).parts):
             text = re.sub(r"^ *```.*?^ *```|`[^`\n]+`", "", page.read_text(), flags=re.S | re.M)
-            yield from (tex for _, tex in re.findall(r"(\$\$?)([^$]+)\1", text))
+            yield from re.findall(r"(\$\$?)([^$]+)\1", text)
 
 
 def can_stretch():
@@ -64,9 +72,9 @@ def uneven(delimiters):
 
 
 def drawn(texs, folder, draw=mathml):
-    """The delimiters of each formula and their heights, as drawn in a block."""
+    """The width of each formula, and its delimiters with their heights."""
     page = folder / "formulas.html"
-    divs = "".join(f"<div>{draw(tex, as_block=True)}</div>" for tex in texs)
+    divs = "".join(f"<div>{draw(tex, as_block=dollars == '$$')}</div>" for dollars, tex in texs)
     page.write_text(
         f'<meta charset="utf-8"><style>{STYLE}</style><body>{divs}<script>{MEASURE}</script>'
     )
@@ -82,10 +90,11 @@ def drawn(texs, folder, draw=mathml):
 @pytest.mark.process
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium draws MathML, and is not installed")
 def test_both_delimiters_of_a_pair_have_one_height(tmp_path):
-    texs = [*KINDS, *dict.fromkeys(formulas())]
+    texs = [*BLOCKS, *dict.fromkeys(formulas())]
     assert len(texs) > 100
-    for tex, delimiters in zip(texs, drawn(texs, tmp_path), strict=True):
+    for (dollars, tex), (width, delimiters) in zip(texs, drawn(texs, tmp_path), strict=True):
         assert not list(uneven(delimiters)), tex
+        assert dollars == "$$" or width <= PHONE, tex
 
 
 @pytest.mark.process
@@ -93,5 +102,5 @@ def test_both_delimiters_of_a_pair_have_one_height(tmp_path):
 def test_what_docutils_makes_alone_is_uneven(tmp_path):
     from docutils.utils.math.latex2mathml import tex2mathml
 
-    measured = drawn(KINDS, tmp_path, tex2mathml)
-    assert any(list(uneven(delimiters)) for delimiters in measured)
+    measured = drawn(BLOCKS, tmp_path, tex2mathml)
+    assert any(list(uneven(delimiters)) for _, delimiters in measured)

@@ -32,6 +32,20 @@ def test_the_index_of_a_letter_with_an_accent_stands_beside_it(as_block):
     assert f"<msub>{letter}<mi>c</mi></msub>" in drawn
 
 
+def test_a_bar_between_two_letters_is_no_operator():
+    assert mathml("|x| y", as_block=False).count('lspace="0" rspace="0">|') == 2
+
+
+def test_norms_in_tables_are_no_bars():
+    """In the row of a table a \\| is a |, and a norm is written as \\Vert."""
+    for page in DOCS.rglob("*.md"):
+        for line in page.read_text().splitlines():
+            assert not (line.startswith("|") and re.search(r"\$[^$]*\\\|[^$]*\$", line)), (
+                page,
+                line,
+            )
+
+
 def test_pages_stretch_no_norm_and_no_set():
     """The renderer could not tell them from those that must not stretch."""
     for page in DOCS.rglob("*.md"):
