@@ -15,13 +15,23 @@ import typer
 
 import bigfs
 from bigfs import storage
+from bigfs.embedding.spectral import DEFAULT_WIDTH
+from bigfs.engine.budget import IDLE
+from bigfs.engine.watchdog import STANDSTILL_SECONDS
 from bigfs.evaluation.metrics import METRICS
+from bigfs.evaluation.splits import MOST_TRAINING
 from bigfs.flows.cli.app import app
-from bigfs.flows.options import SourceOptions
+from bigfs.flows.evaluation.controls import DRAWS
+from bigfs.flows.options import ClusterOptions, SourceOptions
+from bigfs.flows.run import FIRST_WAIT
+from bigfs.graph.approximate.sample import N_MEASURED
 from bigfs.result import Status
 from bigfs.selectors import METHODS
 from bigfs.selectors.registry import canonical_name
+from bigfs.storage.format.manifest import CHUNK
 from bigfs.storage.sources import FORMATS
+from bigfs.storage.sources.tables.kinds import FEW, MOST
+from bigfs.storage.staging.build import DEFAULT_LIMIT, MATRIX_BASE, TEXT_BASE
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -42,6 +52,7 @@ OPTIONS = {
 FOREIGN = re.compile(
     r"^\W*(?:\w+=\S+ )*(?:prefect|dask|pip|docker|podman|python|git|make|kubectl)\b"
 )
+CODE = {".py", ".yaml", ".json", ".sbatch"}
 LONG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 
@@ -240,6 +251,65 @@ def test_every_default_is_the_one_of_the_program(page):
     for name, value in stated:
         if name in DEFAULTS:
             assert ast.literal_eval(value) in DEFAULTS[name], (name, value)
+
+
+STATED = [  # a page, what it says of a value, and the value
+    ("faq", "`--memory-limit` ({:.0f} GB by default)", ClusterOptions().memory_limit[:-2]),
+    ("faq", "The libraries take up to {:.0f} MB of it", IDLE / 1e6),
+    ("guide/clusters", "at least the {:.0f} MB that its libraries", IDLE / 1e6),
+    ("guide/clusters", "nothing runs for {:.0f} s", STANDSTILL_SECONDS),
+    ("guide/evaluate", "| none; {:.0f} |", DRAWS),
+    ("guide/evaluate", "are more than {:.0f} million, a part", MOST_TRAINING / 1e6),
+    ("guide/graphs", "{:.0f} sampled rows set", N_MEASURED),
+    ("guide/graphs", "The default width is {:.0f}", DEFAULT_WIDTH),
+    ("guide/scheduled", "after about {:.0f}, 10, 20 and 40 s", FIRST_WAIT),
+    ("guide/sources", "texts of at most {:.0f} values", FEW),
+    ("guide/sources", "and at most {:,.0f} |", MOST),
+    ("guide/store", "cluster, or {:.0f} MB", DEFAULT_LIMIT[:-2]),
+    ("guide/store", "{:.0f} MB of it are for", MATRIX_BASE / 1e6),
+    ("guide/store", "({:.0f} MB for text)", TEXT_BASE / 1e6),
+    ("guide/store", "A chunk holds {:,.0f} values", CHUNK),
+    ("methods/smr", "or after {:.0f} rounds", bigfs.SMR().max_iter),
+    ("methods/sparge", "so the default is {:.0f}.", bigfs.SparGE().gamma),
+    ("methods/srlsr", "The default p is {}.", bigfs.SRLSR().p),
+]
+
+
+@pytest.mark.parametrize(("page", "sentence", "value"), STATED)
+def test_values_in_sentences_are_those_of_the_program(page, sentence, value):
+    assert sentence.format(float(value)) in (DOCS / f"{page}.md").read_text()
+
+
+# names of other programs, and of files that only pages have
+OTHERS = """
+    ADDRESS BIGFS_TEST_BASE CANCEL_NEW DIRECTORY DaskTaskRunner FAMILY FutureWarning KubeCluster
+    DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT NUMBA_CACHE_DIR NEWS_LINK ParallelPostFit
+    SuccessExitStatus UnivariateFeatureSelector buildah false_discovery_control kneighbors_graph
+    munge on_failure parallel_config podman rank_genes_groups save_to_disk scancel scrontab
+    tie_correct working_dir y_blocks Restart Thumbs pipx Signature USING WHERE basic churn churned
+    dose relation bigquery embedded filtered filtered_feature_bc_matrix pets spam spark GSE1
+    homepage hook _000
+"""
+
+
+@pytest.fixture(scope="module")
+def words():
+    """The words of the program, its examples and its deployments, and the names of files."""
+    folders = ("bigfs", "storage", "flows", "examples", "deploy")
+    paths = [ROOT / "pyproject.toml", ROOT / "Makefile", *(ROOT / "benchmarks").rglob("*.py")]
+    paths += [p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in CODE]
+    names = [*(ROOT / "tests").rglob("*"), *ROOT.glob("*")]
+    texts = [OTHERS, *(p.read_text() for p in paths), *(p.name for p in names)]
+    return {word for text in texts for word in re.findall(r"\w+", text)}
+
+
+@of_each_page
+def test_every_name_in_code_is_one_of_the_program(page, words):
+    if {"measured", "papers"} & set(page.parts):
+        return
+    text = re.sub(r"\{\w+\}`[^`]*`", "", page.read_text())
+    names = {name for code in inline(text) for name in re.findall(r"[A-Za-z_]\w{3,}", code)}
+    assert names - words == set()
 
 
 def rows_of(page, header):
