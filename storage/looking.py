@@ -10,6 +10,7 @@ from typing import Any
 
 from bigfs.storage.corpus import Corpus
 from bigfs.storage.integrity import summarize
+from bigfs.storage.lazy import pa
 from bigfs.storage.opening import open as open_corpus
 from bigfs.storage.opening import require_staged
 from bigfs.storage.sources import find
@@ -131,7 +132,6 @@ def _head_of(source: Source, folder: Path) -> Source:
 
 def _write_batch(source: ColumnFile, file: str, target: str) -> None:
     """Write the first rows of a file of columns to another of its format."""
-    import pyarrow as pa
     from pyarrow import parquet
 
     _, batch = next(iter(source.read_groups(file, None, source.fields_of(file))))

@@ -39,7 +39,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"__main__"},  # the command line by `python -m bigfs`, which names flows as text
     ],
     "storage": [
-        {"errors"},
+        {"errors", "lazy"},
         {"fingerprint", "locks"},
         {"atomic"},
         {"versions"},

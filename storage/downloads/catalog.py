@@ -5,20 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from bigfs.storage.downloads import downloader
+from bigfs.storage.downloads.downloader import File
 from bigfs.storage.errors import SourceError
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 SCIKIT_FEATURE = "https://jundongl.github.io/scikit-feature/files/datasets"
 FIGSHARE = "https://ndownloader.figshare.com/files"  # as in scikit-learn's fetchers
-
-
-class File(NamedTuple):
-    """One file to download. `checksum` is a SHA-256, or "md5:…"."""
-
-    url: str
-    name: str
-    checksum: str | None = None
-    split: str | None = None
 
 
 class Entry(NamedTuple):
@@ -119,7 +112,5 @@ def fetch(name: str) -> list[Path]:
     """Return the files of a corpus in the order of its entry, and download those that are missing."""
     if name not in ENTRIES:
         raise SourceError(f"unknown corpus {name!r}; the corpora are {', '.join(ENTRIES)}")
-    from bigfs.storage.downloads import downloader  # which imports requests
-
     folder = downloader.data_folder() / name
     return [downloader.get(file, folder) for file in ENTRIES[name].files]

@@ -15,16 +15,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import requests
 from platformdirs import user_cache_dir
-from requests.adapters import HTTPAdapter
 
 from bigfs.settings import Setting
 from bigfs.storage import atomic
-from bigfs.storage.downloads.catalog import File
 from bigfs.storage.errors import SourceError, is_full, may_pass, redact
+from bigfs.storage.lazy import requests
 from bigfs.storage.locks import lock
 
 REGISTRY = "registry.txt"
@@ -36,6 +35,15 @@ TIMEOUT = 30  # seconds without a byte
 PLAIN = {"Accept-Encoding": "identity"}
 VERSION = ("ETag", "Last-Modified", "Content-Length")  # headers that change when a file does
 FOLDER = "BIGFS_DATA"  # environment variable with the name of another folder
+
+
+class File(NamedTuple):
+    """One file to download. `checksum` is a SHA-256, or "md5:…"."""
+
+    url: str
+    name: str
+    checksum: str | None = None
+    split: str | None = None
 
 
 def data_folder() -> Path:
@@ -95,7 +103,7 @@ def ranges_of(url: str) -> tuple[int, Callable[[int, int], bytes], Callable[[], 
     """
     session = requests.Session()
     for protocol in ("http://", "https://"):
-        session.mount(protocol, HTTPAdapter(max_retries=RETRIES.value))
+        session.mount(protocol, requests.adapters.HTTPAdapter(max_retries=RETRIES.value))
 
     def ask(start: int, stop: int) -> requests.Response:
         headers = PLAIN | {"Range": f"bytes={start}-{stop - 1}"}

@@ -18,8 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import fsspec
+from fsspec.registry import known_implementations
+
 from bigfs.settings import Setting
 from bigfs.storage import atomic
+from bigfs.storage.downloads import downloader
 from bigfs.storage.errors import SourceError, is_full, redact
 
 RANGE = Setting(8 << 20)  # bytes of a file that are asked for at a time
@@ -54,8 +58,6 @@ def split_options(source: str) -> tuple[str, str]:
 
 def fetch(url: str) -> Path:
     """Return the copy of a file or folder behind a URL, and make it if it is not there."""
-    from bigfs.storage.downloads import downloader  # which imports requests
-
     require_no_secret(url)
     if url.startswith(WEB):
         return downloader.download(url)
@@ -123,8 +125,6 @@ class RangeFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        from bigfs.storage.downloads import downloader
-
         stop = self._size if size is None or size < 0 else min(self._at + size, self._size)
         if stop <= self._at:
             return b""
@@ -154,8 +154,6 @@ def open_ranges(url: str, listed: Listed | None = None) -> RangeFile:
 
     A file that was listed is asked for its ranges alone.
     """
-    from bigfs.storage.downloads import downloader
-
     if url.startswith(WEB):
         return RangeFile(url, *downloader.ranges_of(url))
     fs, path = _file_system(url)
@@ -206,8 +204,6 @@ def is_unseen(name: str) -> bool:
 
 def identity_of(url: str, suffixes: Sequence[str]) -> list[tuple[str, str]]:
     """Return the names of the files behind a URL and what its server says of their versions."""
-    from bigfs.storage.downloads import downloader
-
     if url.startswith(WEB):
         with _readable(url):
             return [(downloader.file_name(url), downloader.version_of(url))]
@@ -237,8 +233,6 @@ def folder_identity(url: str) -> list[tuple[str, str]]:
 @contextlib.contextmanager
 def _readable(url: str) -> Iterator[None]:
     """Turn what a server answers into a SourceError of one line without secrets."""
-    from bigfs.storage.downloads import downloader
-
     try:
         yield
     except (OSError, ValueError, NotImplementedError) as error:
@@ -250,9 +244,6 @@ def _readable(url: str) -> Iterator[None]:
 
 def _file_system(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, and the path in it."""
-    import fsspec
-    from fsspec.registry import known_implementations
-
     protocol = url.partition("://")[0]
     try:
         with _readable(url):

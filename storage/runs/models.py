@@ -20,6 +20,7 @@ from bigfs.cards import brief
 from bigfs.evaluation.linear_model import LinearModel, map_rows
 from bigfs.matrix import Matrix
 from bigfs.storage.errors import RunError, explain_read_errors
+from bigfs.storage.lazy import pd
 from bigfs.storage.messages import strip
 from bigfs.storage.scaling import Scaling
 from bigfs.storage.words import token_pattern
@@ -126,7 +127,6 @@ class TableUnits:
 
         The frame may have them in any order, and other columns too.
         """
-        import pandas as pd
         from sklearn.compose import ColumnTransformer
         from sklearn.impute import KNNImputer
         from sklearn.preprocessing import OneHotEncoder
@@ -249,8 +249,6 @@ class Model:
                     )
                 X = text.vectorizer().transform([strip(document, text.remove) for document in X])
             elif isinstance(X[0], Mapping):
-                import pandas as pd
-
                 X = pd.DataFrame(X)
         if hasattr(X, "iloc"):
             frame = self._frame_of(X)

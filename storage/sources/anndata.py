@@ -30,6 +30,7 @@ from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of, original_of
 from bigfs.storage.format import manifest
 from bigfs.storage.format.checked import CheckedStore
+from bigfs.storage.lazy import pa
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.arrays import note_kinds, unique_names
 from bigfs.storage.sources.base import MatrixSource, Rows, SampleColumns
@@ -423,8 +424,6 @@ class AnnData(SampleColumns, MatrixSource):
         column, place = file["obs"][name], f"{self.path}: obs[{name!r}]"
         if column.attrs.get("encoding-type") != "categorical":
             return samples.as_column(read_column(column, place, n, start, stop), place)
-        import pyarrow as pa
-
         codes, categories = read_codes(column, place, n, start, stop)
         values = samples.as_column(categories, place)
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=codes < 0), values)

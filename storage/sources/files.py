@@ -32,6 +32,7 @@ from urllib.parse import unquote, urlsplit
 
 from bigfs.storage.downloads.remote import is_unseen
 from bigfs.storage.errors import DAMAGED, SourceError, StoreError
+from bigfs.storage.lazy import pa
 
 # what the parsers of other packages may raise for damaged bytes
 BROKEN = (
@@ -86,8 +87,6 @@ def compression_of(start: bytes) -> str | None:
 def _decompressed(file: IO[bytes], kind: str | None) -> IO[bytes]:
     """Return a file, or its decompressed content, which closes the file."""
     if kind == "zstd":
-        import pyarrow as pa
-
         # pyarrow reads all frames
         return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"))
     if kind == "gzip":

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 from bigfs.engine import require_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of
+from bigfs.storage.lazy import compute, pa
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import MatrixSource, shorten_names
 from bigfs.storage.sources.files import open_text, suffix_of
@@ -106,9 +107,6 @@ class Labeled(JoinedRows):
 
     def _write_sorted(self, path: str, names: Any, scratch: Path) -> Any:
         """Write the table in the order of its names. Return it without a column of names."""
-        import pyarrow as pa
-        from pyarrow import compute
-
         (folder := scratch / "labels").mkdir(parents=True, exist_ok=True)
         table = self.table.prepare(folder)
         parts = [b for piece in table.pieces(1 << 24) for b in table.batches(piece)]
@@ -150,8 +148,6 @@ class Labeled(JoinedRows):
         self, columns: Any, split: str | None, n: int, place: samples.Place
     ) -> dict[str, Any]:
         """Return the facts of n samples, and those that the table has under their names."""
-        import pyarrow as pa
-
         known = samples.open_columns(f"{self.found}.names")["name"]
         at: list[int | None] = []
         for name in columns["name"].to_pylist():

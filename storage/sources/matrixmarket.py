@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bigfs.storage.errors import SourceError
+from bigfs.storage.lazy import pd
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.arrays import SavedMatrix, note_kinds, unique_names
 from bigfs.storage.sources.files import (
@@ -134,8 +135,6 @@ class MatrixMarket(SavedMatrix):
 
     def _tables(self, names: list[str], start: int, count: int) -> Iterator[Any]:
         """Yield the lines after the first `start`, in chunks. There must be `count` of them."""
-        import pandas as pd
-
         kinds = {name: np.float64 if name == "value" else np.int64 for name in names}
         seen = 0
         with open_decompressed(self.path) as file, warnings.catch_warnings():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.matrix.matrix import Matrix
 from bigfs.storage.errors import SourceError
+from bigfs.storage.lazy import pa
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.arrays import read_list, read_names, require_characters
 from bigfs.storage.sources.base import Source
@@ -33,9 +34,6 @@ from bigfs.storage.sources.scratch_matrix import (
 from bigfs.storage.sources.tables.entries import ListRecords
 from bigfs.storage.sources.tables.formats import StreamText
 from bigfs.storage.sources.tables.streams import Stream
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ENTRIES = 1 << 18  # of the rows that are converted at a time
 ROW_MEMORY = 64  # bytes that an entry takes while its row is staged
@@ -180,8 +178,6 @@ class Blocks(ListRecords, Stream):
 
     def _tables(self, blocks: Iterable[Any]) -> Iterator[pa.RecordBatchReader]:
         """Yield the rows as tables of their indices and values, and of what belongs to samples."""
-        import pyarrow as pa
-
         start, fields, rounded = 0, None, dict[int, float]()
         for number, item in enumerate(blocks):
             is_pair = isinstance(item, tuple | list) and len(item) == 2 and _is_array(item[0])

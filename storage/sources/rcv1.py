@@ -13,6 +13,7 @@ import numpy as np
 
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.lazy import pd
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import Rows
 from bigfs.storage.sources.files import open_decompressed, source_errors
@@ -77,8 +78,6 @@ class TopicTable(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _read_topics(qrels: str) -> TopicTable:
-    import pandas as pd
-
     with (
         source_errors(f"{qrels} must hold lines of topic, document and 1"),
         open_decompressed(qrels) as file,

@@ -29,6 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.storage.errors import SourceError
+from bigfs.storage.lazy import compute, pa, types
 from bigfs.storage.sources.tables.columns import as_numbers, decode, is_text
 from bigfs.types import AnyArray, FloatArray
 
@@ -123,8 +124,6 @@ def take(columns: Columns, index: AnyArray) -> dict[str, Any]:
 
 def write(path: str | Path, columns: Columns) -> None:
     """Write columns of the same samples to a file."""
-    import pyarrow as pa
-
     batch = pa.RecordBatch.from_pydict({role: columns[role] for role in sorted(columns)})
     with open(path, "wb") as file, pa.ipc.new_file(file, batch.schema) as out:
         out.write_batch(batch)
@@ -132,8 +131,6 @@ def write(path: str | Path, columns: Columns) -> None:
 
 def open_columns(path: str | Path) -> Any:
     """Map the columns of a file that `write` wrote, as a batch of Arrow."""
-    import pyarrow as pa
-
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).get_batch(0)
 
@@ -145,8 +142,6 @@ def open_columns(path: str | Path) -> Any:
 
 def from_numpy(values: AnyArray, missing: AnyArray | None = None) -> Any:
     """Return numbers as a column of Arrow, null where `missing` says so."""
-    import pyarrow as pa
-
     bits = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
     kind, values = pa.from_numpy_dtype(values.dtype), np.ascontiguousarray(values)
     return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(values)])
@@ -154,8 +149,6 @@ def from_numpy(values: AnyArray, missing: AnyArray | None = None) -> Any:
 
 def to_numpy(column: Any, missing: float = 0) -> AnyArray:
     """Return a column of numbers or Booleans of Arrow, with a value in place of missing ones."""
-    import pyarrow as pa
-
     if pa.types.is_boolean(column.type):
         return to_numpy(column.cast(pa.uint8()), missing).astype(bool)
     buffers = [None, column.buffers()[1]]
@@ -168,8 +161,6 @@ def to_numpy(column: Any, missing: float = 0) -> AnyArray:
 
 def from_texts(texts: Sequence[str | None]) -> Any:
     """Return texts as a column of Arrow."""
-    import pyarrow as pa
-
     encoded = [b"" if text is None else text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     is_text = np.array([text is not None for text in texts], dtype=bool)
@@ -184,8 +175,6 @@ def as_column(values: Any, what: str, stays_matrix: bool = False) -> Any:
     An indicator matrix (n × c) becomes lists of column numbers, unless it `stays_matrix`: lists of
     floats, as real targets are. `what` is written out in an error only.
     """
-    import pyarrow as pa
-
     if sp.issparse(values):
         return _of_matrix(values, what, stays_matrix)
     if isinstance(values, np.ndarray) or (
@@ -223,8 +212,6 @@ def as_column(values: Any, what: str, stays_matrix: bool = False) -> Any:
 
 def _of_matrix(values: Any, what: str, stays_matrix: bool) -> Any:
     """Return the rows of a matrix as lists: of the columns that hold 1, or of real targets."""
-    import pyarrow as pa
-
     dense = values.toarray() if sp.issparse(values) and stays_matrix else values
     if not sp.issparse(dense):
         try:
@@ -252,8 +239,6 @@ def _of_matrix(values: Any, what: str, stays_matrix: bool) -> Any:
 
 def _rows(Y: AnyArray, place: Place = "row {}".format) -> Any:
     """Return the rows of a matrix of floats as a column of lists of one length."""
-    import pyarrow as pa
-
     if (is_wrong := np.isinf(Y).any(axis=1)).any():
         raise _no_scalar("label", np.inf, place(int(np.argmax(is_wrong))))
     return pa.FixedSizeListArray.from_arrays(from_numpy(Y.ravel()), Y.shape[1])
@@ -261,8 +246,6 @@ def _rows(Y: AnyArray, place: Place = "row {}".format) -> Any:
 
 def _listed(values: Sequence[Any]) -> Any:
     """Return values of Python as a column of Arrow, None where one type does not hold them."""
-    import pyarrow as pa
-
     kinds = set(map(type, values))
     if list in kinds:
         kinds |= {type(value) for some in values if isinstance(some, list) for value in some}
@@ -330,8 +313,6 @@ def _mixed(role: str, values: Sequence[Any], place: Place) -> Any:
 
     Where some are lists, all must be.
     """
-    import pyarrow as pa
-
     is_list = [isinstance(value, list | tuple) for value in values if not _is_none(value)]
     if any(is_list):
         fewer = 2 * sum(is_list) <= len(is_list)
@@ -437,8 +418,6 @@ class Coded(NamedTuple):
 
     def column(self) -> Any:
         """Return the column as a dictionary of Arrow."""
-        import pyarrow as pa
-
         codes = from_numpy(self.codes, self.codes < 0)
         return pa.DictionaryArray.from_arrays(codes, self.categories)
 
@@ -458,9 +437,6 @@ def categories_of(column: Any) -> Any:
 
 def _coded(values: Any, role: str, place: Place) -> Coded:
     """Return scalars as codes and categories: Booleans as texts, numbers, or texts."""
-    import pyarrow as pa
-    from pyarrow import compute, types
-
     if types.is_null(values.type):
         return Coded(np.full(len(values), -1, np.int32), pa.array([], pa.large_string()))
     if not types.is_dictionary(values.type):
@@ -551,9 +527,6 @@ def require_number(unlabeled: str, origin: str) -> None:
 
 
 def _labels(values: Any, place: Place, rules: LabelRules) -> Any:
-    import pyarrow as pa
-    from pyarrow import types
-
     kind = values.type
     if is_of_columns(values):
         q = kind.list_size
@@ -581,9 +554,6 @@ def _labels(values: Any, place: Place, rules: LabelRules) -> Any:
 
 def _label_sets(values: Any, place: Place, rules: LabelRules) -> Any:
     """Return a column of lists of labels. A missing entry of a list is no label."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     lengths = to_numpy(compute.list_value_length(values)).astype(np.int64)
     owner = np.repeat(np.arange(len(values)), lengths)
     labels = _coded(values.flatten(), "label", lambda i: place(int(owner[i])))
@@ -597,9 +567,6 @@ def _label_sets(values: Any, place: Place, rules: LabelRules) -> Any:
 
 def _rated(labels: Coded, place: Place, rules: LabelRules) -> Coded:
     """Return labels as numbers where the target is real."""
-    import pyarrow as pa
-    from pyarrow import types
-
     if rules.target != "real" or not types.is_large_string(labels.categories.type):
         return labels
     numbers: list[float] = []
@@ -631,16 +598,12 @@ def _without(labels: Coded, unlabeled: str | None) -> Coded:
 
 def is_of_columns(labels: Any) -> bool:
     """Return whether a column holds a value of each of several columns of labels."""
-    from pyarrow import types
-
     kind = labels.type
     return types.is_fixed_size_list(kind) and types.is_floating(kind.value_type)
 
 
 def label_columns(columns: Mapping[str, Any], place: Place) -> Any:
     """Return several columns of labels by their names as one column, which holds their values."""
-    import pyarrow as pa
-
     Y = []
     for name, values in columns.items():
         try:
@@ -706,8 +669,6 @@ def label_names(label: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _splits(values: Any, place: Place, words: Mapping[str, str | None]) -> Any:
-    import pyarrow as pa
-
     splits, meant = _coded(values, "split", place), list[str]()
     for code, value in enumerate(splits.categories.to_pylist()):
         split = split_of(value, words, splits.place(code, place))
@@ -724,9 +685,6 @@ def _splits(values: Any, place: Place, words: Mapping[str, str | None]) -> Any:
 
 
 def _names(values: Any, place: Place) -> Any:
-    import pyarrow as pa
-    from pyarrow import compute, types
-
     values = decode(values)
     kind = values.type
     if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
@@ -740,8 +698,6 @@ def _names(values: Any, place: Place) -> Any:
 
 
 def _category_texts(values: Any, role: str, place: Place) -> Any:
-    from pyarrow import types
-
     required = "a text or a number"
     if types.is_nested(values.type):
         raise _refusal(role, required, *_first_value(values, place))
@@ -765,9 +721,6 @@ def _weights(values: Any, place: Place) -> Any:
 
 def _times(values: Any, place: Place) -> Any:
     """Return times as floats, or as dates in UTC."""
-    import pyarrow as pa
-    from pyarrow import types
-
     if types.is_timestamp(values.type) or types.is_date(values.type):
         dates = values.cast(pa.timestamp("us", getattr(values.type, "tz", None)), safe=False)
         dates = dates.cast(pa.timestamp("us"))  # the same moment in UTC
@@ -793,8 +746,6 @@ def _times(values: Any, place: Place) -> Any:
 
 def _dates(values: Any) -> Any:
     """Return texts in ISO 8601 as dates in UTC, null where a text is no date."""
-    import pyarrow as pa
-
     values = decode(values)
     if not is_text(values):
         return pa.nulls(len(values), pa.timestamp("us"))
@@ -815,9 +766,6 @@ def _date(text: str | None) -> datetime.datetime | None:
 
 def _numbers(values: Any) -> AnyArray:
     """Return values as floats, NaN where one is no number."""
-    import pyarrow as pa
-    from pyarrow import types
-
     values = decode(values)
     kind = values.type
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
@@ -853,9 +801,6 @@ def join(parts: Sequence[Columns], places: Sequence[tuple[int, Place]]) -> dict[
 
 
 def _join(role: str, parts: Sequence[Any], places: Sequence[tuple[int, Place]]) -> Any:
-    import pyarrow as pa
-    from pyarrow import types
-
     if role == "time" and len({part.type for part in parts}) > 1:
         at = next(i for i, part in enumerate(parts) if part.type != parts[0].type)
         raise mixed_times(places[at][1](0))
@@ -893,8 +838,6 @@ def _join(role: str, parts: Sequence[Any], places: Sequence[tuple[int, Place]]) 
 
 def _promoted(parts: Sequence[Coded]) -> list[Any]:
     """Return labels of several types as one type: texts, else floats, else whole numbers."""
-    import pyarrow as pa
-
     values = [value for part in parts for value in part.categories.to_pylist()]
     convert: Callable[[Any], Any] = int
     kind: Any = pa.int64()
@@ -940,8 +883,6 @@ def kind_of(labels: Any, place: Place, typed: bool = True) -> LabelKind | None:
 
     In a format that has texts only, labels are not `typed`: numbers are what all of them spell.
     """
-    from pyarrow import compute, types
-
     if is_of_columns(labels):
         return _kind_of_columns(_matrix(labels), place)
     sets = types.is_large_list(labels.type)
@@ -1084,8 +1025,6 @@ def encode_matrix(labels: Any, target: Target) -> sp.csr_array:
 
     Of real targets all values are stored, NaN where a sample is unlabeled.
     """
-    from pyarrow import types
-
     c = len(target.class_names)
     if target.kind == "multioutput":
         Y = np.full((len(labels), c), np.nan)

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from bigfs.settings import Setting
 from bigfs.storage.errors import SourceError
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.lazy import pa
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.arrays import identity_of_lists, read_list, read_names
 from bigfs.storage.sources.base import MatrixSource, PlainFile, Rows, line_number, shorten
@@ -207,8 +208,6 @@ class Svmlight(PlainFile, MatrixSource):
 
         Lines with at most one label have no lists of them, unless the target is multi-label.
         """
-        import pyarrow as pa
-
         values: Any = labels
         if any(isinstance(v, int) and abs(v) > samples.MAX_EXACT for v in exact.values()):
             values = labels.tolist()

@@ -15,13 +15,14 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from bigfs import engine
 from bigfs.engine import require_memory
 from bigfs.settings import Setting
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, is_full, redact
+from bigfs.storage.lazy import pa, types
 from bigfs.storage.sources.base import TextSource
 from bigfs.storage.sources.files import open_decompressed
 from bigfs.storage.sources.tables import tables
@@ -35,9 +36,6 @@ from bigfs.storage.sources.tables.tables import (
     with_partitions,
 )
 from bigfs.storage.sources.trial import trial
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # of a row group or a record batch that a task reads whole, if it fits in its memory
 MAX_GROUP_BYTES = Setting(32 << 20)
@@ -168,8 +166,6 @@ class ParquetFile(ColumnFile):
             return field_names(table.schema_arrow, self.paths)
 
     def groups_of(self, file: str) -> list[Part]:
-        from pyarrow import types
-
         with self._open(file) as table:
             groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
             values = [group.num_rows * group.num_columns for group in groups]
@@ -234,8 +230,6 @@ def _count_values(metadata: Any, file: str) -> list[int]:
 
     A child is asked for it, as a damaged footer ends the process that looks at its columns.
     """
-    import pyarrow as pa
-
     footer = pa.BufferOutputStream()
     metadata.write_metadata_file(footer)
     answer = trial(COUNT_VALUES).ask(footer.getvalue().to_pybytes())
@@ -301,10 +295,8 @@ class ArrowFile(ColumnFile):
     @contextlib.contextmanager
     def _reader(self, file: str, fields: list[int] | None = None) -> Iterator[Any]:
         """Open a file or a stream for some of its columns, or for all."""
-        from pyarrow import ipc
-
-        options = ipc.IpcReadOptions(included_fields=fields)
-        open_reader = ipc.open_file if self._is_in_place(file) else ipc.open_stream
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        open_reader = pa.ipc.open_file if self._is_in_place(file) else pa.ipc.open_stream
         with (
             _arrow_errors(f"{redact(file)} is not whole Arrow IPC"),
             self._bytes(file) as source,
@@ -314,8 +306,6 @@ class ArrowFile(ColumnFile):
 
     def _bytes(self, file: str) -> Any:
         """Open what Arrow reads: a mapped file, ranges of bytes, or a decompressed stream."""
-        import pyarrow as pa
-
         if remote.is_remote(file):
             return pa.PythonFile(remote.open_ranges(file, self.listed_of(file)), mode="r")
         if self._is_in_place(file):
@@ -360,8 +350,6 @@ class _Messages:
 @contextlib.contextmanager
 def _arrow_errors(what: str) -> Iterator[None]:
     """Turn an error of pyarrow into a SourceError of one line."""
-    import pyarrow as pa
-
     try:
         yield
     except (SourceError, FileNotFoundError):

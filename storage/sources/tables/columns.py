@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bigfs.storage.lazy import compute, pa, types
+
 NO_NUMBER = (
     "",
     "?",
@@ -22,8 +24,6 @@ TRUTH = {"true": "1", "false": "0"}  # Booleans of a text, in any case
 
 def decode_batch(batch: Any) -> Any:
     """Return a batch whose columns `decode` returns, as for all records."""
-    import pyarrow as pa
-    from pyarrow import types
 
     def is_plain(kind: Any) -> bool:
         is_view = types.is_string_view(kind) or types.is_binary_view(kind)
@@ -39,9 +39,6 @@ def decode(values: Any) -> Any:
     """Return a column without dictionaries, which another batch would replace, and without views,
     of which a slice holds the whole.
     """
-    import pyarrow as pa
-    from pyarrow import compute, types
-
     kind = values.type
     if types.is_dictionary(kind):
         plain = decode(values.dictionary)  # some kinds of dictionaries cannot be decoded
@@ -62,9 +59,6 @@ def as_numbers(values: Any) -> Any:
 
     Arrow's error says which value is no number.
     """
-    import pyarrow as pa
-    from pyarrow import compute
-
     if not is_text(values):  # whole numbers are rounded, as in a text
         return compute.cast(values, pa.float64(), safe=not pa.types.is_integer(values.type))
     values = compute.utf8_trim_whitespace(values)
@@ -80,16 +74,11 @@ def as_numbers(values: Any) -> Any:
 
 def as_texts(values: Any) -> Any:
     """Return a column as texts, null where they are missing."""
-    import pyarrow as pa
-
     return without(values.cast(pa.string()), ("",))
 
 
 def without(texts: Any, words: Sequence[str]) -> Any:
     """Return texts, null where they are one of some words."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     from bigfs.storage.sources.samples import from_texts  # which imports this module
 
     is_one = compute.is_in(texts, from_texts(words).cast(texts.type))
@@ -98,8 +87,6 @@ def without(texts: Any, words: Sequence[str]) -> Any:
 
 def is_vector(kind: Any) -> bool:
     """Return whether a type is of vectors: lists of numbers or pairs, or structs as Spark has."""
-    from pyarrow import types
-
     if types.is_struct(kind):
         return {"indices", "values"} <= {field.name for field in kind}
     if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
@@ -116,8 +103,6 @@ def field_names(schema: Any, paths: Sequence[str]) -> list[str]:
 
 
 def _leads(path: str, schema: Any) -> bool:
-    from pyarrow import types
-
     first, *inside = path.split(".")
     if schema.get_field_index(first) < 0:
         return False
@@ -131,9 +116,6 @@ def _leads(path: str, schema: Any) -> bool:
 
 def pick(batch: Any, names: Sequence[str]) -> Any:
     """Return the named fields of a batch, of which some may lie inside of others."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     if set(names) <= set(batch.schema.names):
         return batch.select(names)
     columns = []
@@ -147,6 +129,4 @@ def pick(batch: Any, names: Sequence[str]) -> Any:
 
 def is_text(values: Any) -> bool:
     """Return whether a column holds texts."""
-    import pyarrow as pa
-
     return bool(pa.types.is_string(values.type) or pa.types.is_large_string(values.type))

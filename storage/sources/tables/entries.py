@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.storage.errors import SourceError
+from bigfs.storage.lazy import compute, pa, types
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import shorten, shorten_names
 from bigfs.storage.sources.samples import from_texts, without_surrogates
@@ -158,9 +159,6 @@ class MapRecords(EntryRecords):
         """Return the entries of maps, or of vectors: lists of numbers, pairs of index and value, or
         structs of indices and values, whose indices are null where the vector is dense.
         """
-        import pyarrow as pa
-        from pyarrow import compute, types
-
         _require_no_null(rows, self.features, batch.place)
         if types.is_map(rows.type):
             rows = rows.cast(pa.list_(pa.struct([rows.type.key_field, rows.type.item_field])))
@@ -235,8 +233,6 @@ def _places(batch: Batch, lengths: IntArray) -> Place:
 
 
 def _is_list(kind: Any) -> bool:
-    from pyarrow import types
-
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
@@ -250,8 +246,6 @@ def _holds_vectors(rows: list[Any]) -> bool:
 
 def _vectors(rows: list[Any], name: str, place: Place) -> Any:
     """Return vectors of JSON as Arrow has them."""
-    import pyarrow as pa
-
     try:
         return pa.array(rows)
     except (pa.ArrowException, OverflowError) as error:
@@ -276,8 +270,6 @@ def _require_no_null(values: Any, name: str, place: Place) -> None:
 
 def _flat(batch: Batch, name: str) -> tuple[IntArray, Any]:
     """Return the lengths of the lists of a field, and their values one after the other."""
-    from pyarrow import compute
-
     rows = batch.fields[name]
     if isinstance(rows, list):
         if wrong := _first_other(rows, {list}):
@@ -292,8 +284,6 @@ def _flat(batch: Batch, name: str) -> tuple[IntArray, Any]:
 
 def _keys(keys: Any, name: str, place: Place) -> Any:
     """Return keys as an array of integers, or as an Arrow array of texts."""
-    import pyarrow as pa
-
     if isinstance(keys, list):
         kind: set[type] = {str} if keys and isinstance(keys[0], str) else {int}
         if wrong := _first_other(keys, kind):
@@ -328,8 +318,6 @@ def _texts(texts: list[str], place: Place) -> Any:
 
 def _numbers(values: Any, keys: Any, place: Place) -> FloatArray:
     """Return values as floats, or refuse one by its place and its key."""
-    import pyarrow as pa
-
     if isinstance(values, list):
         if wrong := _first_other(values, {int, float}):
             i = wrong[0]
@@ -358,8 +346,6 @@ def _as_texts(keys: Any) -> Any:
 
 
 def _are_numbers(keys: Any) -> Any:
-    from pyarrow import compute
-
     return compute.and_(
         compute.ascii_is_decimal(keys), compute.less(compute.binary_length(keys), 19)
     )
@@ -367,9 +353,6 @@ def _are_numbers(keys: Any) -> Any:
 
 def _parsed(keys: Any, place: Place) -> AnyArray:
     """Return texts as numbers of columns."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     if (are_numbers := _are_numbers(keys)).false_count:
         i = int(np.argmin(are_numbers.to_numpy(zero_copy_only=False)))
         raise SourceError(

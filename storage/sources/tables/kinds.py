@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigfs.storage.lazy import compute, types
 from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.samples import plain_number
 from bigfs.storage.sources.tables.columns import as_texts, is_text, is_vector
@@ -133,8 +134,6 @@ class Values:
 
     def add(self, values: Any) -> None:
         """Take the next values of the column."""
-        from pyarrow import compute, types
-
         if not is_text(values):
             if is_vector(values.type):
                 self.kind = VECTORS

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.storage.errors import SourceError
+from bigfs.storage.lazy import compute, pa
 from bigfs.storage.sources.base import shorten
 from bigfs.types import AnyArray, IntArray
 
@@ -22,8 +23,6 @@ class Block(NamedTuple):
 
 def require_lines(names: Any, place: object) -> Any:
     """Return the names of a batch, or refuse one that holds a line break."""
-    from pyarrow import compute
-
     broken = compute.index(compute.match_substring(names, "\n"), True).as_py()
     if broken >= 0:
         raise SourceError(
@@ -52,9 +51,6 @@ def join_blocks(blocks: Sequence[Block], width: int) -> tuple[sp.csr_array, AnyA
 
 def sort_names(parts: Sequence[Any]) -> tuple[IntArray, AnyArray]:
     """Return where each name of all parts comes in their order, and the distinct ones as lines."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     names = pa.concat_arrays([part.cast(pa.large_binary()) for part in parts])
     encoded = names.dictionary_encode()
     # in the order of the lines, as vocabularies are merged

@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.storage.errors import SourceError
+from bigfs.storage.lazy import compute, pa
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import shorten, shorten_names
 from bigfs.storage.sources.tables import kinds
@@ -145,8 +146,6 @@ class NumberTable(Table):
 
     def _converted(self, values: Any) -> FloatArray | str:
         """Return values as numbers, or why some of them are not."""
-        import pyarrow as pa
-
         try:
             return samples.to_numpy(self.as_numbers(values), np.nan).astype(float, copy=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -156,8 +155,6 @@ class NumberTable(Table):
 
     def _refuse_columns(self, batch: Batch, faults: Mapping[str, str]) -> NoReturn:
         """Tell which columns hold no numbers, and why."""
-        import pyarrow as pa
-
         if len(faults) > 1:
             some = ", ".join(
                 f"{name!r} ({why})" for name, why in itertools.islice(faults.items(), 20)
@@ -347,9 +344,6 @@ class NumericTable(NumberTable, MatrixRecords):
     # --- rows -------------------------------------------------------------------------------------
 
     def block(self, batch: Batch) -> Block:
-        import pyarrow as pa
-        from pyarrow import compute
-
         table, faults = self._numbers(batch, self.numbers)
         if faults:
             self._refuse_columns(batch, faults)

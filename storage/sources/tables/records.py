@@ -21,6 +21,7 @@ import numpy as np
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redact
 from bigfs.storage.fingerprint import fingerprint_of, identity_of
+from bigfs.storage.lazy import pa
 from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import (
     Documents,
@@ -96,8 +97,6 @@ class Batch(NamedTuple):
 
     def columns_of(self, fields: Sequence[str]) -> Iterator[tuple[Sequence[int], Any]]:
         """Yield the places of fields of one type, and their values one field after the other."""
-        import pyarrow as pa
-
         if isinstance(self.fields, Packed) and self.fields.places.keys() >= {*fields}:
             yield range(len(fields)), self.fields.values_of(fields)
             return
@@ -110,14 +109,11 @@ class Batch(NamedTuple):
 
     def array(self, field: str) -> Any:
         """Return a field as an Arrow array."""
-        import pyarrow as pa
-
         values = self.fields[field]
         return pa.array(values) if isinstance(values, list) else values
 
     def names(self, field: str) -> Any:
         """Return a field as names of samples or features, or refuse one that is missing."""
-        import pyarrow as pa
 
         def no_name(i: int, got: str) -> SourceError:
             return SourceError(

@@ -11,18 +11,16 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from bigfs.storage.errors import SourceError
+from bigfs.storage.lazy import compute, pa, types
 from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.tables.columns import decode_batch, field_names, pick
 from bigfs.storage.sources.tables.records import Batch
 from bigfs.storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table, as_batch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 UNREAD = ("run_end_encoded", "list_view", "large_list_view")  # types that pyarrow hardly knows
 
@@ -59,8 +57,6 @@ class Stream(Table):
         return self.header
 
     def head(self) -> Batch | None:
-        import pyarrow as pa
-
         names = self.columns_to_read(self.column_names())
         for reader in self.tables:
             for batch in reader:  # is read again, before the others
@@ -116,8 +112,6 @@ class Stream(Table):
 
 def open_reader(table: Any) -> pa.RecordBatchReader:
     """Open a table that has Arrow's PyCapsule interface, or a frame of pandas."""
-    import pyarrow as pa
-
     if hasattr(table, "iloc") and hasattr(table, "columns"):  # pandas would give its index too
         try:
             table = pa.Table.from_pandas(table, preserve_index=False)
@@ -148,9 +142,6 @@ class ContentHash:
 
     def update(self, name: str, values: pa.Array) -> None:
         """Add the next values of a column: which are there, their kind, their lengths, and they."""
-        import pyarrow as pa
-        from pyarrow import compute, types
-
         kind = values.type
         self._add(name, "valid", values.is_valid())
         values = values.drop_null()
@@ -191,8 +182,6 @@ class ContentHash:
 
     def _add(self, name: str, part: str, values: pa.Array) -> None:
         """Add an array of values of the same width, none of which is missing."""
-        import pyarrow as pa
-
         if pa.types.is_boolean(values.type):
             values = values.cast(pa.uint8())
         size = values.type.bit_width // 8

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 from urllib.parse import quote as quote_url
 
 import numpy as np
@@ -31,13 +31,11 @@ from bigfs.engine import format_bytes, require_memory
 from bigfs.settings import Setting
 from bigfs.storage.downloads import remote
 from bigfs.storage.errors import SourceError, redact
+from bigfs.storage.lazy import compute, pa
 from bigfs.storage.sources.base import PlainFile, shorten, shorten_names
 from bigfs.storage.sources.files import no_text, open_text, source_errors
 from bigfs.storage.sources.tables.columns import decode_batch, without
 from bigfs.storage.sources.tables.records import PACKED, Batch, Packed, Records, TextRecords
-
-if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
-    import pyarrow as pa
 
 BATCH_ROWS = 4096
 BATCH_BYTES = Setting(4 << 20)  # of a batch
@@ -148,8 +146,6 @@ class Table(Records):
 
     def lay_out(self, scratch: Path) -> None:
         """Write the stream to scratch, in a file for each schema that its batches have."""
-        import pyarrow as pa
-
         self.scratch, self.on_scratch = scratch, []
         out: Any = None
         schema, number, name = None, 0, 0
@@ -196,8 +192,6 @@ class Table(Records):
         return sum(part.size for part in piece)
 
     def all_batches(self, piece: list[Part]) -> Iterator[Batch]:
-        import pyarrow as pa
-
         for part in piece:
             with pa.memory_map(part.file) as file:
                 batch = pa.ipc.open_file(file).get_batch(part.number)
@@ -206,8 +200,6 @@ class Table(Records):
 
 def _with_nulls_of(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
     """Return a batch whose empty columns have the types that they had before."""
-    import pyarrow as pa
-
     if schema is None or batch.schema.names != schema.names or pa.null() not in batch.schema.types:
         return batch
     fields = zip(batch.columns, schema, strict=True)
@@ -225,8 +217,6 @@ def add_partitions(
     batch: pa.RecordBatch, partitions: Mapping[str, str | None], wanted: Sequence[str]
 ) -> pa.RecordBatch:
     """Return a batch with the wanted columns that the folders of its file name."""
-    import pyarrow as pa
-
     names = set(batch.schema.names)
     for name in wanted:
         if name in partitions and name not in names:
@@ -281,8 +271,6 @@ class CsvFile(Table):
                 )
 
     def as_numbers(self, values: Any) -> Any:
-        from pyarrow import compute
-
         if self.decimal != ".":  # numbers have no other points
             values = compute.replace_substring(values, ".", "no number")
             values = compute.replace_substring(values, self.decimal, ".")
@@ -336,8 +324,6 @@ class CsvFile(Table):
         return names
 
     def head(self) -> Batch | None:
-        import pyarrow as pa
-
         path = self.files()[0]
         with source_errors(f"{path} is broken"), open_text(path, self.encoding) as file:
             names = [name.strip(" ") for name in self._read_header(file, path)]
@@ -388,8 +374,6 @@ class CsvFile(Table):
 
     def _refuse_breaks(self, batch: pa.RecordBatch, count: int) -> None:
         """Refuse a field over several lines, which a letter that is no quote may have made."""
-        from pyarrow import compute
-
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             broken = compute.index(compute.match_substring(values, "\n"), True).as_py()
             if broken >= 0:
@@ -400,7 +384,6 @@ class CsvFile(Table):
                 )
 
     def _stream_plain(self) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
         from pyarrow import csv as tables
 
         size = self.length()  # an empty file is refused
@@ -479,8 +462,6 @@ class CsvFile(Table):
 
         Arrow would take kilobytes for each column.
         """
-        import pyarrow as pa
-
         limit, count = engine.memory_limit(), 0
         what = f"reading {len(included):,} columns of {self.path}"
         require_memory(WIDE_COLUMN * len(included), what, limit)
@@ -516,8 +497,6 @@ class CsvFile(Table):
 
 def pack(values: pa.Array, names: Sequence[str]) -> pa.RecordBatch:
     """Return the values of records, one record after the other, as a column of lists."""
-    import pyarrow as pa
-
     lists = pa.FixedSizeListArray.from_arrays(without(values, ("",)), len(names))
     schema = pa.schema({PACKED: lists.type}, metadata={PACKED: json.dumps(names)})
     return pa.record_batch([lists], schema=schema)
@@ -525,8 +504,6 @@ def pack(values: pa.Array, names: Sequence[str]) -> pa.RecordBatch:
 
 def _trimmed(values: pa.Array) -> pa.Array:
     """Return texts without blanks at their ends."""
-    from pyarrow import compute
-
     return without(compute.utf8_trim(values, " "), ("",))
 
 

@@ -22,6 +22,7 @@ from bigfs import engine
 from bigfs.settings import Setting
 from bigfs.storage.errors import SourceError
 from bigfs.storage.format import disk
+from bigfs.storage.lazy import pa
 from bigfs.storage.sources import checks, samples
 from bigfs.storage.sources.base import MatrixSource, Rows, shorten
 from bigfs.storage.sources.tables.names import sort_names
@@ -173,8 +174,6 @@ def _added(row: Any, column: Any, value: Any, shape: tuple[int, int]) -> sp.csr_
 
 def _sort(piece: Any, path: str, source: TripletRecords) -> Run:
     """Write the triplets of a piece in the order of their samples."""
-    import pyarrow as pa
-
     texts: dict[str, list[Any]] = {"ids": [], "features": []}
     values: list[Any] = []
     for batch in source.batches(piece):
@@ -200,8 +199,6 @@ def _sort(piece: Any, path: str, source: TripletRecords) -> Run:
 
 def _values_of(batch: Batch, column: str, as_numbers: Callable[[Any], Any]) -> Any:
     """Return the values of a batch, or refuse one that is no number."""
-    import pyarrow as pa
-
     try:
         numbers = as_numbers(batch.array(column))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bigfs.storage.errors import SourceError
+from bigfs.storage.lazy import compute, pa
 from bigfs.storage.sources.base import shorten
 from bigfs.storage.sources.tables.columns import as_numbers, is_text
 
@@ -36,8 +37,6 @@ class Condition:
     """A condition of `where=`, and the names of the fields in it."""
 
     def __init__(self, text: str) -> None:
-        import pyarrow as pa
-
         try:
             self.tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -52,8 +51,6 @@ class Condition:
 
     def truth(self, field: Callable[[str], Any], place: object) -> Any:
         """Return an Arrow array of Booleans, by a function that returns a field by its name."""
-        import pyarrow as pa
-
         try:
             return _truth(self.tree, field).fill_null(False)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -66,8 +63,6 @@ class Condition:
 
 def _truth(node: ast.expr, field: Callable[[str], Any]) -> Any:
     """Evaluate a condition to an array of Booleans, null where nobody knows."""
-    from pyarrow import compute
-
     match node:
         case ast.BoolOp(op=op, values=values):
             combine = compute.and_kleene if isinstance(op, ast.And) else compute.or_kleene
@@ -108,8 +103,6 @@ def _operand(node: ast.expr, field: Callable[[str], Any]) -> Any:
 
 def _compare(left: Any, op: ast.cmpop, right: Any) -> Any:
     """Compare a field with a literal or another field, where both are known."""
-    from pyarrow import compute
-
     if isinstance(left, Literal):
         flipped = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
         kind = type(op)
@@ -134,8 +127,6 @@ def _compare(left: Any, op: ast.cmpop, right: Any) -> Any:
 
 def _alike(left: Any, right: Any, op: type[ast.cmpop]) -> tuple[Any, Any]:
     """Return both sides of a comparison in types that Arrow compares."""
-    import pyarrow as pa
-
     if not isinstance(right, Literal):
         left, right = _typed(left, right.type), _typed(right, left.type)
         if is_text(left) and is_text(right) and op not in (ast.Eq, ast.NotEq):
@@ -157,8 +148,6 @@ def _alike(left: Any, right: Any, op: type[ast.cmpop]) -> tuple[Any, Any]:
 
 def _typed(values: Any, other: Any) -> Any:
     """Return a field of which all values are missing with the type of another."""
-    import pyarrow as pa
-
     if not pa.types.is_null(values.type):
         return values
     return values.cast(pa.float64() if pa.types.is_null(other) else other)
