@@ -174,8 +174,7 @@ class Corpus(SampleRoles):
     def _class_stats(
         self, codes: AnyArray, start: int = 0, stop: int | None = None
     ) -> ClassStats | None:
-        """Add up the statistics per class of a range of columns, if `codes` is y and every segment
-        has them."""
+        """Add up statistics per class of columns, if `codes` is y and every segment has some."""
         if self.manifest.target != "class" or not np.array_equal(codes, self.y):
             return None
         d, c = self.manifest.shape[1], len(self.class_names)

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 
 class SampleRoles:
-    """The samples of a corpus by roles and splits. A corpus of ours and one of anndata's read them
-    otherwise."""
+    """Samples by roles and splits, which a corpus of ours and one of anndata's read otherwise."""
 
     uri: str
     sample_names: Any

@@ -82,9 +82,7 @@ def keep(uri: str, content: str) -> Iterator[None]:
 
 
 def is_left(kept: Path) -> bool:
-    """Return whether a folder is a state that is kept and nobody holds, or is empty since a process
-    was killed as it deleted it.
-    """
+    """Return whether a folder is a state that nobody holds, or one whose deletion was killed."""
     return (atomic.has_marker(kept) or atomic.is_free(kept)) and not is_held(_state_of(kept))
 
 

@@ -53,11 +53,7 @@ def require_anndata(file: str | Path) -> None:
 
 
 def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> None:
-    """Refuse an AnnData file that does not have the d features of a corpus, before any work.
-
-    The names come from `var`'s index or from a column. Without names, only their number is
-    checked.
-    """
+    """Refuse a file without the d features of a corpus, by their names or else their number."""
     require_anndata(file)
     if not AnnData(str(file)).has_features(names, d):
         raise SourceError(
@@ -74,10 +70,7 @@ def write_selector(
     *,
     highly_variable: bool = False,
 ) -> str:
-    """Write the choice of a fitted selector. `bigfs.storage.corpus.Corpus.write_var` describes it.
-
-    The corpus has d features and their names, or None.
-    """
+    """Write the choice of a fitted selector, as `Corpus.write_var` describes it."""
     if selector.n_features_in_ != d:
         raise ValueError(
             f"the selector was fitted on {selector.n_features_in_} features, and the corpus has "
@@ -107,10 +100,8 @@ def write_var(
 ) -> None:
     """Write a selection into `var` and `uns` of an AnnData file. An earlier one is replaced.
 
-    There are d scores and m selected features, best first. `genes` are the columns of
-    `HighlyVariable`. A file is copied and exchanged. In
-    a folder only `var`, `uns` and the root's metadata are copied, and the rest is linked. So either
-    is whole at any moment.
+    A file is copied and exchanged. Of a folder only `var`, `uns` and the root's metadata are
+    copied, and the rest is linked. So either is whole at any moment.
     """
     path = Path(file).resolve()  # a link stays a link
     columns, uns = _described(scores, selected, about, genes, highly_variable)
@@ -203,10 +194,7 @@ def is_ours(file: Path) -> bool:
 def write_columns(
     part: Path, Z: Any, feature_names: Sequence[str], corpus: Any, scores: AnyArray
 ) -> None:
-    """Write Z, n × m in csr, with the corpus's names, targets and splits, as an .h5ad file.
-
-    The names and scores belong to the m columns, best first.
-    """
+    """Write Z, n × m in csr, best column first, with what a corpus knows, as an .h5ad file."""
     with need_h5py(str(part)).File(part, "w") as root:
         _encode(root, "anndata", "0.1.0")
         root.attrs[MARK] = "transform"

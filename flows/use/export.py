@@ -21,7 +21,7 @@ from bigfs.flows.use.transform import require_features
 from bigfs.storage import atomic, write_back
 from bigfs.storage.runs.models import TableUnits
 from bigfs.storage.runs.runs import Run
-from bigfs.storage.sources.samples import label_names
+from bigfs.storage.sources.samples import split_names
 
 MARK = "written by bigfs"  # the first words of a text file, in a comment
 SELECTOR = """
@@ -87,7 +87,7 @@ def _var(run: Run, table: str) -> Any:
 def _select(run: Run, table: str) -> Any:
     names, units, options = _columns(run)
     if "triplets" in options:
-        columns = list(map(_name, label_names(options["triplets"])))
+        columns = list(map(_name, split_names(options["triplets"])))
         rows = f"\nWHERE {columns[1]} IN (\n  {_lines(map(_value, names))}\n)"
     else:
         columns, rows = list(map(_name, units.numbers)), ""

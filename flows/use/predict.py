@@ -44,7 +44,7 @@ from bigfs.storage.sources.base import (
     parse_options,
     seen_by_workers,
 )
-from bigfs.storage.sources.samples import OBS_ROLES, label_names
+from bigfs.storage.sources.samples import OBS_ROLES, split_names
 from bigfs.storage.sources.tables.kinds import AUTO
 from bigfs.storage.sources.tables.numeric import NumericTable
 from bigfs.storage.sources.tables.tables import Table
@@ -217,7 +217,7 @@ def _source_like(run: Run, data: str, format: str | None) -> Source:
     roles = {o: value for o, value in options.items() if o in ROLES and o not in given}
     if isinstance(source, Table) and roles:
         there = set(source.column_names())
-        found = {o: name for o, name in roles.items() if there.issuperset(label_names(name))}
+        found = {o: name for o, name in roles.items() if there.issuperset(split_names(name))}
         source = find(data, **reading, **found)
     return source
 

@@ -150,10 +150,7 @@ class Listed(NamedTuple):
 
 
 def open_ranges(url: str, listed: Listed | None = None) -> RangeFile:
-    """Open a file behind a URL to read ranges of it. A server without them is a SourceError.
-
-    A file that was listed is asked for its ranges alone.
-    """
+    """Open a file behind a URL to read ranges of it. A server without them is a SourceError."""
     if url.startswith(WEB):
         return RangeFile(url, *downloader.ranges_of(url))
     fs, path = _file_system(url)
@@ -165,10 +162,7 @@ def open_ranges(url: str, listed: Listed | None = None) -> RangeFile:
 
 
 def list_files(url: str, suffixes: Sequence[str]) -> dict[str, Listed | None]:
-    """Return the URL, or the sorted URLs of a pattern or with a suffix in a folder.
-
-    A server is asked once for all of them.
-    """
+    """Return the URL, or the sorted URLs of a pattern or with a suffix in a folder."""
     if url.startswith(WEB):
         return {url: None}
     fs, path = _file_system(url)

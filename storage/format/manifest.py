@@ -160,17 +160,12 @@ def read_document(uri: str, name: str) -> bytes:
 
 
 def exists(uri: str) -> bool:
-    """Return whether a finished store is there, damaged or not, once it has its name back.
-
-    A process may have been killed while it replaced the store.
-    """
+    """Return whether a finished store is there, damaged or not, once it has its name back."""
     return _read_root(uri) is not None
 
 
 def _read_root(uri: str) -> bytes | None:
-    """Return the document of the root of a finished store, or None, by one look, because another
-    process may be replacing the store.
-    """
+    """Return the root's document of a finished store, by one look as it may just be replaced."""
     if (root := _root_now(uri)) is None and "://" not in uri:
         atomic.recover(uri)
         root = _root_now(uri)
@@ -266,9 +261,7 @@ def has_its_etags(uri: str) -> bool:
 
 
 def objects_of(uri: str) -> tuple[set[str], str | None]:
-    """List a store. Returns all keys but the manifest's, and a hash of their ETags if there
-    are any.
-    """
+    """List a store. Returns all keys but the manifest's, and a hash of their ETags, if any."""
     fs, base = fsspec.core.url_to_fs(uri)
     fs.invalidate_cache()
     found = {

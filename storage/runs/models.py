@@ -28,9 +28,6 @@ from bigfs.types import AnyArray, IntArray
 
 VERSION = 1
 LINEAR = ("classes", "coef", "intercept", "scale", "target_mean")
-# the settings that a rebuilt vectorizer knows
-WEIGHTING = {"min_df", "max_df", "sublinear_tf", "hashing", "ngram_range", "stop_words", "remove"}
-WEIGHTING |= {"analyzer", "token_pattern", "strip_accents"}
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,6 @@ class TextUnits:
                 "hashed columns have no vocabulary for scikit-learn: stage without hashing, or "
                 "predict with `bigfs predict`"
             )
-        if unknown := sorted(set(self.settings) - WEIGHTING):
-            raise ValueError(f"scikit-learn's vectorizer is not known to take {', '.join(unknown)}")
         terms = self.terms.decode("utf-8", "surrogatepass").split("\n")[:-1]
         vectorizer = TfidfVectorizer(
             sublinear_tf=self.settings["sublinear_tf"],
@@ -123,10 +118,7 @@ class TableUnits:
             )
 
     def transformer(self) -> Any:
-        """Return scikit-learn's fitted transformer from a frame with the columns to the features.
-
-        The frame may have them in any order, and other columns too.
-        """
+        """Return scikit-learn's fitted transformer from a frame with the columns to features."""
         from sklearn.compose import ColumnTransformer
         from sklearn.impute import KNNImputer
         from sklearn.preprocessing import OneHotEncoder

@@ -158,10 +158,7 @@ class AnnData(SampleColumns, MatrixSource):
         return ready
 
     def has_features(self, names: Sequence[str] | None, d: int) -> bool:
-        """Return whether there are d features with the given names, in `var`'s index or a column.
-
-        A file without names is refused.
-        """
+        """Return whether there are d features of the given names, in `var`'s index or a column."""
         with self._file() as file:
             if not isinstance(file, Group) and "var" in file and "_index" in file["var"].attrs:
                 index = self._names(file, "var", None)
@@ -213,10 +210,7 @@ class AnnData(SampleColumns, MatrixSource):
         return check_rows(rows, self.path, start)
 
     def sample_names(self, start: int, stop: int) -> AnyArray | None:
-        """Read the names of rows [start, stop), or return None if there are none.
-
-        A sample without a name has the number of its row.
-        """
+        """Read the names of rows [start, stop), or their numbers, None if no row has a name."""
         names = self._sample_names(start, stop)
         return None if names is None else _or_numbers(names, start)
 
@@ -268,11 +262,7 @@ class AnnData(SampleColumns, MatrixSource):
     def obsp(self, name: str, samples: Sequence[str]) -> sp.csr_array:
         """Read a graph of the samples, in the order of the names of some of them."""
         with self._file() as file:
-            graphs = sorted(file["obsp"]) if "obsp" in file else []
-            if name not in graphs:
-                raise SourceError(
-                    f"{self.path} has no obsp[{name!r}]; it has {', '.join(graphs) or 'none'}"
-                )
+            self._require(name, sorted(file.get("obsp", [])), "obsp")
             A, place = file["obsp"][name], f"{self.path}: obsp[{name!r}]"
             n = self._matrix(file)[2][0]
             shape = tuple(int(side) for side in A.attrs.get("shape", ()))
@@ -360,18 +350,9 @@ class AnnData(SampleColumns, MatrixSource):
         return np.array([None if name is None else str(name) for name in names], dtype=object)
 
     def _symbols(self, file: Any, column: str, index: AnyArray | None) -> AnyArray:
-        """Read the names of features from a column of var. Repeated ones are made unique.
-
-        They get the endings that anndata's `var_names_make_unique` gives. A feature without a name
-        there keeps the name in the index.
-        """
+        """Read the names of features from a column of var, or from its index where one is empty."""
         frame = "raw/var" if self.raw else "var"
-        columns = self._columns(file, frame)
-        if column not in columns:
-            raise SourceError(
-                f"{self.path} has no {frame}[{column!r}], only "
-                f"{', '.join(columns) or 'no column'}: name it with names="
-            )
+        self._require(column, self._columns(file, frame), frame, ": name it with names=")
         given = read_column(
             file[frame][column], f"{self.path}: {frame}[{column!r}]", self._matrix(file)[2][1]
         )
@@ -388,10 +369,7 @@ class AnnData(SampleColumns, MatrixSource):
     def var_column(self, name: str) -> AnyArray:
         """Read a column of var, masked where a value is missing."""
         with self._file() as file:
-            if name not in (columns := self._columns(file, "var")):
-                raise SourceError(
-                    f"{self.path} has no var[{name!r}], only {', '.join(columns) or 'no column'}"
-                )
+            self._require(name, self._columns(file, "var"), "var")
             return read_column(file["var"][name], f"{self.path}: var[{name!r}]")
 
     def _columns(self, file: Any, frame: str) -> list[str]:
@@ -400,14 +378,16 @@ class AnnData(SampleColumns, MatrixSource):
             return []
         return [c for c in file[frame] if c != file[frame].attrs.get("_index", "_index")]
 
+    def _require(self, name: str, there: list[str], what: str, advice: str = "") -> None:
+        """Refuse the name of an element that is not there."""
+        if name not in there:
+            some = ", ".join(there) or "none"
+            raise SourceError(f"{self.path} has no {what}[{name!r}], only {some}{advice}")
+
     def _obsm(self, file: Any, name: str, n: int, start: int, stop: int) -> Any:
         """Read rows [start, stop) of a matrix of obsm as a column of Arrow."""
-        there = list(file["obsm"]) if "obsm" in file else []
-        if name not in there:
-            raise SourceError(
-                f"{self.path} has no obsm[{name!r}], only {', '.join(there) or 'none'}: name it "
-                f"with label={samples.OBSM}NAME"
-            )
+        advice = f": name it with label={samples.OBSM}NAME"
+        self._require(name, list(file.get("obsm", [])), "obsm", advice)
         M, place = file["obsm"][name], f"{self.path}: obsm[{name!r}]"
         kind = M.attrs.get("encoding-type", "array")
         shape = tuple(int(side) for side in (M.shape if kind == "array" else M.attrs["shape"]))

@@ -148,16 +148,12 @@ class SavedMatrix(MatrixSource):
         return samples.read("label", y, lambda i: f"{origin}: row {i} (from 0)", self.label_rules)
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        return self._prepared.pieces(size)
+        assert self.matrix is not None
+        return self.matrix.pieces(size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        return self._prepared.read(piece)
-
-    @property
-    def _prepared(self) -> ScratchMatrix:
-        if self.matrix is None:
-            raise ValueError(f"{self.path} is read through prepare(scratch)")
-        return self.matrix
+        assert self.matrix is not None
+        return self.matrix.read(piece)
 
 
 def identity_of_lists(**lists: Any) -> list[Any]:
@@ -195,7 +191,7 @@ def read_list(given: Any, option: str, count: int | None, of: str) -> list[str]:
     if isinstance(given, str):
         place = given
         _require_file(given, option)
-        names = [line.partition("\t")[0].strip() for line in _read_lines(given, count)]
+        names = [line.partition("\t")[0].strip() for line in read_lines(given, count)]
         while names and len(names) != count and not names[-1]:
             names.pop()
     else:
@@ -229,10 +225,7 @@ def require_distinct(names: Sequence[str], place: str) -> None:
 
 
 def unique_names(names: Sequence[str], keys: Sequence[str] | None = None) -> list[str]:
-    """Return names of columns, of which repeated ones get endings.
-
-    They are those of anndata's `var_names_make_unique`. An empty name becomes its key.
-    """
+    """Return names as anndata's `var_names_make_unique` does. An empty name becomes its key."""
     unique = list(names) if keys is None else [a or b for a, b in zip(names, keys, strict=True)]
     taken, repeats, first = set(unique), Counter[str](), set[str]()
     for j, name in enumerate(unique):
@@ -262,7 +255,7 @@ def require_characters(names: list[str]) -> list[str]:
     return names
 
 
-def _read_lines(path: str, count: int | None, most: int | None = None) -> list[str]:
+def read_lines(path: str, count: int | None, most: int | None = None) -> list[str]:
     """Return at `most` lines of a text, without empty ones behind the `count`-th."""
     count = sys.maxsize if count is None else count
     with source_errors(f"{path} is broken"), open_text(path) as file:
@@ -272,16 +265,13 @@ def _read_lines(path: str, count: int | None, most: int | None = None) -> list[s
 
 
 def read_labels(path: str, n: int) -> Any:
-    """Read labels from a file: .npy, or text with one per line and "" if unlabeled.
-
-    The lines are numbers if all of them are.
-    """
+    """Read labels from a .npy, or a text with one per line, "" if unlabeled, numbers if all are."""
     if path.endswith(".npy"):
         try:
             return disk.load(path)
         except (ValueError, EOFError) as error:
             raise SourceError(f"{path} is not an array of labels: {error}") from error
-    words = [line.strip() for line in _read_lines(path, n, n + 1)]
+    words = [line.strip() for line in read_lines(path, n, n + 1)]
     if len(words) != n:
         found = f"more than {n}" if len(words) > n else len(words)
         raise SourceError(

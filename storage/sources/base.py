@@ -102,8 +102,7 @@ class Source(ABC):
         return self
 
     def prepare(self, scratch: Path) -> Self:
-        """Return the source ready for `pieces`. A source that cannot be cut is written to `scratch`
-        first."""
+        """Return the source ready for `pieces`, written to `scratch` first if it cannot be cut."""
         return self
 
     def left_out(self) -> list[str]:
@@ -150,10 +149,7 @@ class Source(ABC):
         return 0
 
     def require_record_fits(self, size: int, place: object) -> None:
-        """Refuse a record of `size` bytes at a place that does not fit in memory while it is read.
-
-        Records can't be cut. The place is written out in an error only.
-        """
+        """Refuse a record of `size` bytes, which can't be cut, if reading it needs more memory."""
         needed = size * self.memory_per_byte
         if self.memory_limit is not None and needed > self.memory_limit:
             what = f"{place}: a record of {format_bytes(size)} cannot be cut and"
@@ -292,10 +288,7 @@ _counted: tuple[str, Any, int, int] = ("", None, 0, 1)
 
 
 def line_number(path: str, offset: int) -> int:
-    """Return the number of the line, from 1, that begins at a byte of a file.
-
-    Counting continues where the last call ended, as pieces are read in order.
-    """
+    """Return the number of the line, from 1, that begins at a byte of a file."""
     global _counted
     about = os.stat(path)
     version = about.st_size, about.st_mtime_ns

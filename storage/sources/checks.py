@@ -82,17 +82,6 @@ def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
     return int(n), int(d)
 
 
-def require_index(index: int, place: object, n_features: int | None = None) -> int:
-    """Return the number of a column, or refuse it beyond `n_features` or what int32 reaches."""
-    if n_features is not None and index >= n_features:
-        raise SourceError(f"{place}: column {index} (from 0) lies outside {n_features} columns")
-    if index >= MAX_SIDE.value:
-        raise SourceError(
-            f"{place}: column {index} (from 0): a store holds up to {MAX_SIDE.value} features"
-        )
-    return index
-
-
 def require_indices(indices: AnyArray, size: int, origin: str, axis: str) -> IntArray:
     """Return the indices of an axis ("row" or "column") as int64, or refuse one beyond `size`."""
     if indices.dtype.kind not in "iu":

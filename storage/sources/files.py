@@ -139,10 +139,7 @@ CORPORA = (".svm", ".svmlight", ".libsvm", ".mtx", ".npy", ".npz", ".mat", ".h5a
 
 
 def open_decompressed(path: str | Path, encoding: str | None = None) -> IO[bytes]:
-    """Open a file to read its bytes, as UTF-8 if its encoding is given.
-
-    Gzip, bzip2, xz and Zstandard are decompressed.
-    """
+    """Open a file to read its decompressed bytes, as UTF-8 if its encoding is given."""
     if encoding:
         return io.BufferedReader(_Transcoded(open_decompressed(path), encoding))
     file = open(path, "rb")  # noqa: SIM115, the caller closes it
@@ -217,10 +214,7 @@ def is_compressed(path: str | Path) -> bool:
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
-    """Return the first decompressed bytes of a file, in UTF-8 if a mark tells its encoding.
-
-    A folder has none.
-    """
+    """Return the first decompressed bytes of a file, in UTF-8 if a mark tells its encoding."""
     if path.is_dir():
         return b""
     with source_errors(f"{path} is broken"):
@@ -270,10 +264,7 @@ def no_text(start: bytes) -> str | None:
 
 @contextlib.contextmanager
 def source_errors(complaint: str) -> Iterator[None]:
-    """Turn what a foreign parser raises for damaged bytes into a SourceError of one line.
-
-    Errors of our own code pass unchanged.
-    """
+    """Turn what a foreign parser raises for damaged bytes, and not our code, into a SourceError."""
     try:
         yield
     except BROKEN as error:

@@ -29,10 +29,7 @@ HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes
 
 
 def require_end(path: str) -> None:
-    """Refuse a file that ends the process which reads it, or never returns.
-
-    An error there is raised here.
-    """
+    """Refuse a file that ends the process which reads it, or never returns."""
     need_h5py(path)
     if os.path.isfile(path) and trial(LOOK).ask(os.fsencode(os.path.abspath(path))) is None:
         raise SourceError(f"{path} is broken: the HDF5 library does not come to an end with it")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from bigfs.engine import require_memory
 from bigfs.storage.errors import SourceError
@@ -19,9 +19,9 @@ from bigfs.storage.sources import samples
 from bigfs.storage.sources.base import MatrixSource, shorten_names
 from bigfs.storage.sources.files import open_text, suffix_of
 from bigfs.storage.sources.joined import JoinedRows
-from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
-from bigfs.storage.sources.tables.records import Batch, Records
-from bigfs.storage.sources.tables.tables import SUFFIXES, CsvFile
+from bigfs.storage.sources.tables.formats import ArrowSamples, CsvSamples, ParquetSamples
+from bigfs.storage.sources.tables.records import Batch
+from bigfs.storage.sources.tables.tables import SUFFIXES
 from bigfs.storage.sources.tables.triplets import place_of
 
 # options that name columns of the table, or say what its labels are
@@ -30,32 +30,6 @@ OPTIONS = (
     *samples.OBS_ROLES,
 )
 LOOKED = 1 << 16  # bytes of the source, among whose samples the names of the table are looked for
-
-
-class SampleRecords(Records):
-    """Records of a sample each."""
-
-    def wanted_fields(self, fields: list[str]) -> list[str]:
-        roles = [name for name in dict.fromkeys(self.roles) if name in fields]
-        return roles if "name" in self.named else fields
-
-
-class CsvSamples(SampleRecords, CsvFile):
-    """Samples in comma- or tab-separated values."""
-
-    format: ClassVar[str] = "csv-samples"
-
-
-class ParquetSamples(SampleRecords, ParquetFile):
-    """Samples in Parquet."""
-
-    format: ClassVar[str] = "parquet-samples"
-
-
-class ArrowSamples(SampleRecords, ArrowFile):
-    """Samples in Arrow IPC."""
-
-    format: ClassVar[str] = "arrow-samples"
 
 
 def table_kind(path: Any) -> Any:

@@ -16,15 +16,8 @@ import numpy as np
 from bigfs.storage.errors import SourceError
 from bigfs.storage.lazy import pd
 from bigfs.storage.sources import checks
-from bigfs.storage.sources.arrays import SavedMatrix, note_kinds, unique_names
-from bigfs.storage.sources.files import (
-    decode,
-    open_decompressed,
-    open_text,
-    source_errors,
-    suffix_of,
-    walk,
-)
+from bigfs.storage.sources.arrays import SavedMatrix, note_kinds, read_lines, unique_names
+from bigfs.storage.sources.files import open_decompressed, source_errors, suffix_of, walk
 from bigfs.storage.sources.scratch_matrix import (
     CHUNK,
     ScratchMatrix,
@@ -65,7 +58,7 @@ class MatrixMarket(SavedMatrix):
             [self.path] = matrices
         if lists := lists_beside(self.path):
             with source_errors(f"{self.path} is broken"):
-                self._take_lists({what: read_lines(path) for what, path in lists.items()})
+                self._take_lists({what: read_lines(path, 0) for what, path in lists.items()})
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -215,9 +208,3 @@ def lists_beside(matrix: str) -> dict[str, str]:
             if is_list and (what not in found or (stem and other.startswith(stem))):
                 found[what] = os.path.join(folder, other)
     return found
-
-
-def read_lines(path: str) -> list[str]:
-    """Return the lines of a list, without the empty ones."""
-    with source_errors(f"{path} is broken"), open_text(path) as file:
-        return [decode(line).strip("\r\n") for line in file if not line.isspace()]

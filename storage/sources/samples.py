@@ -58,10 +58,7 @@ class LabelRules(NamedTuple):
 
 
 def split_words(split_map: str | Mapping[str, str | None] | None) -> dict[str, str | None]:
-    """Return the split that each word means, by an option such as ``validation=test,extra=``.
-
-    Samples of a word without a split are left out.
-    """
+    """Return the split of each word in ``validation=test,extra=``: None leaves its samples out."""
     if isinstance(split_map, str):
         pairs = [part.partition("=") for part in split_map.split(",") if part.strip()]
         split_map = {word.strip(): split.strip() for word, _, split in pairs}
@@ -309,10 +306,7 @@ def read(
 
 
 def _mixed(role: str, values: Sequence[Any], place: Place) -> Any:
-    """Return values of several types of Python as a column: whole numbers, floats or texts.
-
-    Where some are lists, all must be.
-    """
+    """Return values of several types of Python as a column: whole numbers, floats or texts."""
     is_list = [isinstance(value, list | tuple) for value in values if not _is_none(value)]
     if any(is_list):
         fewer = 2 * sum(is_list) <= len(is_list)
@@ -369,12 +363,8 @@ def _scalar(role: str, value: Any, place: Place, i: int) -> str | int | float:
 
 
 def _no_scalar(role: str, value: Any, place: object) -> SourceError:
-    more = " or a list of those" if role == "label" else ""
-    return SourceError(
-        f"{place}: a {role} must be a text, a number{more}; got {shorten(value)}".replace(
-            "text, a number;", "text or a number;"
-        )
-    )
+    kinds = "text, a number or a list of those" if role == "label" else "text or a number"
+    return SourceError(f"{place}: a {role} must be a {kinds}; got {shorten(value)}")
 
 
 def mixed_labels(place: object) -> SourceError:
@@ -638,8 +628,7 @@ def _of_one_length(lists: Any, place: Place) -> Any:
 def roles_in_obs(
     given: Mapping[str, Any], columns: Sequence[str], origin: str
 ) -> dict[str, str | tuple[str, ...]]:
-    """Return the columns of obs by their roles: those given, or of the label and the split those
-    that are called so. A value that is no column is refused."""
+    """Return the columns of obs by roles: those given, or those called "label" and "split"."""
     roles: dict[str, Any] = {}
     for role in ("label", "split", *OBS_ROLES):
         name = given.get(role)
@@ -658,13 +647,13 @@ def roles_in_obs(
 
 def label_option(label: str | Sequence[str] | None) -> str | tuple[str, ...] | None:
     """Return the name of the column of labels, or the names of several columns, or None."""
-    names = label_names(label)
+    names = split_names(label)
     return None if label is None else names if len(names) > 1 else "".join(names)
 
 
-def label_names(label: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the columns of labels, which commas divide in a text."""
-    words = label.split(",") if isinstance(label, str) else label or ()
+def split_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return names of columns, which commas divide in a text."""
+    words = names.split(",") if isinstance(names, str) else names or ()
     return tuple(word.strip() for word in words if word.strip())
 
 

@@ -110,10 +110,7 @@ def bounds(counts: Iterable[AnyArray], tile: int, most: int | None = None) -> tu
 
 
 def read_csr(parts: Any, piece: tuple[int, int], d: int, origin: str) -> sp.csr_array:
-    """Read rows of a group of csr arrays, and check and sort the indices.
-
-    Repeated entries are summed.
-    """
+    """Read rows of csr arrays. Indices are checked and sorted, and repeated entries summed."""
     start, stop = piece
     indptr = np.array(parts["indptr"][start : stop + 1], dtype=np.int64)
     cut = slice(int(indptr[0]), int(indptr[-1]))

@@ -281,10 +281,7 @@ class Text(PlainFile, TextSource):
             self._require_end(file, tar.offset, last)  # where the end should be
 
     def _require_end(self, file: io.BufferedReader, offset: int, last: str) -> None:
-        """Refuse a tar that does not end with blocks of zeros.
-
-        `tarfile` takes any bad header for the end.
-        """
+        """Refuse a tar that ends without zeros, as `tarfile` takes any bad header for the end."""
         file.seek(offset)
         block = file.read(BLOCK)
         if len(block) < BLOCK:
@@ -349,10 +346,7 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _is_zip(path: Path, head: bytes) -> bool:
-    """Return whether a file is a zip archive, by its first bytes or else by its end.
-
-    The first bytes show a truncated archive too. The end shows one that begins with a program.
-    """
+    """Return whether a file is a zip archive, maybe truncated, by its first bytes or its end."""
     return head.startswith((b"PK\x03\x04", b"PK\x05\x06")) or (
         not _is_tar(head) and zipfile.is_zipfile(path)
     )
@@ -411,10 +405,7 @@ def _folders_of(names: list[str], place: str, words: Mapping[str, str | None]) -
 
 
 def _shared_folders(names: list[str], words: Mapping[str, str | None]) -> int:
-    """Return the number of leading folders that all documents share.
-
-    A folder that may be their class or their split does not count.
-    """
+    """Return how many leading folders all documents share, but for their class or split."""
     shared, depth = _parts(names[0]), len(_parts(names[0]))
     for name in names:
         parts = _parts(name)

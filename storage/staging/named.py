@@ -45,10 +45,7 @@ from bigfs.types import AnyArray, IntArray
 
 
 def read_blocks(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
-    """Read the pieces of a source on the workers, and put their rows on scratch.
-
-    Those with named columns are to be numbered.
-    """
+    """Read the pieces of a source on the workers, and put their rows on scratch."""
     paths = [str(scratch / f"rows-{i:06d}") for i in range(len(pieces))]
     blocks = engine.map_tiles(_read_piece, pieces, source, each=[paths], label="read")
     return list(itertools.chain.from_iterable(blocks))
@@ -120,10 +117,7 @@ def learn_names(
     least: float = 0,
     most: float = np.inf,
 ) -> tuple[Names, IntArray]:
-    """Return the names that are in `least` to `most` training rows, and the number of these.
-
-    Hashed columns are named by all blocks.
-    """
+    """Return the names that are in `least` to `most` training rows, and the number of these."""
     lines = scratch / "vocabulary.terms"
     if hashing:
         df = np.zeros(hashing, dtype=np.int64)

@@ -55,10 +55,7 @@ def decode(values: Any) -> Any:
 
 
 def as_numbers(values: Any) -> Any:
-    """Return a column as float64, null where it is missing. Booleans are 0 and 1.
-
-    Arrow's error says which value is no number.
-    """
+    """Return a column as float64, null where it is missing. Booleans are 0 and 1."""
     if not is_text(values):  # whole numbers are rounded, as in a text
         return compute.cast(values, pa.float64(), safe=not pa.types.is_integer(values.type))
     values = compute.utf8_trim_whitespace(values)
@@ -85,11 +82,16 @@ def without(texts: Any, words: Sequence[str]) -> Any:
     return compute.if_else(is_one, pa.nulls(len(texts), texts.type), texts)
 
 
+def is_list(kind: Any) -> bool:
+    """Return whether a type is of lists, of any length or of one."""
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def is_vector(kind: Any) -> bool:
     """Return whether a type is of vectors: lists of numbers or pairs, or structs as Spark has."""
     if types.is_struct(kind):
         return {"indices", "values"} <= {field.name for field in kind}
-    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+    if not is_list(kind):
         return False
     inside = kind.value_type
     is_pair = types.is_struct(inside) and inside.num_fields == 2

@@ -22,7 +22,7 @@ from bigfs.storage.lazy import compute, pa, types
 from bigfs.storage.sources import checks
 from bigfs.storage.sources.base import shorten, shorten_names
 from bigfs.storage.sources.samples import from_texts, without_surrogates
-from bigfs.storage.sources.tables.columns import decode
+from bigfs.storage.sources.tables.columns import decode, is_list
 from bigfs.storage.sources.tables.names import Block, require_lines
 from bigfs.storage.sources.tables.records import Batch, MatrixRecords
 from bigfs.types import AnyArray, FloatArray, IntArray
@@ -123,7 +123,10 @@ class EntryRecords(MatrixRecords):
             column, where = int(keys[wrong[0]]), place(wrong[0])
             if column < 0:
                 raise SourceError(f"{where}: column {column} is negative: columns count from 0")
-            checks.require_index(column, where, self.n_features)
+            fault = f" lies outside {limit} columns"
+            if self.n_features is None:
+                fault = f": a store holds up to {limit} features"
+            raise SourceError(f"{where}: column {column} (from 0){fault}")
         return keys.astype(np.int32)
 
 
@@ -167,7 +170,7 @@ class MapRecords(EntryRecords):
             fields = dict(zip((part.name for part in kind), rows.flatten(), strict=True))
             indices, values = fields["indices"], fields["values"]
             _require_no_null(values, f"{self.features}.values", batch.place)
-        if not _is_list(values.type) or not (indices is None or _is_list(indices.type)):
+        if not is_list(values.type) or not (indices is None or is_list(indices.type)):
             raise SourceError(
                 f"{batch.place(0)} …: column {self.features!r} holds {kind}, but must hold maps of "
                 f"columns to values, lists of numbers, lists of index and value, or structs of "
@@ -232,10 +235,6 @@ def _places(batch: Batch, lengths: IntArray) -> Place:
     return lambda entry: batch.place(int(np.searchsorted(ends, entry, side="right")))
 
 
-def _is_list(kind: Any) -> bool:
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
 def _holds_vectors(rows: list[Any]) -> bool:
     """Return whether rows of JSON are lists, or objects with lists of indices and values."""
     first = next((row for row in rows if row is not None), None)
@@ -275,7 +274,7 @@ def _flat(batch: Batch, name: str) -> tuple[IntArray, Any]:
         if wrong := _first_other(rows, {list}):
             raise SourceError(f"{batch.place(wrong[0])}: {name} is {wrong[1]}, but must be a list")
         return np.fromiter(map(len, rows), np.int64, len(rows)), list(chain.from_iterable(rows))
-    if not _is_list(kind := rows.type):
+    if not is_list(kind := rows.type):
         raise SourceError(f"{batch.place(0)} …: column {name!r} holds {kind}, but must hold lists")
     _require_no_null(rows, name, batch.place)
     lengths = compute.list_value_length(rows).to_numpy().astype(np.int64)

@@ -8,9 +8,9 @@ from typing import Any
 from bigfs.storage.sources.base import Source
 from bigfs.storage.sources.tables.columnar import ArrowFile, ParquetFile
 from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
-from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonFile, JsonLines, JsonLists
+from bigfs.storage.sources.tables.jsonl import JsonFeatures, JsonFile, JsonLines
 from bigfs.storage.sources.tables.numeric import NumericTable
-from bigfs.storage.sources.tables.records import TextRecords
+from bigfs.storage.sources.tables.records import SampleRecords, TextRecords
 from bigfs.storage.sources.tables.streams import Stream
 from bigfs.storage.sources.tables.tables import Csv, CsvFile
 from bigfs.storage.sources.tables.triplets import TripletRecords
@@ -40,7 +40,11 @@ StreamFeatures = _format("StreamFeatures", "stream-features", NumericTable, Stre
 StreamLists = _format("StreamLists", "stream-lists", ListRecords, Stream)
 StreamMaps = _format("StreamMaps", "stream-maps", MapRecords, Stream)
 StreamTriplets = _format("StreamTriplets", "stream-triplets", TripletRecords, Stream)
+JsonLists = _format("JsonLists", "jsonl-lists", ListRecords, JsonFile)
 JsonTriplets = _format("JsonTriplets", "jsonl-triplets", TripletRecords, JsonFile)
+CsvSamples = _format("CsvSamples", "csv-samples", SampleRecords, CsvFile)
+ParquetSamples = _format("ParquetSamples", "parquet-samples", SampleRecords, ParquetFile)
+ArrowSamples = _format("ArrowSamples", "arrow-samples", SampleRecords, ArrowFile)
 CsvFeatures = _format("CsvFeatures", "csv-features", NumericTable, CsvFile)
 CsvTriplets = _format("CsvTriplets", "csv-triplets", TripletRecords, CsvFile)
 CsvTurned = _format("CsvTurned", "csv-turned", TurnedTable, CsvFile)

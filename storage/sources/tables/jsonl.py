@@ -21,7 +21,7 @@ from bigfs import engine
 from bigfs.engine import format_bytes, require_memory
 from bigfs.storage.errors import SourceError
 from bigfs.storage.sources.base import PlainFile, line_number, shorten_names
-from bigfs.storage.sources.tables.entries import ListRecords, MapRecords
+from bigfs.storage.sources.tables.entries import MapRecords
 from bigfs.storage.sources.tables.records import Batch, Records, TextRecords
 
 BATCH_BYTES = 1 << 18  # of lines that are objects of Python at a time, at least a line
@@ -202,13 +202,6 @@ class JsonFeatures(MapRecords, JsonFile):
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
         return (first := _first(head)) is not None and _has_features(first)
-
-
-@dataclass(eq=False, kw_only=True)
-class JsonLists(ListRecords, JsonFile):
-    """Rows: ``{"indices": [3, 17], "values": [0.5, 1], "label": …}`` per line, columns from 0."""
-
-    format = "jsonl-lists"
 
 
 def _has_features(first: dict[str, Any]) -> bool:

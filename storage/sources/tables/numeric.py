@@ -67,7 +67,7 @@ class NumberTable(Table):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.columns = _split(self.columns)
+        self.columns = samples.split_names(self.columns)
         if self.missing not in (None, *FILLS):
             raise SourceError(f"missing must be one of {', '.join(FILLS)}; got {self.missing!r}")
         if self.missing == "mean" or (self.is_auto and self.missing is None):
@@ -202,7 +202,7 @@ class NumericTable(NumberTable, MatrixRecords):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.categories = _split(self.categories or ())
+        self.categories = samples.split_names(self.categories or ())
         if self.is_auto:
             others = [name for name in ("missing", "target") if getattr(self, name) is None]
             self.guessed = ("columns", "categories", "unused", *others, *self.guessed)
@@ -384,8 +384,3 @@ def first_gaps(table: FloatArray, names: Sequence[str]) -> dict[str, int]:
     """Return the first row without a number, of the columns that lack some."""
     gaps = np.isnan(table)
     return {names[j]: int(np.argmax(gaps[:, j])) for j in np.flatnonzero(gaps.any(axis=0)).tolist()}
-
-
-def _split(value: str | Sequence[str]) -> tuple[str, ...]:
-    names = value.split(",") if isinstance(value, str) else value
-    return tuple(name.strip() for name in names if name.strip())

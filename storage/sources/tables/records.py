@@ -165,7 +165,7 @@ class Records(SampleColumns, PlainFile):
         self.listed: dict[str, remote.Listed | None] | None = None  # the files behind a URL
         self.url_root: str | None = ""  # the folder behind it, "" before it is listed
         self.partitions: Mapping[str, str | None] = {}  # of the file, by its folders
-        self.label_fields = names if len(names := samples.label_names(self.label)) > 1 else ()
+        self.label_fields = names if len(names := samples.split_names(self.label)) > 1 else ()
         samples.require_target(self.target, self.label_fields)
         if self.label_fields:
             self.label, self.class_names = "", self.label_fields
@@ -339,6 +339,14 @@ class Records(SampleColumns, PlainFile):
             role: samples.read(role, values, batch.place, self.label_rules, self.split_words)
             for role, values in told.items()
         }
+
+
+class SampleRecords(Records):
+    """Records of a sample each."""
+
+    def wanted_fields(self, fields: list[str]) -> list[str]:
+        roles = [name for name in dict.fromkeys(self.roles) if name in fields]
+        return roles if "name" in self.named else fields
 
 
 @dataclass(eq=False, kw_only=True)

@@ -458,10 +458,7 @@ class CsvFile(Table):
     def _stream_wide(
         self, start: int, columns: list[str], included: list[str], has_blanks: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the columns to read of a table with many, packed in lists of a record's values.
-
-        Arrow would take kilobytes for each column.
-        """
+        """Yield the columns of a wide table packed in lists: Arrow takes kilobytes for each."""
         limit, count = engine.memory_limit(), 0
         what = f"reading {len(included):,} columns of {self.path}"
         require_memory(WIDE_COLUMN * len(included), what, limit)

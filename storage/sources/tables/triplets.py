@@ -65,7 +65,7 @@ class TripletRecords(Records, MatrixSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.fields = samples.label_names(self.triplets)
+        self.fields = samples.split_names(self.triplets)
         if len(self.fields) not in (2, 3):
             raise SourceError(
                 f"triplets= must name the columns of the sample, the feature and the value, such "

@@ -20,10 +20,7 @@ CHUNK = 1 << 16  # names that are put in order at a time
 
 
 def hash_names(path: str, lines: AnyArray, X: sp.csr_array, hashing: int) -> sp.csr_array:
-    """Return a block with a column per bucket that occurs. Save the buckets and first names.
-
-    The columns of X are the names of the lines, in their order.
-    """
+    """Return a block with a column per bucket that occurs. Save the buckets and first names."""
     buckets = buckets_of(lines, hashing)
     occurs = np.zeros(len(buckets), dtype=bool)
     occurs[X.indices] = True
@@ -61,10 +58,7 @@ def buckets_of(lines: AnyArray, hashing: int) -> IntArray:
 def name_buckets(
     blocks: Sequence[RowBlock], hashing: int, names: Path, known: Sequence[str] = ()
 ) -> None:
-    """Write the first name of each bucket of blocks, its number where it is empty.
-
-    Those that are known come first, and training rows before the others.
-    """
+    """Write the first name of each bucket of blocks, its number where it is empty."""
     in_order = sorted(blocks, key=lambda block: block.split == "test")
     paths = [*known, *(block.path for block in in_order)]
     starts, lengths = np.full(hashing, -1), np.zeros(hashing, dtype=np.int64)

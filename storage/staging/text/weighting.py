@@ -19,16 +19,7 @@ from bigfs.storage.words import token_pattern
 ENGLISH = "english"
 STOP_WORDS = "stop_words must be 'english', a list of words, or a file with one word per line"
 STOP_WORDS_LIMIT = 1 << 20  # bytes of a file of stop words: every store keeps them
-# of the settings that a manifest leaves out where they have these values
-DEFAULTS: dict[str, Any] = {
-    "max_df": 1.0,
-    "ngram_range": (1, 1),
-    "stop_words": None,
-    "remove": None,
-    "analyzer": "word",
-    "token_pattern": None,
-    "strip_accents": None,
-}
+LISTED = {"min_df", "sublinear_tf", "hashing"}  # settings that a manifest has also by default
 ANALYZERS = ("word", "char", "char_wb")
 ACCENTS = ("ascii", "unicode")
 ANALYZED_GROWTH = 9  # of the memory of terms that scikit-learn finds, per length of a term
@@ -80,8 +71,9 @@ class Weighting:
 
     def to_settings(self) -> dict[str, Any]:
         """Return the settings for a manifest, without those that have their default."""
-        settings = {k: v for k, v in asdict(self).items() if k not in DEFAULTS or v != DEFAULTS[k]}
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}
+        kept = self.changes() | LISTED
+        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        return {k: v for k, v in settings.items() if k in kept}
 
     def changes(self) -> set[str]:
         """Return the names of the settings that are not the default."""

@@ -258,7 +258,7 @@ def test_a_graph_that_does_not_fit_is_refused(with_graph, tmp_path):
     path, _ = with_graph
     corpus = storage.open(storage.stage(path, tmp_path / "staged.zarr"))
     for name, message in {
-        "knn": r"has no obsp\['knn'\]; it has connectivities, dense, distances",
+        "knn": r"has no obsp\['knn'\], only connectivities, dense, distances",
         "distances": "holds distances: give affinities",
         "dense": "has the encoding 'array', not csr_matrix of 23 × 23",
     }.items():
