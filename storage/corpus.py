@@ -67,10 +67,6 @@ class Corpus(SampleRoles):
     def _repr_html_(self) -> str:
         """Return a card for notebooks. It reads the names of the classes, and no sample."""
         (n, d), nnz = self.X.shape, sum(s.nnz for s in self.segments)
-        rows = {
-            split: sum(s.stop - s.start for s in self.segments if s.split == split)
-            for split in self.splits
-        }
         names = self.class_names
         more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
         return card(
@@ -83,7 +79,8 @@ class Corpus(SampleRoles):
                 "density": f"{nnz / max(n * d, 1):.3%}",
                 "target": self.manifest.target or "none",
                 "classes": f"{len(names):,}: {', '.join(names[:SHOWN])}{more}" if names else None,
-                "rows": ", ".join(f"{size:,} {split}" for split, size in rows.items()) or None,
+                "rows": ", ".join(f"{size:,} {split}" for split, size in self.split_sizes.items())
+                or None,
                 "feature names": self.manifest.named[1],
                 **self.roles,
             },
@@ -93,6 +90,13 @@ class Corpus(SampleRoles):
     def splits(self) -> tuple[str, ...]:
         """The splits that the corpus has, in row order."""
         return tuple(dict.fromkeys(s.split for s in self.segments if s.split))
+
+    @property
+    def split_sizes(self) -> dict[str, int]:
+        """The number of samples of each split."""
+        return {
+            split: sum(s.rows for s in self.segments if s.split == split) for split in self.splits
+        }
 
     def part(self, split: str) -> Corpus:
         """Take the samples of one split.
@@ -119,7 +123,7 @@ class Corpus(SampleRoles):
     @cached_property
     def X(self) -> Matrix:
         """The samples, n × d, with both layouts and known statistics."""
-        n, d = sum(s.stop - s.start for s in self.segments), self.manifest.shape[1]
+        n, d = sum(s.rows for s in self.segments), self.manifest.shape[1]
         return Matrix(
             (n, d),
             rows=self._row_tiles(),
@@ -144,10 +148,8 @@ class Corpus(SampleRoles):
         ]
 
     def _column_tiles(self) -> list[ColumnTile]:
-        names, lengths = (
-            tuple(s.name for s in self.segments),
-            tuple(s.stop - s.start for s in self.segments),
-        )
+        names = tuple(s.name for s in self.segments)
+        lengths = tuple(s.rows for s in self.segments)
         bounds = self.manifest.column_bounds
         return [
             ColumnTile(self.store, names, lengths, a, b, place=(i + 0.5) / (len(bounds) - 1))
@@ -229,9 +231,7 @@ class Corpus(SampleRoles):
         """The split per sample, "train" or "test". None if the source has no split."""
         if not self.splits:
             return None
-        return np.repeat(
-            [str(s.split) for s in self.segments], [s.stop - s.start for s in self.segments]
-        )
+        return np.repeat([str(s.split) for s in self.segments], [s.rows for s in self.segments])
 
     @property
     def roles(self) -> dict[str, str]:

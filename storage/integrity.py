@@ -189,11 +189,7 @@ def _samples(corpus: Corpus) -> dict[str, Any]:
         counts = class_sizes(corpus.y, len(corpus.class_names))
         classes = dict(zip(corpus.class_names, counts.tolist(), strict=True))
         unlabeled = n - int(counts.sum())
-    splits = {
-        split: sum(s.stop - s.start for s in corpus.segments if s.split == split)
-        for split in corpus.splits
-    }
-    return {"classes": classes, "unlabeled": unlabeled, "splits": splits}
+    return {"classes": classes, "unlabeled": unlabeled, "splits": corpus.split_sizes}
 
 
 def summarize(uri: str) -> str:

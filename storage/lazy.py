@@ -19,7 +19,8 @@ else:
             self.name = name
 
         def __getattr__(self, attribute: str) -> Any:
-            return getattr(import_module(self.name), attribute)
+            self.__dict__[attribute] = value = getattr(import_module(self.name), attribute)
+            return value  # and from then on without this call
 
     pa, pd, requests = map(LazyModule, ("pyarrow", "pandas", "requests"))
     compute, types = map(LazyModule, ("pyarrow.compute", "pyarrow.types"))

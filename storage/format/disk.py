@@ -48,13 +48,13 @@ def read_part(values: Any, start: int, stop: int) -> AnyArray:
 
 
 def allocate(
-    path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...], *, fortran_order: bool = False
+    path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]
 ) -> np.memmap[Any, Any]:
     """Make a mapped .npy file with its space on the disk allocated."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size > shutil.disk_usage(Path(path).parent).free:
         raise OSError(errno.ENOSPC, f"{size} bytes are needed", str(path))
-    map_file = np.lib.format.open_memmap(path, "w+", dtype, shape, fortran_order=fortran_order)
+    map_file = np.lib.format.open_memmap(path, "w+", dtype, shape)
     if size and hasattr(os, "posix_fallocate"):
         with open(path, "r+b") as file:
             os.posix_fallocate(file.fileno(), 0, os.path.getsize(path))

@@ -71,6 +71,11 @@ class Segment:
     stop: int
     nnz: int
 
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.stop - self.start
+
 
 @dataclass(frozen=True)
 class Manifest:

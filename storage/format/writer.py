@@ -389,12 +389,6 @@ def _listed(checksums: dict[str, str], shards: dict[str, Shards]) -> bytes:
     listed = {
         key: value
         for key, value in checksums.items()
-        if key != f"{CHECKSUMS}/c/0" and not _lies_in(key, shards)
+        if key != f"{CHECKSUMS}/c/0" and key.partition("/c/")[0] not in shards
     }
     return canonical({"documents": listed, "shards": shards})
-
-
-def _lies_in(key: str, shards: dict[str, Shards]) -> bool:
-    """Return whether a document is a shard."""
-    array, is_chunk, _ = key.partition("/c/")
-    return bool(is_chunk) and array in shards

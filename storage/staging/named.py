@@ -44,18 +44,23 @@ from bigfs.storage.staging.text.vocabularies import find_columns, merge_vocabula
 from bigfs.types import AnyArray, IntArray
 
 
-def read_blocks(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
-    """Read the pieces of a source on the workers, and put their rows on scratch."""
+def read_blocks(
+    source: Any, pieces: Sequence[Any], scratch: Path, label: str = "read"
+) -> list[RowBlock]:
+    """Read the pieces of a source on the workers, and put their rows on scratch.
+
+    It reads `Rows` as a `MatrixSource` does. Terms of text are counted in its place.
+    """
     paths = [str(scratch / f"rows-{i:06d}") for i in range(len(pieces))]
-    blocks = engine.map_tiles(_read_piece, pieces, source, each=[paths], label="read")
+    blocks = engine.map_tiles(_read_piece, pieces, source, each=[paths], label=label)
     return list(itertools.chain.from_iterable(blocks))
 
 
-def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
+def _read_piece(piece: Any, path: str, source: Any) -> list[RowBlock]:
     return read_once(path, lambda: list(_read_parts(piece, path, source)))
 
 
-def _read_parts(piece: Any, path: str, source: MatrixSource) -> Iterator[RowBlock]:
+def _read_parts(piece: Any, path: str, source: Any) -> Iterator[RowBlock]:
     """Write the rows of each split of a piece, and yield their blocks."""
     with seen_by_workers(source.path):
         rows = source.read(piece)

@@ -220,7 +220,7 @@ def by_segment(
     rest = list(blocks)
     for segment in segments:
         inside: list[RowBlock] = []
-        rows = segment.stop - segment.start
+        rows = segment.rows
         while rows > 0:
             inside.append(rest.pop(0))
             rows -= inside[-1].rows

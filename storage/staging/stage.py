@@ -352,17 +352,10 @@ def make_plan(
     if source.reads_once and spool is not None:
         source = spool(source)
     fingerprint = source.fingerprint()
-    key = key_of(source, fingerprint, settings)
+    reader = source.format, source.version, *([WORDS] if is_text else [])
+    key = fingerprint_of("store", manifests.VERSION, *reader, fingerprint, sorted(settings.items()))
     uri = manifests.normalize_uri(store or default_store(source, key))
     return Plan(source, fingerprint, weighting, settings, key, uri)
-
-
-def key_of(source: Source, fingerprint: str, settings: dict[str, Any]) -> str:
-    """Return the key of a source and its settings: equal keys mean equal stores."""
-    reader = source.format, source.version, *([WORDS] if isinstance(source, TextSource) else [])
-    return fingerprint_of(
-        "store", manifests.VERSION, *reader, fingerprint, sorted(settings.items())
-    )
 
 
 def default_store(source: Source, key: str) -> Path:

@@ -79,9 +79,7 @@ def write_samples(
         write_matrix(writer, n, y, target)
     if segments[0].split:
         halves = ("train", "test")
-        code = (
-            np.full(s.stop - s.start, halves.index(str(s.split)), dtype=np.int8) for s in segments
-        )
+        code = (np.full(s.rows, halves.index(str(s.split)), dtype=np.int8) for s in segments)
         write_categories(writer, "obs/split", n, code, halves)
     for role, column in obs.items():
         if column.categories is None:
@@ -280,9 +278,7 @@ def write_categories(
     writer: Writer, path: str, n: int, codes: Iterable[AnyArray], categories: Sequence[str]
 ) -> None:
     """Write a categorical column, with codes of the smallest integer type that holds them."""
-    smallest = (
-        np.int8 if len(categories) < 128 else np.int16 if len(categories) < 1 << 15 else np.int32
-    )
+    smallest = np.min_scalar_type(-1 - len(categories))
     writer.group(path, "categorical", "0.2.0", ordered=False)
     writer.stream(
         f"{path}/codes", n, smallest, (part.astype(smallest) for part in codes), ROW_CHUNK

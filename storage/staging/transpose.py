@@ -188,7 +188,7 @@ def _write_csc(
     chunks: int,
 ) -> None:
     path, nnz = f"uns/columns/{segment.name}", sum(block.nnz for block in blocks)
-    writer.group(path, "csc_matrix", shape=[segment.stop - segment.start, d])
+    writer.group(path, "csc_matrix", shape=[segment.rows, d])
     writer.create(f"{path}/data", nnz, np.float32)
     writer.create(f"{path}/indices", nnz, np.int32)
     tasks = tasks_of(nnz, writer.chunk, chunks, writer.shards.get(f"{path}/data", 1))
@@ -363,7 +363,7 @@ def _write_sums(
         codes = np.asarray(stored[segment.start : segment.stop])
         widths |= dict.fromkeys(("classes/sums", "classes/squares", "classes/counts"), classes)
     # of the type of the codes, for which the kernel is compiled
-    one_class = engine.lazy_zeros((segment.stop - segment.start,), codes.dtype)
+    one_class = engine.lazy_zeros((segment.rows,), codes.dtype)
     with ExitStack() as stack:
         writers = [
             stack.enter_context(ArrayWriter(target, f"{path}/{name}", task[0].start * width))

@@ -6,7 +6,6 @@ docs/guide/sources.md says where the constants come from.
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -115,15 +114,8 @@ class Synthetic(MatrixSource):
         self.class_names = spec.classes
         self.sample_shape = spec.shape if isinstance(spec, ImageSpec) else None
         corpus = self._corpus
-        self.n_features, self.feature_names, self.planted = (
-            corpus.n_features,
-            corpus.feature_names,
-            corpus.planted,
-        )
-
-    @classmethod
-    def sniff(cls, path: Path, head: bytes) -> bool:
-        return False  # `find` knows it by its prefix
+        self.n_features, self.feature_names = corpus.n_features, corpus.feature_names
+        self.planted = corpus.planted
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path,)  # the names are not sent but made again

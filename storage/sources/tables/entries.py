@@ -99,7 +99,9 @@ class EntryRecords(MatrixRecords):
         place = _places(batch, lengths)
         names = None
         if self.has_names:
-            encoded = _as_texts(keys).dictionary_encode()
+            if isinstance(keys, np.ndarray):
+                keys = from_texts(list(map(str, keys.tolist())))
+            encoded = keys.dictionary_encode()
             columns = encoded.indices.to_numpy(zero_copy_only=False)
             names = require_lines(encoded.dictionary, batch.place(0))
         else:
@@ -338,10 +340,6 @@ def _numbers(values: Any, keys: Any, place: Place) -> FloatArray:
     elif len(values) and not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise SourceError(f"{place(0)} …: the values are {kind}, not numbers")
     return values.to_numpy(zero_copy_only=False).astype(np.float64)  # not read-only
-
-
-def _as_texts(keys: Any) -> Any:
-    return _texts(list(map(str, keys.tolist())), str) if isinstance(keys, np.ndarray) else keys
 
 
 def _are_numbers(keys: Any) -> Any:

@@ -12,25 +12,25 @@ memory.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from bigfs import engine
 from bigfs.storage.errors import SourceError
 from bigfs.storage.messages import strip
 from bigfs.storage.scaling import TFIDF
 from bigfs.storage.sources import samples
-from bigfs.storage.sources.base import TextSource, seen_by_workers
+from bigfs.storage.sources.base import Rows, TextSource
 from bigfs.storage.sources.samples import Columns, Place
-from bigfs.storage.staging.named import Names, learn_names, number, save_named
-from bigfs.storage.staging.scratch import RowBlock, read_once, save, save_samples
-from bigfs.storage.staging.text.terms import AnalyzedDocuments, Documents, documents_of
+from bigfs.storage.staging.named import Names, learn_names, number, read_blocks
+from bigfs.storage.staging.scratch import RowBlock, save
+from bigfs.storage.staging.text.terms import Documents, documents_of
 from bigfs.storage.staging.text.tokens import FIRST_TERMS
 from bigfs.storage.staging.text.weighting import Weighting
 from bigfs.storage.words import UNSPACED
@@ -117,53 +117,36 @@ def compile_kernels(ngram_range: tuple[int, int]) -> None:
     documents.counted()
 
 
+class CountedTexts:
+    """The documents of a source as rows of counts, whose columns are named by the terms."""
+
+    def __init__(self, source: Any, weighting: Weighting) -> None:
+        self.source, self.hashing = source, weighting.hashing
+        self.stop_words = weighting.listed_stop_words()
+        self.weighting = replace(weighting, stop_words=None)
+        self.path = getattr(source, "path", "the source")
+        self.labels_are_typed = source.labels_are_typed
+
+    def read(self, piece: Any) -> Rows:
+        """Count the terms of the documents of a piece."""
+        documents, n = documents_of(self.weighting, self.stop_words), 0
+        parts: list[Columns] = []
+        places: list[tuple[int, Place]] = []
+        for texts, told, place in self.source.read(piece):
+            first = n
+            for text in texts:
+                documents.add(strip(text, self.weighting.remove or ()))
+                n += 1
+            parts.append(told)
+            places.append((n - first, place))
+        if not n:
+            return Rows(sp.csr_array((0, 0)), terms=np.empty(0, np.uint8))
+        lines, X = documents.counted()
+        return Rows(X, samples.join(parts, places), lines, samples.place_in(places))
+
+
 def count(
     source: Any, pieces: Sequence[Any], weighting: Weighting, scratch: Path
 ) -> list[RowBlock]:
     """Count the terms of each piece, which `source` reads as a `TextSource` does."""
-    paths = [str(scratch / f"count-{i:06d}") for i in range(len(pieces))]
-    stop_words = engine.Shared(weighting.listed_stop_words())
-    blocks = engine.map_tiles(
-        *(_count, pieces, source, weighting, stop_words), each=[paths], label="count terms"
-    )
-    return [*itertools.chain.from_iterable(blocks)]
-
-
-def _count(
-    piece: Any, path: str, source: Any, weighting: Weighting, stop_words: tuple[str, ...]
-) -> list[RowBlock]:
-    return read_once(path, lambda: _count_piece(piece, path, source, weighting, stop_words))
-
-
-def _count_piece(
-    piece: Any, path: str, source: Any, weighting: Weighting, stop_words: tuple[str, ...]
-) -> list[RowBlock]:
-    halves: dict[str | None, tuple[Documents | AnalyzedDocuments, list[int]]] = {}
-    parts: list[Columns] = []
-    places: list[tuple[int, Place]] = []
-    with seen_by_workers(getattr(source, "path", "the source")):
-        n = 0
-        for texts, told, place in source.read(piece):
-            columns = dict(told)
-            splits = columns.pop("split", None)
-            known = itertools.repeat(None) if splits is None else splits.to_pylist()
-            first = n
-            for text, split in zip(texts, known, strict=False):
-                if split not in halves:
-                    halves[split] = documents_of(weighting, stop_words), []
-                halves[split][0].add(strip(text, weighting.remove or ()))
-                halves[split][1].append(n)
-                n += 1
-            parts.append(columns)
-            places.append((n - first, place))
-    if not n:
-        return []
-    columns, place = samples.join(parts, places), samples.place_in(places)
-    if None in halves and len(halves) > 1:
-        raise samples.missing_split(place(halves[None][1][0]))
-    typed, blocks = source.labels_are_typed, []
-    for split, (documents, rows) in halves.items():
-        told = save_samples(f"{path}-{split}", columns, np.array(rows), place, typed)
-        block = f"{path}-{split}", *documents.counted(), weighting.hashing, split, told
-        blocks.append(save_named(*block))
-    return blocks
+    return read_blocks(CountedTexts(source, weighting), pieces, scratch, "count terms")
