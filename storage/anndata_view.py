@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -190,12 +190,12 @@ class AnnDataCorpus(SampleRoles):
         """The facts of the samples in obs, by the roles of its columns."""
         ranges = [(a, min(a + OBS_ROWS.value, self.n)) for a in range(0, self.n, OBS_ROWS.value)]
         parts = engine.map_tiles(_read_samples, ranges, self.source)
-        places = [(b - a, partial(self.source.row_place, a)) for a, b in ranges]
+        places = [(b - a, samples.row_places(self.source.path, a)) for a, b in ranges]
         return samples.join(parts, places)
 
     @cached_property
     def _target(self) -> Target:
-        labels, place = self._samples.get("label"), partial(self.source.row_place, 0)
+        labels, place = self._samples.get("label"), samples.row_places(self.source.path)
         kind = None if labels is None else samples.kind_of(labels, place)
         categories = map(samples.categories_of, [labels])
         names = self.source.class_names

@@ -15,7 +15,6 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -187,14 +186,10 @@ class AnnData(SampleColumns, MatrixSource):
 
     def read(self, piece: tuple[int, int]) -> Rows:
         columns, names = self.samples(*piece), self._sample_names(*piece)
-        place = partial(self.row_place, piece[0])
+        place = samples.row_places(self.path, piece[0])
         if names is not None:
             columns["name"] = samples.read("name", samples.as_column(names, self.path), place)
         return Rows(self.rows(*piece), columns, None, place)
-
-    def row_place(self, start: int, i: int) -> str:
-        """Return the place of a row after the first `start`, for messages."""
-        return f"{self.path}: row {start + i} (from 0)"
 
     def rows(self, start: int, stop: int) -> sp.csr_array:
         """Read rows [start, stop) of the matrix."""
@@ -220,7 +215,7 @@ class AnnData(SampleColumns, MatrixSource):
 
     def samples(self, start: int, stop: int) -> dict[str, Any]:
         """Read what obs tells of rows [start, stop), by the roles of its columns."""
-        place, told = partial(self.row_place, start), {}
+        place, told = samples.row_places(self.path, start), {}
         with self._file() as file:
             n, columns = self._matrix(file)[2][0], self._columns(file, "obs")
             for role, name in samples.roles_in_obs(vars(self), columns, self.path).items():

@@ -145,7 +145,7 @@ class SavedMatrix(MatrixSource):
             if is_number and self.unlabeled is not None:
                 samples.require_number(self.unlabeled, origin)
             y = samples.as_column(y, origin, self.target == "real")
-        return samples.read("label", y, lambda i: f"{origin}: row {i} (from 0)", self.label_rules)
+        return samples.read("label", y, samples.row_places(origin), self.label_rules)
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         assert self.matrix is not None

@@ -105,7 +105,7 @@ class Labeled(JoinedRows):
                 f"{shorten_names(names.slice(0, 2).to_pylist())}: {shorten_names(named)} hold "
                 f"other names. Name the column with name="
             )
-        keys = samples.read("name", fields[column], lambda i: f"{table.path}: row {i} (from 0)")
+        keys = samples.read("name", fields[column], samples.row_places(table.path))
         order = compute.sort_indices(keys)
         keys = keys.take(order)
         again = compute.index(compute.equal(keys.slice(1), keys.slice(0, len(keys) - 1)), True)

@@ -114,6 +114,11 @@ def place_in(parts: Sequence[tuple[int, Place]]) -> Place:
     return place
 
 
+def row_places(origin: str, first: int = 0) -> Place:
+    """Return the places of rows, of which the first has a number."""
+    return lambda i: f"{origin}: row {first + i} (from 0)"
+
+
 def take(columns: Columns, index: AnyArray) -> dict[str, Any]:
     """Return the columns of some of the samples."""
     return {role: column.take(from_numpy(np.asarray(index))) for role, column in columns.items()}

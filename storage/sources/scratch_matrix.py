@@ -79,10 +79,7 @@ class ScratchMatrix(NamedTuple):
         if (file := Path(self.folder) / SAMPLES).exists():
             batch = samples.open_columns(file).slice(start, stop - start)
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-
-        def place(i: int) -> str:
-            return f"{self.origin}: row {start + i} (from 0)"
-
+        place = samples.row_places(self.origin, start)
         return Rows(check_rows(X, self.origin, start), columns, None, place)
 
 
