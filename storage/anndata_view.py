@@ -253,8 +253,7 @@ class AnnDataCorpus(SampleRoles):
     def _values(self, role: str) -> AnyArray | None:
         if role not in self.roles:
             return None
-        values: AnyArray = self._samples[role].to_numpy(zero_copy_only=False)
-        return values
+        return self._samples[role].to_numpy(zero_copy_only=False)
 
     @cached_property
     def sample_names(self) -> Any:

@@ -31,8 +31,7 @@ def save(path: str | os.PathLike[str], values: AnyArray) -> None:
 def load(path: str | os.PathLike[str]) -> AnyArray:
     """Read a .npy file whole."""
     with open(path, "rb") as file:
-        values: AnyArray = np.lib.format.read_array(file, allow_pickle=False)
-    return values
+        return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def map_file(path: str | os.PathLike[str], mode: Literal["r", "r+"] = "r") -> np.memmap[Any, Any]:

@@ -117,22 +117,19 @@ class Joined(Source):
 
     @property
     def obs_columns(self) -> dict[str, str]:
-        columns: dict[str, str] = self.parts[0][0].obs_columns
-        return columns
+        return self.parts[0][0].obs_columns
 
     def left_out(self) -> list[str]:
         return [name for part, _ in self.parts for name in part.left_out()]
 
     def decided(self) -> dict[str, Any]:
-        decided: dict[str, Any] = self.parts[0][0].decided()
-        return decided
+        return self.parts[0][0].decided()
 
     def pieces(self, size: int) -> list[tuple[int, Any]]:
         return [(k, piece) for k, (part, _) in enumerate(self.parts) for piece in part.pieces(size)]
 
     def weight(self, piece: tuple[int, Any]) -> int:
-        weight: int = self.parts[piece[0]][0].weight(piece[1])
-        return weight
+        return self.parts[piece[0]][0].weight(piece[1])
 
     def _samples(
         self, columns: Mapping[str, Any], split: str | None, n: int, place: samples.Place

@@ -63,8 +63,7 @@ class Labeled(JoinedRows):
 
     @property
     def obs_columns(self) -> dict[str, str]:
-        columns: dict[str, str] = self.table.obs_columns
-        return columns
+        return self.table.obs_columns
 
     def prepare(self, scratch: Path) -> Self:
         ready = super().prepare(scratch)
