@@ -4,13 +4,19 @@
 
 The constraint is corrected: the print bounds the sum of the norms.
 
-SPAMS codes a batch of rows. The codes are added to the statistics A = Σ a aᵀ (m × m) and
-B = Σ x aᵀ (d × m), and each atom in turn takes its best value given the others (Mairal's Alg. 2), a
-few times over. A killed run continues from (D, A, B). SPAMS gets m-dimensional signals and no dense
-rows: with DᵀD = RᵀR, the lasso of x on D equals the lasso of R⁻ᵀDᵀx on R.
+SPAMS codes a batch of rows. The codes are added to the statistics A = Σ a aᵀ (m × m) and B = Σ x aᵀ
+(d × m), and each atom in turn takes its best value given the others (Mairal's Alg. 2), a few times
+over. The statistics are all that is kept of earlier batches, so a killed run continues from (D, A,
+B). Codes of older atoms fade, so that from the second pass on the statistics are close to those of
+all data at the current atoms.
+
+SPAMS gets m-dimensional signals and no dense rows: with DᵀD = RᵀR, the lasso of x on D equals the
+lasso of R⁻ᵀDᵀx on R. `spams.trainDL` does all this in one call on data in memory, and the tests
+hold this module to its error. Called batch by batch through `model=`, trainDL itself does not reach
+it.
 
 A batch is a few runs of rows spread over the corpus, so that classes do not come one by one. The
-atoms depend on the seed and on `batch_rows`, but not on the tiles or an interruption.
+atoms depend on the seed and on `batch_rows`, but not on the tiles, the cluster or an interruption.
 """
 
 from __future__ import annotations
@@ -54,7 +60,10 @@ class DictionaryState(NamedTuple):
 
 
 def default_atoms(n: int, d: int) -> int:
-    """Return m = min(d, n, 256), or fewer atoms where the working copies of d × m would not fit."""
+    """Return m = min(d, n, 256), or fewer atoms where the working copies of d × m would not fit.
+
+    The paper takes m = d, which text does not allow.
+    """
     available = int(ATOMS_SHARE * engine.planned_memory())
     return max(1, min(d, n, MAX_ATOMS, available // (WORKING_COPIES * 8 * d)))
 
@@ -68,8 +77,13 @@ def learn_atoms(
     batch_rows: int = 512,
     seed: Any = None,
 ) -> Result[DictionaryState]:
-    """Learn m atoms from the rows of X (n × d). λ₁ is in units of the root mean square row norm.
-    The history's `change` says how much the last batch still moved the atoms."""
+    """Learn m atoms from the rows of X (n × d).
+
+    Online learning has no certificate. The run ends when every batch was used, and `change` in the
+    history says how much the last one still moved the atoms. λ₁ is in units of the root mean square
+    row norm, so that the scale of the data does not matter. Without `epochs` every row is used
+    once, or as often as `MIN_UPDATES` updates need.
+    """
     try:
         from spams import lasso
     except ImportError as error:
@@ -145,8 +159,12 @@ def encode(lasso: Any, rows: Any, D: FloatArray, lam: float) -> FloatArray:
 
 
 def update_atoms(D: FloatArray, A: FloatArray, B: FloatArray) -> FloatArray:
-    """Return the atoms after `SWEEPS` sweeps of Mairal's Alg. 2, `GROUP` atoms at a time: each
-    becomes the point of the unit ball nearest to d_k + (b_k − D a_k) / A_kk."""
+    """Return the atoms after `SWEEPS` sweeps of Mairal's Alg. 2.
+
+    Each atom in turn becomes the point of the unit ball nearest to d_k + (b_k − D a_k) / A_kk. The
+    residual B − DA is updated for `GROUP` atoms at a time, so that D is read m / GROUP times per
+    sweep and not m times.
+    """
     D, m = D.copy(order="F"), len(A)
     used = np.diag(A) > UNUSED * np.diag(A).max()
     for group in SWEEPS * _groups(m, GROUP):
@@ -167,7 +185,10 @@ def _groups(m: int, size: int) -> list[slice]:
 
 
 def _data_rows(X: Matrix, m: int, rng: np.random.RandomState) -> FloatArray:
-    """Return m random rows of `X` at unit length (d × m), Gaussian vectors where they are zero."""
+    """Return m random rows of `X` at unit length (d × m), as SPAMS starts.
+
+    Gaussian vectors stand in where rows are zero or too few.
+    """
     n, d = X.shape
     rows = np.sort(rng.permutation(n)[:m])
     D = np.zeros((d, m), order="F")

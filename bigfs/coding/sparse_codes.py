@@ -95,7 +95,10 @@ class SparseCoding:
 
 def lasso_codes(H: FloatArray, R: FloatArray, lam: float, tol: float, max_iter: int) -> FloatArray:
     """Return the codes (n × m) of samples without a graph, from BᵀB and XB, by coordinate descent.
-    A sample is done when a sweep changes no code by more than `tol` of its largest possible one."""
+
+    A sample is done when a sweep changes no code by more than `tol` of its largest possible one. So
+    its code does not depend on the other samples. A run that ends after `max_iter` sweeps warns.
+    """
     S, squares = np.zeros_like(R), H.diagonal()
     open_rows = np.flatnonzero(R.any(axis=1))
     for _ in range(max_iter):

@@ -59,12 +59,12 @@ class Products(NamedTuple):
 
 
 class Columns(ABC):
-    """G, B and the means of gathered columns of X (n × d) for targets T (n × r), whose products a
-    subclass computes.
+    """G, B and the means of gathered columns of X (n × d). A subclass computes their products.
 
-    `features` (u,) are the increasing indices of the columns, and `mu` (u,) their means as they are
-    held. G (u × u) has their products with each other, in single precision if large, and B (u × r)
-    those with T. Both are zero for a `constant` column. `omega` (n,) weighs the samples.
+    `features` (u,) are the increasing indices of the columns, and `mu` (u,) the means of the
+    columns as they are held. G (u × u) has their products with each other, and may be of float32
+    where it is large. B (u × r) has their products with the targets T (n × r). Both are zero for a
+    `constant` column. Without `omega` (n,), the weights ω of the samples are one.
     """
 
     sets_per_pass = 1  # how many sets of m features a pass gathers

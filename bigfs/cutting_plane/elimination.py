@@ -49,11 +49,15 @@ def eliminate(
     follow: Follow | None = None,
     removed_last: IntArray = NO_CONSTRAINTS.kept,
 ) -> Elimination:
-    """Remove a share `rate` of the features again and again, the cheapest first, so that the
-    choices are nested. No size among `pauses` is passed over, and the columns at the positions
-    `removed_last` stay until no others are left. Where T depends on what remains,
-    ``follow(remaining, times_inverse, W)`` returns the weights and J at the pauses, and whenever a
-    fifth of the features is gone."""
+    """Remove the features one after another, the cheapest first.
+
+    The first k features of the order are the choice of k features, so the choices are nested. A
+    step removes a share `rate` of those that remain, at least one, and passes over no size among
+    `pauses`. The columns at the positions `removed_last` stay until no others are left.
+
+    Where T depends on what remains, ``follow(remaining, times_inverse, W)`` returns the weights and
+    J at the pauses, and whenever a fifth of the features is gone. `times_inverse` multiplies by P.
+    """
     rest = Remaining(inverse(G, gamma), B)
     removed: list[IntArray] = []
     removed_costs: list[FloatArray] = []
@@ -80,9 +84,13 @@ def eliminate(
 
 
 class Remaining:
-    """The features that remain, their weights W, and the inverse P of their G + γI. Removing the
-    features o takes LᵀL from P, where L = R⁻ᵀP[o] and RᵀR = P[o, o]. The steps need P's diagonal
-    and the rows of the next pivots alone, so L is kept in place of the rows that it is made of."""
+    """The features that remain, their weights W, and the inverse P of their G + γI.
+
+    Removing the features o takes LᵀL from P, where L = R⁻ᵀP[o] and RᵀR = P[o, o]. This is a step of
+    a Cholesky factorization of the first P with these features as pivots. The steps need no more of
+    P than its diagonal and the rows of the next pivots. So LᵀL is taken from these alone, and L is
+    kept in place of the rows that it is made of. The removed features come first.
+    """
 
     def __init__(self, P: FloatArray, B: FloatArray) -> None:
         self._P, self._order = P, np.arange(len(P))
@@ -141,8 +149,11 @@ class Remaining:
 
 
 def best_first(s: FloatArray, features: IntArray, is_kept: BoolArray) -> IntArray:
-    """Return the positions of the kept features and then the others, by decreasing score. Scores
-    that differ by rounding go by index, because tiles round equal columns differently."""
+    """Return the positions of the kept features and then the others, by decreasing score.
+
+    Scores that differ by rounding are ties and go by index. A product rounds a column by its place
+    in a block, so equal columns would be told apart by the tiles otherwise.
+    """
     order = np.lexsort((-s, ~is_kept))
     falls = s[order[:-1]] - s[order[1:]] > TIE * s[order[:-1]]
     steps = falls | (is_kept[order[:-1]] != is_kept[order[1:]])

@@ -128,8 +128,11 @@ def exchange(
     m: int,
     kept: IntArray,
 ) -> Elimination:
-    """Exchange features of the choice of m but those at the positions `kept`, and order the m by
-    elimination again. The features outside follow in the order of the elimination before."""
+    """Exchange features of the choice of m, and order the m by elimination again.
+
+    So the choices of less than m are nested. Those at the positions `kept` stay. The features
+    outside follow in the order of the elimination before.
+    """
     order = elimination.order
     if not len(kept) < m < len(order):
         return elimination

@@ -78,7 +78,10 @@ class SquaredHinge(Loss):
         )
 
     def slack(self, F: FloatArray, b: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, for F = XW, and that b."""
+        """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, for F = XW, and that b.
+
+        The search for b starts from the one given.
+        """
         b = np.zeros(F.shape[1]) if b is None else b
         return best_slack(np.ascontiguousarray(F), self.Y, self.data.omega, b)
 
@@ -154,7 +157,10 @@ class SquaredHinge(Loss):
         tol: float,
         max_iter: int = MAX_DESCENT,
     ) -> tuple[Fit, float]:
-        """Descend over W with η fixed, to the relative gap `tol`, and return the value as well."""
+        """Descend over W with η fixed, to the relative gap `tol`, and return the value as well.
+
+        `solve` applies P⁻¹ to the active rows, those with d > 0.
+        """
         active = np.flatnonzero(d > 0)
         d = d[active]
         penalty = gamma / d[:, None]
@@ -238,8 +244,11 @@ def _solver(factor: Factor) -> Solve:
 def best_slack(
     F: FloatArray, Y: FloatArray, omega: FloatArray, b: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, and that b, by Newton's method
-    on the piecewise linear derivative by b, inside a bracket."""
+    """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, and that b.
+
+    The derivative by b falls with b and is linear between the points where a sample's loss sets in.
+    Newton's method finds its root inside a bracket. A pass takes the samples of all classifiers.
+    """
     n, r = F.shape
     low, high = np.full(r, -np.inf), np.full(r, np.inf)
     b = b.copy()

@@ -49,8 +49,11 @@ def newton(
     W: FloatArray | None = None,
     max_iter: int = 100,
 ) -> MasterSolution:
-    """Minimize the master from `eta` until its own relative duality gap is `tol`, by Newton steps
-    on the simplex with backtracking. W and `factor` are those of the solution before."""
+    """Minimize the master from `eta` until its own relative duality gap is `tol`.
+
+    Each step minimizes the quadratic model on the simplex, then backtracks. A new set enters at
+    weight zero, where W and `factor` of the solution before still hold and save a factorization.
+    """
     current = ridge_at(master, eta, tol, factor, W)
     for n_iter in range(max_iter):
         gap = _simplex_gap(current.gradient, eta)

@@ -46,9 +46,13 @@ def node_bound(
     most: int,
     begun: Rounds,
 ) -> tuple[Rounds, IntArray]:
-    """Return the rounds with the best bound of the node, of `most` rounds, or the features whose
-    rows of G (u × u) it needs and can go on with from `begun`. `position` has each feature's row,
-    −1 for none. B is r × u, and d (u,), which holds IN and OUT, becomes the last weights."""
+    """Return the rounds with the best bound of the node. `d` becomes the last weights.
+
+    Held are rows of G (u × u) and the position of each feature's row among them. B is r × u, and d
+    (u,) holds IN and OUT. It ends after `most` rounds, or where the bound reaches the cutoff or
+    never will. If a row is not held (position −1) it returns the features whose rows it needs, and
+    can go on from the rounds `begun`.
+    """
     u, r = len(d), len(B)
     is_in, free = d == IN, np.flatnonzero((d != IN) & (d != OUT))
     k = m - int(is_in.sum())

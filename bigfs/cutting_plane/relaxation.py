@@ -1,7 +1,7 @@
-"""The convex relaxation of `bigfs.cutting_plane.loop`, as a cutting plane asks for it.
+"""The convex relaxation of `bigfs.cutting_plane.loop`: what a cutting plane asks of it.
 
-Kept features have p_j = 1 and forbidden ones p_j = 0 in every set, so the bounds hold for the
-choices that obey them. A `Loss` has all that depends on the loss.
+Kept features have p_j = 1 and forbidden ones p_j = 0 in every set, which changes the domain of p
+alone. So the bounds hold for the choices that obey them. A `Loss` has all that depends on the loss.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class Loss:
     def products(
         self, W: FloatArray, features: IntArray, gathered: IntArray
     ) -> tuple[FloatArray, Residual]:
-        """Return XcᵀV = B − GW over gathered columns, and the residual of these weights."""
+        """Return XcᵀV over gathered columns, and the residual of the weights W of some of them.
+
+        It needs no pass, because XcᵀV = B − GW, a = ‖T‖² − tr(BᵀW) and ‖V‖² = a − tr(Wᵀ(B − GW)).
+        """
         G, B = self.data.gram(gathered)
         positions = np.searchsorted(gathered, features)
         W_gathered = np.zeros_like(B)
@@ -101,7 +104,10 @@ class Loss:
     def eliminate(
         self, features: IntArray, W: FloatArray, gamma: float, m: int, kept: IntArray
     ) -> Elimination:
-        """Return the order of elimination of gathered features, exact in J at m features."""
+        """Return the order of elimination of gathered features, which the relaxation weighs by W.
+
+        J is exact at m features. Those at the positions `kept` stay until no others are left.
+        """
         G, B = self.data.gram(features)
         return eliminate(G, B, self.data.T_norm2, gamma, pauses=(m,), removed_last=kept)
 
@@ -113,7 +119,10 @@ class Loss:
 
 
 class Relaxation:
-    """The convex relaxation for m features and penalty γ (unscaled). Several may share `data`."""
+    """The convex relaxation for m features and penalty γ (unscaled).
+
+    Several relaxations may share `data`. Without a loss it is the squared one.
+    """
 
     def __init__(
         self,
@@ -136,7 +145,10 @@ class Relaxation:
         return CuttingPlaneState((), np.empty(0), empty, W, empty, self.likely, upper, 0.0)
 
     def restore(self, state: CuttingPlaneState) -> CuttingPlaneState:
-        """Gather the features of a final state, which a resumed run has not done yet."""
+        """Gather the features of a final state, which a resumed run has not done yet.
+
+        No master follows, so the kept factor leaves its memory to the elimination.
+        """
         self.last_factor = None
         engine.trim_memory()
         self.data.add(state.features)
@@ -173,7 +185,11 @@ class Relaxation:
         )
 
     def master_features(self, sets: Sequence[IntArray], gathered: IntArray) -> IntArray:
-        """Return the features of the master over `sets`: all gathered ones, if many."""
+        """Return the features that the rows of the master over `sets` stand for.
+
+        These are all gathered ones if the sets hold most of them, or if they are many, because G is
+        not copied then.
+        """
         features = np.unique(np.concatenate(sets))
         self.data.add(features)
         is_most = len(features) >= ALL_GATHERED_SHARE * len(gathered)
@@ -204,7 +220,10 @@ class Relaxation:
         return np.sort(order[: CANDIDATES * self.m])
 
     def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
-        """Return the features of largest weight, m of them after exchanges, and their order."""
+        """Return the features of largest weight in the union, and their order of elimination.
+
+        The m best are then improved by exchanges for others of the union.
+        """
         heaviest = self.heaviest(state)
         features, W = state.features[heaviest], state.W[heaviest]
         kept = self.constraints.within(features).kept
@@ -239,7 +258,10 @@ class Relaxation:
         return state.gathered[best], self.lower_bound(residual, s[best])
 
     def is_cheap_inside(self, state: CuttingPlaneState) -> bool:
-        """Return whether a cut on gathered columns is predicted to take less than two passes."""
+        """Return whether a cut on the gathered columns takes less than twice the time of a pass.
+
+        Both are predicted from counts alone, so the answer does not depend on a clock.
+        """
         nnz = self.data.X.nnz
         if nnz < MIN_PASS_NNZ.value:
             return False

@@ -81,8 +81,12 @@ def ridge_at(
     factor: Factor | None = None,
     W: FloatArray | None = None,
 ) -> RidgeAtEta:
-    """Evaluate J(η) and its gradient −(1/2γ) Σ_{j∈t} ‖x_jᵀV‖², from W and a `factor` that fits η. W
-    is exact enough for a master that is solved to `tol`, and J is never below the minimum."""
+    """Evaluate J(η) and its gradient −(1/2γ) Σ_{j∈t} ‖x_jᵀV‖².
+
+    It takes one Cholesky factorization, or none if `factor` fits η. W starts from the one given and
+    is exact enough for a master that is solved to `tol`. J is evaluated at that W, so it is never
+    below the minimum.
+    """
     G, B, T_norm2, gamma, sets = master
     d = coverage(sets, eta, len(B))
     active = np.flatnonzero(d > 0)
@@ -128,8 +132,11 @@ def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> 
 def _system(
     G: FloatArray, active: IntArray, root: FloatArray, dtype: Any
 ) -> tuple[AnyArray, float]:
-    """Return the lower triangle of K = I + RGR over the active columns, and K's Frobenius norm. The
-    other triangle takes no memory where K is large."""
+    """Return the lower triangle of K = I + RGR over the active columns, and K's Frobenius norm.
+
+    The part above the triangle is not written, and thus takes no memory where K is large. A small K
+    lies in large pages, which are faster.
+    """
     u = len(active)
     is_small = u**2 * np.dtype(dtype).itemsize <= SMALL_BYTES
     K = np.empty((u, u), dtype) if is_small else engine.lazy_zeros((u, u), dtype)

@@ -23,8 +23,12 @@ def largest_scores(
     residuals: Sequence[Residual],
     sizes: list[int] | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Return, for each problem, the features of the largest s_j = ‖(XcᵀV)_j‖², and these s_j, best
-    first, in one pass over X. The problems share X and their constraints."""
+    """Return, for each problem, the features of the largest s_j = ‖(XcᵀV)_j‖², and these s_j.
+
+    They come best first, as many as `sizes` says, or m for each set that a pass gathers. The kept
+    features come before the others. One pass over X serves all problems, which share X and their
+    constraints. Problems whose residual only tasks make share their gathered columns too.
+    """
     data, constraints = problems[0].data, problems[0].constraints
     sizes = sizes or [problem.m * data.sets_per_pass for problem in problems]
     ends = np.cumsum([problem.data.r for problem in problems])
@@ -116,7 +120,10 @@ def _product(first: int, last: int, rows: IntArray, values: FloatArray, v: Float
 def _largest(
     scores: FloatArray, start: int, sizes: list[int], constraints: Constraints
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Return the m largest of each column of `scores` as `best_first` orders them."""
+    """Return the m largest of each column of `scores`, as `best_first` orders them.
+
+    The kept features count as the largest ones, and the absent ones are left out.
+    """
     features = np.arange(start, start + len(scores))
     own = constraints.within(features)
     result = []

@@ -131,8 +131,11 @@ class TiledColumns(Columns):
         return max(1, SUMS_BYTES // 2 // (8 * self.X.shape[1] * self.r))
 
     def residual_products(self, weights: Sequence[tuple[IntArray, FloatArray]]) -> FloatArray:
-        """Return XcᵀV (d × number of weights · r) for the residuals V of several (features, W),
-        from as few passes as the memory of a worker allows."""
+        """Return XcᵀV for the residuals V of several (features, W), side by side.
+
+        It is d × (number of weights · r), from one pass, or from several with the same bits where
+        a worker cannot hold the sums of all.
+        """
         d, K = self.X.shape[1], len(weights)
         union = np.unique(np.concatenate([features for features, _ in weights]))
         W = np.zeros((len(union), K * self.r))
@@ -165,8 +168,12 @@ class TiledColumns(Columns):
 
 
 class StreamedColumns(TiledColumns):
-    """Products of gathered columns that are too large for one process, with the residual in it. It
-    needs both layouts of X, so that no task returns d numbers."""
+    """Products of gathered columns that are too large for one process, with the residual in it.
+
+    The products of new columns come from a pass over the tiles of rows. The residual's product with
+    all columns comes from a pass over the tiles of columns, as for `GatheredColumns`, so that no
+    task returns d numbers. So X needs both layouts.
+    """
 
     # The targets are narrow, so that cuts on more columns cost less than a pass (measured).
     sets_per_pass = 4
@@ -176,8 +183,12 @@ class StreamedColumns(TiledColumns):
         self.T = T
 
     def likely_features(self, m: int) -> IntArray:
-        """Return the features of largest variance. The residual is noise to most features once the
-        first ones explain a part of T, so the next sets hold these."""
+        """Return the features of largest variance.
+
+        To most features the residual is noise once the first ones explain a part of T. The mean
+        score of a feature is then its variance times ‖V‖², so the next sets hold those of large
+        variance. Standardized data have none.
+        """
         deviations = self.X.deviations
         largest = np.sort(np.argsort(-deviations, kind="stable")[: LIKELY_SETS.value * m])
         return largest[deviations[largest] >= LIKELY_VARIANCE * deviations.mean()]

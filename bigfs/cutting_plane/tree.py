@@ -105,8 +105,12 @@ def candidates(problem: Relaxation, state: CuttingPlaneState, cutoff: float) -> 
 
 
 class Search:
-    """The search for the best sets of m candidates. With a positive `slack` it keeps all sets
-    within that share of the best. Below zero, it may miss a set that is better by that share."""
+    """The search for the best sets of m candidates.
+
+    With `slack` above zero, all sets whose objective is above the best by that share at most are
+    kept. Below zero, the search may miss a set that is better by that share. It `is_whole` where it
+    holds all rows of G, of gathered features.
+    """
 
     def __init__(
         self, problem: Relaxation, features: IntArray, slack: float, is_whole: bool = True
@@ -264,7 +268,10 @@ class Search:
         return inside[None, :], np.array([J])
 
     def exchanged(self, inside: IntArray, d: FloatArray) -> tuple[IntArray, float]:
-        """Return a set after exchanges of its free features, and its J."""
+        """Return a set after exchanges of its features, but for those that are in, and its J.
+
+        Where not all rows are held, the features without weight take no part.
+        """
         near, G = np.arange(len(d)), self.rows
         if not self.is_whole:
             near = np.union1d(np.flatnonzero(d > 0), inside)
@@ -329,7 +336,10 @@ class Search:
         return tree._replace(d=d, bounds=bounds, lists=lists[:n_near], objectives=J[:n_near])
 
     def gap(self, tree: Tree) -> float:
-        """Return the share of the best objective by which an open node may be below the cutoff."""
+        """Return the share of the best objective by which an open node may be below the cutoff.
+
+        For the best set alone it is the share by which a set may be better.
+        """
         upper = self.cutoff(tree.best) if self.slack > 0 else tree.best
         lower = tree.bounds[0] if len(tree.bounds) else self.cutoff(tree.best)
         gap = (upper - float(lower)) / tree.best
@@ -393,7 +403,11 @@ def search_exactly(
     max_seconds: float | None,
     name: str,
 ) -> ExactChoice:
-    """Search for the best set from the list `best`, in an order that depends on the data alone."""
+    """Search for the best set from the list `best`, with the `slack` of `Search`.
+
+    The nodes are taken in an order that depends on the data alone. A limit of seconds ends at
+    another node on another machine.
+    """
     best = np.sort(best)
     problem.data.add(best)
     first = Search(problem, best, slack)

@@ -24,9 +24,12 @@ def same_class_factor(codes: IntArray, c: int) -> sp.csc_array:
 
 
 def gaussian_factor(X: Matrix, r: int, *, sigma: float | None = None, seed: int = 0) -> FloatArray:
-    """Return Φ (at most r columns) with ΦΦᵀ ≈ exp(−‖x_i − x_j‖²/2σ²), Φ = K_nr U Λ^-½ from the
-    kernel K_rr = UΛUᵀ between r random landmarks [Williams and Seeger, NIPS 2000], in two passes.
-    Without a width σ it is the mean distance between two landmarks."""
+    """Return Φ with ΦΦᵀ ≈ exp(−‖x_i − x_j‖²/2σ²), by Nyström's method on r random landmarks.
+
+    Φ = K_nr U Λ^-½ from the kernel K_rr = UΛUᵀ between the landmarks, so that the kernel is exact
+    among them [Williams and Seeger, NIPS 2000]. It is exact everywhere if r = n. Without a width σ
+    it is the mean distance between two landmarks. Φ has at most r columns. X is read twice.
+    """
     n, d = X.shape
     r = min(r, n)
     _ = X.stats  # refuses values whose squares overflow

@@ -68,7 +68,10 @@ class Components(NamedTuple):
         return int(np.count_nonzero(self.labels < 0))
 
     def trivial(self, joined: bool = True) -> sp.csr_array:
-        """Return D^½ 1 over all parts or of each, at unit length, and the samples set aside."""
+        """Return D^½ 1 over all parts at unit length, and the samples that are set aside (n × c).
+
+        If not `joined`, D^½ 1_c of each part has a column of its own.
+        """
         labels, aside = np.minimum(self.labels, 0 if joined else self.n_parts), self.labels < 0
         labels[aside] = labels.max(initial=-1) + 1 + np.arange(np.count_nonzero(aside))
         values = np.where(self.degree > 0, np.sqrt(self.degree), 1.0)
@@ -76,8 +79,11 @@ class Components(NamedTuple):
         return sp.csr_array((values, labels, np.arange(len(labels) + 1)))
 
     def contrasts(self, r: int) -> FloatArray:
-        """Return r orthonormal combinations of the vectors D^½ 1_c that separate parts (n × r), or
-        fewer with at most r parts. Each is of one part against all smaller ones."""
+        """Return r orthonormal combinations of the vectors D^½ 1_c that separate parts (n × r).
+
+        Each is of one part against all smaller ones, and orthogonal to D^½ 1. There are fewer than
+        r if there are at most r parts.
+        """
         r = min(r, max(self.n_parts - 1, 0))
         is_in = self.labels >= 0
         volumes = np.bincount(self.labels[is_in], weights=self.degree[is_in], minlength=r)
@@ -124,7 +130,10 @@ def _parts(components: IntArray, degree: FloatArray, n_neighbors: int) -> Compon
 
 
 def default_width(n: int, d: int, n_set_aside: int = 0) -> int:
-    """Return how many eigenvectors are taken without a choice: 10, or as many as there are."""
+    """Return how many eigenvectors are taken without a choice: 10, or as many as there are.
+
+    A sample that is set aside leaves one less.
+    """
     return max(1, min(DEFAULT_WIDTH, n - max(1 + n_set_aside, 2), d))
 
 
@@ -136,8 +145,11 @@ def graph_embedding(
     *,
     positive: bool = True,
 ) -> Result[Embedding]:
-    """Return the r leading non-trivial eigenvectors of D^-½ A D^-½, A a symmetric affinity (n × n)
-    with these `graph_parts`. The eigenvalues of the Laplacian are `1 − values`."""
+    """Return the r leading non-trivial eigenvectors of D^-½ A D^-½, A a symmetric affinity (n × n).
+
+    They are the first non-trivial eigenvectors of the normalized Laplacian, with the eigenvalues
+    `1 − values`. `graph_parts` gives `parts`. The result is as from `leading_eigenvectors`.
+    """
     parts = graph_parts(A, 1) if parts is None else parts
     root = inverse_root(parts.degree)[:, None]
     null = parts.trivial(joined=False)
@@ -155,8 +167,12 @@ def graph_embedding(
 def hypergraph_embedding(
     hypergraph: Hypergraph, r: int, parts: Components | None = None
 ) -> Result[Embedding]:
-    """Return the r leading non-trivial eigenvectors of I − L_H, with the degrees D_v = diag(H w),
-    so that the trivial vectors are known for any w. `hypergraph_parts` gives `parts`."""
+    """Return the r leading non-trivial eigenvectors of I − L_H.
+
+    The degrees include the weights, D_v = diag(H w), so that the trivial vectors are known for any
+    w. With w = 1 it is the operator of JHLSR and of `Hypergraph.similarity`. `parts` come from
+    `hypergraph_parts`. The result is as from `leading_eigenvectors`.
+    """
     parts = hypergraph_parts(hypergraph, 1) if parts is None else parts
     H, root = hypergraph.H, inverse_root(parts.degree)[:, None]
     Ht = sp.csr_array(H.T)
@@ -183,14 +199,20 @@ def leading_eigenvectors(
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of a symmetric N with ‖N‖ ≤ 1.
 
-    If `positive`, vectors of a negative or negligible eigenvalue are left out, and there may be
-    fewer than r. The contrasts of the parts come first, in closed form. Lanczos iterations for the
-    others work on N − 2 T₀T₀ᵀ, which moves the eigenvalues of T₀ to −1.
+    If `positive`, vectors of a negative or negligible eigenvalue are left out, as they are no part
+    of a positive semi-definite S. There may be fewer than r then.
+
+    The contrasts of the parts come first, in closed form. Lanczos iterations for the others start
+    from fixed vectors. They work on N − 2 T₀T₀ᵀ, which moves the eigenvalues of T₀ to −1, so that a
+    graph of many parts needs no more steps than a connected one.
 
     `multiply` takes a V (n × m) to N V. `null` is T₀ (n × c), orthonormal, with N T₀ = T₀ except
-    for samples that are set aside, where N is zero. Without `parts` all of it is trivial. The stat
-    `degenerate` says whether the vectors are only one basis of their space, as a `gap` is within
-    the `residual`.
+    for samples that are set aside, where N is zero. Without `parts` all of it is trivial.
+
+    The stats have `n_set_aside` and `contrasts`, numbers of samples and of vectors; `residual`, the
+    largest; `gap`, between the last value kept and the next one; and `degenerate`, whether this gap
+    or one among the values kept is within the residual, so that the vectors are only one basis of
+    their space.
     """
     n, c = null.shape
     n_parts, n_set_aside = (1, 0) if parts is None else (parts.n_parts, parts.n_set_aside)
@@ -250,7 +272,9 @@ def _largest(
     multiply: Callable[[AnyArray], AnyArray], n: int, r: int, most: int, max_iter: int
 ) -> tuple[AnyArray, AnyArray, float]:
     """Return the r largest eigenvalues of an n × n matrix, their vectors as rows, and the next one.
-    It has `most` eigenvalues but those that are moved to −1."""
+
+    It has `most` eigenvalues but those that are moved to −1, which is the next one after the last.
+    """
     count = min(r + 1, most)  # one more, for the gap
     if count == 0:
         return np.empty(0), np.empty((0, n)), -1.0
@@ -312,12 +336,19 @@ def randomized_svd(
 ) -> Result[Embedding]:
     """Return the r largest singular values of Xc (n × d) with their left singular vectors.
 
-    They come by subspace iteration with oversampling (Halko, Martinsson, Tropp 2011, algorithm
-    4.4), without negligible ones. A step takes one pass over X by S = XcᵀXc where d < n, and two by
-    S = XcXcᵀ else. It stops where ‖SV − V diag(s²)‖ / (s_r² − s_{r+1}²), which bounds the sine of
-    the angle between the span of V and the true one (Davis and Kahan 1970), is at most `tol`. That
-    of U = Xc V diag(1/s) is at most 1 + s_{r+1} / s_r times as much (Wedin 1972). A gap below 0.01
-    s_1² counts as this, because the vectors beyond it are as good as those kept.
+    Xc is never formed. Subspace iteration with oversampling (Halko, Martinsson, Tropp 2011,
+    algorithm 4.4) holds arrays of the smaller side alone, of min(n, d) rows. A step takes one pass
+    over X by S = XcᵀXc where d < n, and two by S = XcXcᵀ else. A Rayleigh–Ritz step gives the
+    vectors V of S and their residuals at once. Where d < n, one more pass gives U = Xc V diag(1/s).
+    The start is the same for any tiling.
+
+    It stops where ‖SV − V diag(s²)‖ / (s_r² − s_{r+1}²) is at most `tol`. This bounds the sine of
+    the angle between the span of V and the true one (Davis and Kahan 1970). That of U by way of V
+    is at most 1 + s_{r+1} / s_r times as much (Wedin 1972), and this bound is compared. A gap
+    below 0.01 s_1² counts as 0.01 s_1²: the vectors beyond such a gap are as good as those kept.
+
+    The result is an `Embedding` of U and s. Vectors of negligible singular value are left out, so
+    there may be fewer than r. The stats have `residual`, `error` and `passes`.
     """
     n, d = Xc.shape
     m, is_tall = min(n, d), d < n

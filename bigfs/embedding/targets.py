@@ -32,9 +32,15 @@ def one_hot(codes: IntArray, c: int) -> FloatArray:
 
 
 def lda_factor(codes: IntArray, c: int, weights: FloatArray | None = None) -> FloatArray:
-    """Return C (c × c−1) with T = YC of linear discriminant analysis, Y the class indicators. With
-    weights v of the classes, 1/n_c by default, H = (I − 11ᵀ/n) Y diag(v)^½ and T = HU, with U a
-    basis of the complement of v^-½, has TTᵀ = HHᵀ."""
+    """Return C (c × c−1) with T = YC of linear discriminant analysis, Y the class indicators.
+
+    S = Y(YᵀY)⁻¹Yᵀ, taken between the centered indicators. The factor H = (I − 11ᵀ/n) Y diag(n_c)^-½
+    has c − 1 singular values, and all are one. So T = Y diag(n_c)^-½ U, with U an orthonormal basis
+    of the complement of √n_c.
+
+    With weights v of the classes, H = (I − 11ᵀ/n) Y diag(v)^½. Then T = HU, with U a basis of the
+    complement of v^-½, has TTᵀ = HHᵀ. No weights mean v = 1/n_c.
+    """
     sizes = class_sizes(codes, c).astype(np.float64)
     if sizes.min() == 0:
         raise ValueError(f"class number {int(sizes.argmin())} has no sample: every class needs one")
@@ -47,8 +53,11 @@ def lda_factor(codes: IntArray, c: int, weights: FloatArray | None = None) -> Fl
 
 
 def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> Result[spectral.Embedding]:
-    """Return T (n × r), the leading left singular vectors of Xc, fewer if X has lower rank. `tol`
-    is about the largest distance of T from its projection on the true space."""
+    """Return T (n × r), the leading left singular vectors of Xc, fewer if X has lower rank.
+
+    A randomized SVD computes them with implicit centering. `tol` is about the largest distance of T
+    from its projection on the true space.
+    """
     if not X.deviations.any():
         raise ValueError("all samples of X are equal up to rounding: pca needs samples that differ")
     return spectral.randomized_svd(Centered(X), r, tol=tol, seed=seed)
@@ -66,7 +75,11 @@ def _thin_svd(A: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def cca(Y: FloatArray) -> FloatArray:
-    """Return T (n × rank) of CCA, a basis of the centered targets, for any real Y (n × q)."""
+    """Return T (n × rank) of canonical correlation analysis: a basis of the centered targets.
+
+    S = Yc(YcᵀYc)⁺Ycᵀ for any real Y (n × q): real targets, or the indicators of several labels per
+    sample.
+    """
     U, s = _thin_svd(Y - Y.mean(axis=0))
     if s.size == 0 or s[0] <= 0:
         raise ValueError("the targets are constant: cca needs targets that vary")
@@ -75,7 +88,10 @@ def cca(Y: FloatArray) -> FloatArray:
 
 def cca_factor(Y: sp.csr_array) -> tuple[FloatArray, FloatArray]:
     """Return C (q × rank) and the shift with which T = YC − 1 shiftᵀ, for sparse targets Y (n × q).
-    They come from YcᵀYc, so smaller directions are dropped than by singular values of Yc."""
+
+    They come from the q × q matrix YcᵀYc. Its small eigenvalues are less exact than singular values
+    of Yc, so directions below the square root of `NEGLIGIBLE_SINGULAR_VALUE` are dropped.
+    """
     Y = sp.csr_array(Y, dtype=np.float64)  # sums of small whole numbers would overflow
     means = np.asarray(Y.mean(axis=0)).ravel()
     squares, vectors = np.linalg.eigh((Y.T @ Y).toarray() - Y.shape[0] * np.outer(means, means))
@@ -88,9 +104,12 @@ def cca_factor(Y: sp.csr_array) -> tuple[FloatArray, FloatArray]:
 
 
 def hsl_labels(Y: FloatArray) -> FloatArray:
-    """Return T of hypergraph spectral learning with a hyperedge per label of Y (n × q), of 0 and 1.
-    S = I − L_H = HHᵀ with H = D_v^-½ Y D_e^-½, so T is a thin SVD, without its trivial vector D_v^½
-    1. A sample without labels has a zero row."""
+    """Return T of hypergraph spectral learning with one hyperedge per label.
+
+    Y (n × q) holds 0 and 1. S = I − L_H = HHᵀ with H = D_v^-½ Y D_e^-½, so T is a thin SVD. The
+    trivial vector D_v^½ 1, of singular value 1, is dropped. A sample without labels is in no
+    hyperedge and has a zero row.
+    """
     if not np.isin(Y, (0, 1)).all():
         raise ValueError(
             "hsl needs classes or an indicator of label sets, of 0 and 1; got other numbers: "
@@ -112,9 +131,15 @@ def hsl_labels(Y: FloatArray) -> FloatArray:
 def sda(
     A: sp.csr_array, codes: IntArray, c: int, r: int, beta: float
 ) -> Result[spectral.Embedding]:
-    """Return T (n × r) of semi-supervised discriminant analysis, the leading eigenvectors, off the
-    constant direction (I + βD)^½ 1, of (I + βD)^-½ (W_b + βA) (I + βD)^-½ with W_b = E diag(1/l_c)
-    Eᵀ. E (n × c) are the indicators of the labeled samples, l_c of them in class c."""
+    """Return T (n × r) of semi-supervised discriminant analysis as the vectors of the result.
+
+    It holds the leading eigenvectors, off the constant direction (I + βD)^½ 1, of::
+
+        (I + βD)^-½ (W_b + βA) (I + βD)^-½,    W_b = E diag(1/l_c) Eᵀ
+
+    E (n × c) are the indicators of the labeled samples, l_c of them in class c. The operator is of
+    low rank plus sparse.
+    """
     E = one_hot(codes, c)
     E = E / np.sqrt(np.maximum(E.sum(axis=0), 1))
     scale = np.sqrt(1 + beta * A.sum(axis=1))
