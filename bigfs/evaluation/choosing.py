@@ -49,8 +49,11 @@ def score_orders(
     checkpoint: Checkpoint | None = None,
     label: str = "folds",
 ) -> Scores:
-    """Score the best features of each candidate in each fold, for each number of features. A
-    candidate that raises a ValueError is out. If there is no other, the fold is out."""
+    """Score the best features of each candidate in each fold, for each number of features.
+
+    A candidate that raises a ValueError in a fold is out. If there is no other, the fold is out,
+    unless no other fold can be scored. A checkpoint is for one candidate alone.
+    """
     known: dict[tuple[int, int], IntArray] = {}
     seconds, failures = np.zeros(len(orders)), dict[int, str]()
 
@@ -90,8 +93,11 @@ def score_orders(
 
 
 def first_within_one_error(scores: AnyArray) -> int:
-    """Return the first row of scores (n_candidates × n_folds) within one standard error of the
-    difference to the best mean. Rows of NaN are out, and folds with NaN do not count."""
+    """Return the first row of scores (n_candidates × n_folds) that is as good as the best mean.
+
+    It may be worse by one standard error of the difference of the two. A row of NaN is out, and
+    folds with NaN do not count.
+    """
     differences, errors = differences_to_best(scores)
     return int(np.flatnonzero(differences >= -errors)[0])
 
@@ -165,8 +171,10 @@ def choose_size(
     metric: str,
     checkpoint: Checkpoint | None = None,
 ) -> SizeChoice:
-    """Return the smallest number of features within one standard error of the best. ``order(number,
-    split)`` returns the features of the largest size, best first."""
+    """Return the smallest number of features within one standard error of the best.
+
+    ``order(number, split)`` returns the features of the largest size, best first.
+    """
     label = "folds for the number of features"
     found = score_orders([order], splits, sizes, metric, checkpoint, label)
     (scores,) = found.values

@@ -94,11 +94,14 @@ def measure(
     """Score the features that `rank` chooses from each split's training rows on its test rows.
 
     ``rank(number, split)`` returns, for each method, the indices of its best m features for several
-    m. A split in which it raises a ValueError is left out, unless no other can be scored.
-    `with_all` also scores all features, by the model of that name where they do not fit in memory.
-    ``known(number)`` has the counts that earlier evaluations have left on a split, which are not
-    made again. `fitted` is a model of the training rows of the only split. Right answers of all
-    splits are added up.
+    m. It must look at the split's training rows only. A split in which it raises a ValueError is
+    left out, unless no other can be scored. `with_all` also scores all features, and a word says
+    how their model is trained where they do not fit in memory (`bigfs.evaluation.large_model`).
+
+    `checkpoint` keeps the counts of each finished split, which is not measured again.
+    ``known(number)`` returns the counts that earlier evaluations have left on a split, or None: no
+    model is trained for them again. `fitted` is a model of the training rows of the only split. The
+    right answers of all splits are added up before they become a score.
     """
     folds: list[FoldCounts | None] = []
     left_out: list[str] = []
@@ -147,7 +150,10 @@ def count_split(
     known: KnownCounts | None = None,
     fitted: FittedModel | None = None,
 ) -> FoldCounts:
-    """Count the right answers on each set of features of a linear model of `training_sample`."""
+    """Count the right answers of a linear model on each set of features, one task per set.
+
+    It is trained on `training_sample` of the training rows.
+    """
     split, d = with_training_sample(split), split.X_train.shape[1]
     earlier = {} if known is None else known.load()
     scored = {name: SetScore(counts, np.empty(0)) for name, counts in earlier.items()}
@@ -210,7 +216,10 @@ def pool(folds: Sequence[FoldCounts], kind: str, scorer: Scorer = SVM) -> list[P
 
 
 def choose_full_strategy(X: Matrix, y: Any, scorer: Scorer = SVM) -> bool | str:
-    """Return how all features can be scored, as `with_all` of `measure`."""
+    """Return how all features can be scored, as `with_all` of `measure`.
+
+    A logistic regression is fitted in memory only.
+    """
     X, y = training_sample(X, y)
     way = large_model.choose_strategy(X, y, logistic=scorer.is_logistic)
     return way == large_model.IN_MEMORY or way or False

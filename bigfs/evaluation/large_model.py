@@ -1,13 +1,16 @@
 """A linear model on features where the samples do not fit in one process.
 
-    svm    the classifiers of `bigfs.linalg.svm`, by tiles: exactly the objective of `linear_model`
+    svm    the classifiers of `bigfs.linalg.svm`, by tiles: exactly the objective of `linear_model`,
+           for classes and for label sets
     ridge  the ridge regression of `linear_model` on real targets, by `bigfs.linalg.ridge`
     sgd    dask-ml passes the blocks of `Matrix.to_dask` to scikit-learn's `SGDClassifier` or
            `SGDRegressor`
 
-The first two have n + d numbers of each classifier in the driving process, which trains as many at
-a time as fit. The last has d of each in one worker. It is approximate, more so where rows are
-sorted by class, because the hinge takes the place of its square.
+The first two have n + d numbers of each classifier in the driving process. As many classifiers
+as fit there are trained at a time, on the chosen columns alone, which it has in a temporary file.
+The last has d of each class, label or target in one worker, so it takes more features. It is
+approximate: the hinge takes the place of its square, and where the rows are sorted by class it
+comes less close in the same passes.
 """
 
 from __future__ import annotations
@@ -47,8 +50,11 @@ MAX_SUMS = 1 << 20
 def choose_strategy(
     X: Matrix, y: Any, index: IntArray | None = None, *, logistic: bool = False
 ) -> str | None:
-    """Return how a model is trained in the memory of one task: "in memory" by `linear_model`,
-    "svm", "ridge" or "sgd" by `fit`, or None. Chosen features that do not fit are refused."""
+    """Return how a model is trained on all features, or on chosen ones, in the memory of one task.
+
+    "in memory" by `linear_model`, "svm", "ridge" or "sgd" by `fit`, and None where all features fit
+    in no way. Chosen features that do not fit are refused.
+    """
     needed = linear_model.projected_memory(X, y, index, logistic=logistic)
     n_models, room = linear_model.n_classifiers(y), engine.task_memory()
     if needed < room:

@@ -189,8 +189,11 @@ def projected_memory(
 
 
 def fit_memory(n_values: int, n: int, m: int, r: int, itemsize: int | None) -> int:
-    """Return the bytes of training r classifiers on n × m values, or a logistic regression of
-    values of `itemsize` bytes, with a copy by columns and one by rows."""
+    """Return the bytes of training r classifiers on n × m values, the larger of two ways.
+
+    It counts copies by columns and by rows, with what grows with the samples and the weights. With
+    `itemsize` it is a logistic regression of values of so many bytes.
+    """
     if itemsize is not None:
         vectors = n * (LOGISTIC_VECTORS * r + 2) * itemsize
         return 2 * n_values * (itemsize + 4) + vectors + m * r * LOGISTIC_BYTES_PER_WEIGHT
@@ -210,7 +213,10 @@ def fit_columns(X: Matrix, y: Any, index: IntArray, *, logistic: bool = False) -
 def fitting_columns(
     X: Matrix, y: Any, index: IntArray, *, logistic: bool = False
 ) -> Iterator[Callable[[], LinearModel]]:
-    """Fit a linear model to columns in one task, and yield a function that waits for it."""
+    """Fit a linear model to columns in one task, while the block does other work.
+
+    It yields a function that waits for the model.
+    """
     held = hold_columns(X, np.unique(index))
     operands = held, y, logistic
     with engine.started_tiles(_gather_and_fit, [index], *operands, local=X.local) as models:
@@ -235,7 +241,10 @@ def _answer_block(
 
 
 def by_rows(answer: Callable[[Any], Any], Z: Any) -> Any:
-    """Return what a model answers on gathered columns, some rows at a time."""
+    """Return what a model answers on gathered columns.
+
+    It takes some rows at a time, because decision values are dense.
+    """
     return _stack([answer(Z[a : a + ROWS.value]) for a in range(0, max(Z.shape[0], 1), ROWS.value)])
 
 

@@ -126,8 +126,11 @@ def losses_of(predicted: Any, y: Any, kind: str) -> AnyArray:
 def sum_auc(
     decision: FloatArray, y: IntArray, classes: IntArray, logits: bool = False
 ) -> FloatArray:
-    """Return n times the AUC, and n, or zeros if all test samples are of one class. Logits of three
-    or more classes compare within a sample alone, so samples are ordered by the probabilities."""
+    """Return n times the AUC, and n. Both are zero if all test samples are of one class.
+
+    Logits of three or more classes compare within a sample alone, so samples are ordered by the
+    probabilities.
+    """
     from sklearn.metrics import roc_auc_score  # the names of the metrics need no scikit-learn
 
     if decision.ndim == 1:

@@ -131,7 +131,7 @@ def score_streamed(
 def _score_set(
     index: IntArray, split: Split, scorer: Scorer, model: LinearModel | None = None
 ) -> SetScore:
-    """Fit a model on these columns of the training rows, if none is given, and predict the test."""
+    """Fit a model on these training columns, if none is given, and predict the test rows."""
     if model is None:
         Z = split.X_train.columns(index).tocsr()
         model = linear_model.fit(Z, split.y_train, logistic=scorer.is_logistic)

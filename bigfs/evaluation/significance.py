@@ -1,16 +1,20 @@
 """Statistics of a comparison of methods: overlap and stability, paired tests, Holm's adjustment.
 
-Two methods are tested on the same samples by the losses of each (`metrics.losses_of`). The wins
-among the samples whose losses differ are binomial with p = ½ (for classes, McNemar's exact test).
+Two methods are tested on the same samples. Each has a loss per sample (`metrics.losses_of`).
+A sample on which the losses differ is discordant, and the method with the smaller loss wins it. If
+neither is better, a win is as likely as a defeat, so the wins are binomial with p = ½. For classes,
+where a loss is 0 or 1, this sign test is McNemar's exact test.
 
-Over folds the scores are paired fold by fold. Training sets share samples, so Nadeau and Bengio
-(2003) correct the variance of the differences d:
+Over folds the scores of the two methods are paired fold by fold. Training sets of different folds
+share samples, so the variance of the differences d is too small. Nadeau and Bengio (2003) correct
+it:
 
     t = mean(d) / √( (1/J + n_test / n_train) · var(d) ),      J − 1 degrees of freedom
 
-The variance is at least the binomial one of the discordant answers, because right answers of small
-folds are equally many by chance. The best of K methods is picked on the same samples, so Holm's
-adjustment of its K − 1 tests is for all K(K − 1)/2 pairs.
+Fewer than five folds say nothing of that variance, so there is no p-value. Right answers of small
+folds are equally many by chance, so the variance is at least the binomial one of the discordant
+answers. The best of K methods is picked on the same samples, so its tests against the others are
+K − 1 of the K(K − 1)/2 of all pairs, and Holm's adjustment is for all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +58,10 @@ def paired_test(losses: Any, others: Any) -> PairedTest:
 
 
 def corrected_t_test(differences: Any, test_ratio: float, least_variance: float = 0.0) -> float:
-    """Return the p-value of the corrected resampled t-test, NaN for fewer than five folds."""
+    """Test whether two methods have the same mean score, by the corrected resampled t-test.
+
+    The p-value is NaN for fewer than five folds, and where the differences do not vary at all.
+    """
     d = np.asarray(differences, dtype=np.float64)
     if not d.any():
         return 1.0
@@ -66,7 +73,10 @@ def corrected_t_test(differences: Any, test_ratio: float, least_variance: float 
 
 
 def holm(p_values: Sequence[float], n_tests: int = 0) -> FloatArray:
-    """Adjust the p-values of a family of `n_tests` by Holm's method. NaN stays."""
+    """Adjust the p-values of one family of tests by Holm's method. NaN stays.
+
+    The family has `n_tests`, of which these are the ones with the smallest p-values, or these.
+    """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")  # NaN comes last
     adjusted = np.empty(len(p))

@@ -91,7 +91,10 @@ def samples_of(n: int, groups: Any = None, times: Any = None) -> Samples:
 
 
 def labeled_rows(y: Any) -> BoolArray:
-    """Return the mask of rows with a target. A row of label sets always has one."""
+    """Return the mask of rows with a target.
+
+    A row of label sets always has a target, which may be the empty set.
+    """
     kind = target_kind(y)
     if kind == "multilabel":
         return np.ones(y.shape[0], dtype=bool)
@@ -125,8 +128,11 @@ def varies(y: Any, rows: Index) -> bool:
 
 
 def most_folds(y: Any, samples: Samples = NOTHING_KNOWN) -> int:
-    """Return the largest number of folds with test samples: the largest class, or the numbers of
-    groups, of times but the first, or of samples with a target."""
+    """Return the largest number of folds of which each has test samples.
+
+    It is the number of samples of the largest class, or of all with a target if there are no
+    classes, or of groups, or of times but the first.
+    """
     rows = _require_testable(y, samples.groups)
     if samples.times is not None:
         return len(np.unique(samples.times[rows])) - 1
@@ -137,8 +143,12 @@ def most_folds(y: Any, samples: Samples = NOTHING_KNOWN) -> int:
 def stratified_folds(
     X: Matrix, y: Any, n_splits: int = 5, seed: int = 0, samples: Samples = NOTHING_KNOWN
 ) -> list[Split]:
-    """Make folds for a corpus without test rows. With groups, each is tested as a whole. With
-    times, each part but the first is predicted from those before it, if these have two classes."""
+    """Make folds for a corpus without test rows.
+
+    With groups, each is tested as a whole. With times, the rows in their order are cut in
+    n_splits + 1 parts, and each part but the first is predicted from those before it. A fold whose
+    training rows have one class only is left out then.
+    """
     return [split_at(X, y, *fold, samples) for fold in fold_rows(y, n_splits, seed, samples)]
 
 
@@ -219,8 +229,11 @@ def _splitter(n_splits: int, codes: IntArray | None, groups: IntArray | None, se
 def held_out_split(
     X: Matrix, y: Any, test_size: float, seed: int = 0, samples: Samples = NOTHING_KNOWN
 ) -> Split:
-    """Hold out a share of the samples of each class, or of the groups, or the latest samples.
-    Unlabeled samples, and the only sample of a class, stay in the training rows."""
+    """Hold out a share of the samples of a corpus without test rows.
+
+    Classes are stratified. Unlabeled samples, and the only sample of a class, stay in the training
+    rows. With groups, a share of these is drawn. With times, the latest samples are held out.
+    """
     rows = _require_testable(y, samples.groups)
     n_test = int(np.ceil(test_size * len(rows)))
     if samples.times is not None:
@@ -320,7 +333,11 @@ def split_at(
 
 
 def _train_rows(n: int, test: Index, samples: Samples) -> Index:
-    """Return the training rows for these test rows: not of their groups, and before their times."""
+    """Return the training rows for these test rows.
+
+    Others of the groups of these are in neither part, and with times the training rows are those
+    before.
+    """
     train = np.ones(n, dtype=bool)
     train[test] = False
     if samples.groups is not None:
