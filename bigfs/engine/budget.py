@@ -117,8 +117,11 @@ def hold_session(**changes: Any) -> Callable[[], None]:
 
 
 def current_session() -> Session:
-    """Return the session of the innermost block that this thread is in, else the one that is held,
-    as for threads of joblib that began inside a block."""
+    """Return the session of the innermost block that this thread is in, else the one that is held.
+
+    A thread of a pool that began inside a block, as threads of joblib do, is in that block too,
+    unless another thread is in a block of its own. Any other thread is in no block.
+    """
     if (own := _session.get()) is not None:
         return own
     thread = threading.current_thread()
@@ -164,7 +167,7 @@ def in_task() -> bool:
 
 
 def worker_limit() -> float | None:
-    """Return the limit of this Dask worker in bytes, or infinity, and None in the driver."""
+    """Return the memory limit of this Dask worker in bytes, or infinity, and None in the driver."""
     if "distributed" in sys.modules:
         from distributed import get_worker
 
@@ -184,7 +187,10 @@ def process_memory() -> int:
 
 
 def of_thread(limit: float, n_threads: int) -> int:
-    """Return the limit of each thread of a worker: threads share its libraries."""
+    """Return the limit that each thread of a worker plans by.
+
+    The threads share its libraries, and the rest in equal parts.
+    """
     shared = min(IDLE, limit)
     return int(shared + (limit - shared) / max(n_threads, 1))
 

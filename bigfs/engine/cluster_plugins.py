@@ -38,13 +38,20 @@ class MemoryRelief(WorkerPlugin):
 
 
 def should_log(record: logging.LogRecord) -> bool:
-    """Return whether to log a record: not an error of a bigfs task, which the driver reports."""
+    """Return whether a worker should log a record.
+
+    An error of a bigfs task is left out, because the driver reports it in one line.
+    """
     return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
 
 
 class AnyWorker(SchedulerPlugin):
-    """Let any worker take a task that may run elsewhere, from when no worker can take it. After the
-    death of all workers, distributed would wait for one of the dead that the task names."""
+    """Let any worker take a task that may run elsewhere, from when no worker can take it.
+
+    distributed offers the tasks without a worker to one that comes or resumes only if they name it,
+    also those with `allow_other_workers`. After the death of all workers they would wait for one of
+    the dead.
+    """
 
     name = "bigfs-any-worker"
     idempotent = True  # one serves all clients of a scheduler

@@ -338,7 +338,10 @@ def _read_specification(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 
 def _wait_for_worker(client: Any, timeout: str) -> None:
-    """Wait for the first worker, because plans go by its memory. Adaptive clusters need a task."""
+    """Wait for the first worker, because plans go by its memory.
+
+    A cluster that adapts needs a task to start one, and a job may wait in a queue for hours.
+    """
     first = client.submit(os.getpid, pure=False)
     try:
         first.result(timeout)
@@ -354,8 +357,11 @@ WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix"]
 
 
 def prepare_workers(*modules: str) -> bool:
-    """Start the process that the workers of local clusters are forked from, and return whether it
-    runs. It does not before Python 3.11.1, where other users of the machine could connect to it."""
+    """Start the process that the workers of local clusters are forked from, if none runs.
+
+    It imports their libraries once. Return whether it runs. It does not before Python 3.11.1, where
+    other users of the machine could connect to it, nor where somebody else ended it.
+    """
     if not CAN_FORK:
         return False
     forkserver.set_forkserver_preload([*WORKERS_IMPORT, *modules])
@@ -384,7 +390,10 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C for the threads and processes that start in the block."""
+    """Block Ctrl-C for the threads and processes that start in the block.
+
+    This process receives it and ends them.
+    """
     filters = ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), NO_LEAK_WARNING)))
     with _environment({"PYTHONWARNINGS": filters}):
         resource_tracker.ensure_running()  # its later start would unblock SIGINT
@@ -446,7 +455,10 @@ def _connect(address: Any, **options: Any) -> Any:
 
 
 def _security(security: Any) -> Any:
-    """Return the security settings for `distributed`: a folder of certificates is mutual TLS."""
+    """Return the security settings for `distributed`.
+
+    A folder of certificates becomes mutual TLS that refuses every other connection.
+    """
     if not isinstance(security, str | os.PathLike):
         return security
     from cryptography import x509
@@ -541,7 +553,10 @@ def translate_cluster_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def asking_cluster() -> Iterator[None]:
-    """Turn errors of a question that reads no disk into `ClusterLostError`."""
+    """Turn errors of a question to the scheduler or the workers into `ClusterLostError`.
+
+    It runs no task that could read a disk, so an OSError is one of the connection.
+    """
     with translate_cluster_errors():
         try:
             yield
@@ -553,7 +568,10 @@ _prepared: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # workers, by
 
 
 def prepare_client(client: Any) -> None:
-    """Ask new workers which Python and bigfs they run, and give the cluster its plugins."""
+    """Ask new workers which Python and bigfs they run, and give the cluster its plugins.
+
+    The scheduler gives the plugins to workers that come later.
+    """
     with asking_cluster():
         workers = set(client.nthreads())
         if client in _prepared and workers <= _prepared[client]:

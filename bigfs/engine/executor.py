@@ -113,7 +113,10 @@ class Task:
 
 
 def align(value: Any) -> Any:
-    """Return a value whose arrays are aligned, because NumPy rounds unaligned ones differently."""
+    """Return a value whose arrays are aligned.
+
+    Arrays that traveled may not be, and NumPy rounds unaligned ones differently.
+    """
     if isinstance(value, np.ndarray):
         return np.require(value, requirements="A")
     if isinstance(value, list | tuple):
@@ -190,7 +193,10 @@ class Serial:
     def _results(
         self, fn: Any, tiles: Any, shared: Any, each: Any, label: str | None, begins: Any = None
     ) -> Iterator[Any]:
-        """Run the tasks one by one. The last operand may be the result before."""
+        """Run the tasks one by one.
+
+        The last operand may be the result of the task before, None for those that begin.
+        """
         task, shared = Task(fn), [unshare(value) for value in shared]
         show, total = _progress.get() if label else None, None
         inputs = InTurn([(tile, *own) for tile, *own in zip(tiles, *each, strict=True)], shared)
@@ -205,7 +211,10 @@ class Serial:
 
 
 class InTurn:
-    """The inputs of tasks that run one by one, each held until the last one that needs it."""
+    """The inputs of tasks that run one by one.
+
+    Each is computed once, and held until the last task that needs it has ended.
+    """
 
     def __init__(self, operands: Sequence[Any], shared: Any) -> None:
         common = lazy_inputs(*shared)
@@ -266,7 +275,10 @@ class OnCluster:
         return results if tasks.size == 1 else list(itertools.chain.from_iterable(results))
 
     def stream(self, fn: Any, tiles: Any, shared: Any, each: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the number and the result of each tile as it comes, a few at a time."""
+        """Yield the number and the result of each tile as it comes.
+
+        Only a few tasks per worker run or wait to be fetched at a time.
+        """
         from distributed import as_completed
 
         running: dict[Any, int] = {}
@@ -294,7 +306,10 @@ class OnCluster:
     def fold(
         self, fn: Any, tiles: Any, shared: Any, each: Any, combine: Combine, label: Any
     ) -> Any:
-        """Return what `combine` makes of the results, in a tree. A task may sum a subtree."""
+        """Return what `combine` makes of the results, in a tree.
+
+        A task sums the tiles of a subtree where each thread has many.
+        """
         with self._errors():
             tasks = Pass(self, fn, tiles, shared, each)
             steps = tasks.start_all(partial(fold, combine=combine, arity=TREE_ARITY))
@@ -304,7 +319,10 @@ class OnCluster:
     def accumulate(
         self, fn: Any, groups: Sequence[range], tiles: Any, shared: Any, each: Any, label: Any
     ) -> Any:
-        """Return the sum of the running totals of groups of tiles, which go from task to task."""
+        """Return the sum of the running totals of groups of tiles.
+
+        A total goes from task to task, and each task is where its tiles are.
+        """
         with self._errors():
             tasks = Pass(self, fn, tiles, shared, each)
             steps = [tasks.start_chain(fn, group) for group in groups]
@@ -314,7 +332,10 @@ class OnCluster:
     def gather(
         self, futures: Sequence[Any], label: str | None = None, steps: list[Any] | None = None
     ) -> list[Any]:
-        """Wait for tasks, and show their progress and that of the `steps`, which are let go."""
+        """Wait for tasks, and show the progress of theirs and of the steps before them.
+
+        The steps are let go as they end, because their values may be large.
+        """
         from distributed import as_completed
 
         show = _progress.get() if label else None
@@ -561,8 +582,11 @@ def current_executor(local: bool = False) -> Serial | OnCluster:
 
 @contextlib.contextmanager
 def session() -> Iterator[None]:
-    """Ask once who runs the tasks, and hold the answer in the block, with one thread of BLAS. Each
-    public function that makes more than one pass is in such a block."""
+    """Ask once who runs the tasks, and hold the answer in the block, with one thread of BLAS.
+
+    Each public function that makes more than one pass is in such a block. A cluster that is lost in
+    the block is an error of the step that needs it.
+    """
     current, baseline = client(), held_memory()
     who = SERIAL if current is None else current
     said = current_session().said
@@ -572,7 +596,10 @@ def session() -> Iterator[None]:
 
 
 def held_memory() -> int:
-    """Return the bytes that this process holds without a step, or those of an idle driver."""
+    """Return the bytes that this process holds without a step.
+
+    In one that drives a cluster, what the user has loaded is not the step's.
+    """
     if (baseline := current_session().baseline) is not None:
         return baseline
     return own_memory() if client() is None else IDLE
@@ -588,7 +615,10 @@ _known: WeakKeyDictionary[Any, tuple[dict[str, int], dict[str, Any]]] = WeakKeyD
 
 
 def known_workers() -> dict[str, Any]:
-    """Return what the scheduler knew of each worker, by address, when the last joined or left."""
+    """Return what the scheduler knew of each worker, by address, when the last joined or left.
+
+    It is asked no more often, as its answer has several kilobytes for each.
+    """
     current = client()
     threads = OnCluster(current).threads()
     if current not in _known or _known[current][0] != threads:
@@ -633,7 +663,10 @@ def reduce_tiles(
     local: bool = False,
     label: str | None = None,
 ) -> Any:
-    """Combine the results of `map_tiles` into one value, in a tree of fixed shape."""
+    """Combine the results of `map_tiles` into one value, in a tree of fixed shape.
+
+    At most `TREE_ARITY` · log(n) results exist at a time.
+    """
     return current_executor(local).fold(fn, tiles, shared, each, combine or add, label)
 
 
@@ -661,8 +694,11 @@ def started_tiles(
     local: bool = False,
     label: str | None = None,
 ) -> Iterator[Callable[[], list[Any]]]:
-    """Start the tasks of `map_tiles`, which run on the cluster behind those of the block, and are
-    canceled if it fails. In this process they run when they are asked for."""
+    """Start the tasks of `map_tiles`, which run on the cluster while the block does other work.
+
+    The tasks of the block go before them. They are canceled if the block fails. In this process
+    they run when they are asked for.
+    """
     runs = current_executor(local)
     if isinstance(runs, Serial):
         yield lambda: runs.map(fn, tiles, shared, each, label)

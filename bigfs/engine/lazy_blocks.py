@@ -128,7 +128,10 @@ def _is_array(task: Any) -> bool:
 
 
 def lazy_inputs(*operands: Any) -> dict[Any, Input]:
-    """Return the inputs that operands hold, each once, all of which a task has in memory."""
+    """Return the inputs that operands hold, each once.
+
+    A task that gets the operands waits for all of them, and has all of them in memory.
+    """
     inputs = dict[Any, Input]()
     waiting = list(operands)
     while waiting:

@@ -19,7 +19,10 @@ RESET = Setting(Path("/proc/self/clear_refs"))
 
 
 def processor_time() -> dict[str, float]:
-    """Return the processor seconds of this process ("driver") and each worker, by its address."""
+    """Return the processor seconds of this process ("driver") and each worker, by its address.
+
+    All threads count. A worker that was started again counts from its new start.
+    """
     return {"driver": time.process_time()} | on_workers(time.process_time)
 
 

@@ -1,7 +1,9 @@
 """A watch on the tasks of a step: when none ends for a while, it says so, and why.
 
-The step is given up when nothing runs and a worker is paused by Dask because it is nearly full, or
-the scheduler gives nothing out, or there was no worker for Dask's `no-workers-timeout`.
+A worker that is nearly full is paused by Dask: it ends what it runs and starts nothing. If a worker
+is paused and nothing runs anywhere, only a release of memory can help. The step is given up when
+none comes. So it is when the workers wait and the scheduler gives them nothing, and when the
+cluster has had no worker for Dask's `no-workers-timeout`.
 """
 
 from __future__ import annotations
@@ -102,7 +104,10 @@ def give_up(client: Any, futures: Collection[Any], given_up: Any, error: Excepti
 
 
 def without_workers(client: Any) -> float | None:
-    """Return the seconds that a cluster may be without workers, None if it starts its own."""
+    """Return how many seconds a cluster may be without workers, or None without a limit.
+
+    A cluster that starts its own workers may have them in a queue.
+    """
     if given := parse_timedelta(dask.config.get(NO_WORKERS_TIMEOUT)):
         return float(given)
     from distributed import LocalCluster
@@ -112,7 +117,11 @@ def without_workers(client: Any) -> float | None:
 
 
 def standstill(workers: dict[str, Any], assigned: dict[str, Any]) -> Exception | None:
-    """Return the error of a cluster on which nothing runs and nothing can start, or None."""
+    """Return the error of a cluster on which nothing runs and nothing can start, or None.
+
+    On such a cluster a worker is paused, or none has a task, and none runs one or fetches what it
+    needs.
+    """
     counts = [worker["metrics"].get("task_counts", {}) for worker in workers.values()]
     if not workers or any(count.get("executing") or count.get("flight") for count in counts):
         return None

@@ -32,8 +32,11 @@ _cache: dict[tuple[Any, ...], tuple[Any, int]] = {}  # key: (value, bytes)
 
 
 def load(tile: Any) -> Any:
-    """Return the block of a tile, checked unless `verified`, from the cache if it is there. Blocks
-    stay while there is room: a cyclic scan would evict each one just before it is needed again."""
+    """Return the block of a tile, from the cache of this process if it is there.
+
+    Blocks are cached while there is room, and stay: a cyclic scan would evict each one just before
+    it is needed again. A block whose tile is not `verified` is checked after each read.
+    """
     if not hasattr(tile, "load"):
         return tile  # the array itself
 
@@ -53,7 +56,10 @@ def get_cached(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 
 def _keep(key: tuple[Any, ...], value: Any) -> Any:
-    """Cache a value if there is room, after evicting those of other corpora, and return it."""
+    """Cache a value if there is room, and return it.
+
+    Values of other corpora, whose keys have a different first part, are evicted for it.
+    """
     size = nbytes(value)
     # copies of the dict: the task of another thread may clear the cache meanwhile
     for stale in [k for k in list(_cache) if k[0] != key[0]]:
@@ -79,7 +85,11 @@ def cached_bytes() -> int:
 
 
 def own_memory() -> int:
-    """Return the bytes that this process holds without the cache, at least those of an idle one."""
+    """Return the bytes that this process holds without the cache.
+
+    These are its libraries, and what its user has loaded. A worker counts as an idle process, and
+    so does one that holds less, because a fit loads kernels.
+    """
     return IDLE if in_task() else max(resident() - cached_bytes(), IDLE)
 
 
@@ -193,7 +203,10 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _let_go(controller: ThreadpoolController) -> None:
-    """Let other threads set the number of threads of OpenBLAS again (threadpoolctl from 3.8 on)."""
+    """Let other threads set the number of threads of OpenBLAS.
+
+    From 3.8 on, threadpoolctl ignores all but the thread that set it, until that leaves a block.
+    """
     with controller.limit(limits=None):
         pass
 
