@@ -24,7 +24,8 @@ def affinity(neighbors: Neighbors, weights: Weights = "binary") -> sp.csr_array:
 
     Two samples have an edge if one is among the neighbors of the other. Its weight is 1, or 1 −
     distance ("cosine", for this metric only), or exp(−d²/2t²) with t the mean distance to a
-    neighbor ("heat"). Edges of negligible weight are left out.
+    neighbor ("heat"). A bridge has the weight of any edge of its length. Edges of negligible weight
+    are left out, so that what only they join stays apart.
     """
     n = len(neighbors.index)
     is_neighbor = neighbors.index >= 0
@@ -67,7 +68,11 @@ def without_negligible_edges(A: sp.csr_array) -> sp.csr_array:
 
 
 def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
-    """Return the Laplacian (n × n csr): D − A, or I − D^-½ A D^-½ with zero rows without edges."""
+    """Return the Laplacian L (n × n csr) of a symmetric affinity.
+
+    "plain" is D − A, and "normalized" is I − D^-½ A D^-½. A vertex without edges has a zero row in
+    both, so 0 is an eigenvalue once per connected component.
+    """
     degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
     if kind == "plain":
         return sp.csr_array(sp.diags_array(degree) - A)
@@ -77,7 +82,11 @@ def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
 
 @dataclass(frozen=True)
 class Components:
-    """The connected components of a graph, of which a Laplacian has an eigenvalue 0 each."""
+    """The connected components of a graph.
+
+    With c components a Laplacian has c eigenvalues 0. One eigenvector is trivial, and the others
+    tell the components apart.
+    """
 
     count: int
     labels: AnyArray  # (n,) the component of each vertex

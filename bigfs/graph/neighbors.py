@@ -68,19 +68,18 @@ def stream_knn(
     candidates: int | None = None,
     block_rows: int | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Find the k nearest other rows of every row of X, which has the layout by rows, and hand each
-    block of finished rows to ``sink(start, stop, index, distance)`` in the process that computed
-    it.
+    """Find the k nearest other rows of every row of X, and hand them on by blocks of rows.
 
-    "cosine" finds only rows of positive cosine, and −1 in place of others. "approx" finds
-    `candidates` (3k/2, because eight bits err little) by sketches of the rows, with a share
-    `recall` of the true neighbors. "auto" takes "exact" while its predicted cost is below ten
-    minutes on one core. The rows of a block (`block_rows`, or by the memory limit) do not change
-    the result.
-
-    The sink travels to the workers. `start` is a multiple of `row_alignment` unless `block_rows`
+    ``sink(start, stop, index, distance)`` gets each block of finished rows in the process that
+    computed it, so it must pickle. `start` is a multiple of `row_alignment` unless `block_rows`
     says otherwise. If a worker dies, a block may be handed over twice, with the same bits. Return
     what the sink returned, in the order of the rows, and the `info` of `Neighbors`.
+
+    X has the layout by rows. "cosine" finds only rows of positive cosine, and −1 in place of
+    others. "approx" finds `candidates` (3k/2, because eight bits err little) by sketches of the
+    rows, with a share `recall` of the true neighbors. "auto" takes "exact" while its predicted cost
+    is below ten minutes on one core. The rows of a block (`block_rows`, or by the memory limit) do
+    not change the result.
     """
     n = X.shape[0]
     if not 1 <= k < n:

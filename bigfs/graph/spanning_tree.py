@@ -1,9 +1,13 @@
 """Bridges between the components of a kNN graph: a minimum spanning tree of nearest samples.
 
-In each of Borůvka's rounds every component but the largest one asks for the pair of nearest samples
-of which one is its own. The order of the pairs (distance, then lower and higher sample number) is
-total, so the tree depends neither on the blocks nor on the rounds. A component without any positive
-cosine to a sample outside stays apart.
+The tree grows in Borůvka's rounds. In each round every component but the largest one asks
+for the pair of nearest samples of which one is its own, and these pairs join components. So there
+are at most log₂(c) rounds. The order of the pairs (distance, then lower and higher sample number)
+is total, so the tree depends neither on the blocks nor on the rounds.
+
+A sample searches again only if the nearest one that it knows has come into its own component, and
+if it may still be nearer than all others of its component. A component without any positive cosine
+to a sample outside stays apart.
 
 Where the graph is approximate, only some samples of each component ask, evenly spaced, so that the
 search stays within the cost up to which "auto" takes the exact graph.
@@ -30,7 +34,10 @@ from bigfs.types import AnyArray, BoolArray, IntArray
 
 
 def with_bridges(X: Matrix, neighbors: Neighbors) -> Neighbors:
-    """Return the graph with the bridges that join its components."""
+    """Return the graph with the bridges that join its components.
+
+    A graph that has them already is returned as it is.
+    """
     if neighbors.bridges is not None:
         return neighbors
     bridges = find_bridges(
@@ -49,7 +56,7 @@ def find_bridges(
 
     The `lists` come by blocks, as the number of the first sample and the neighbors of each, −1 for
     none. "cosine" joins only samples of positive cosine. If `approximate`, some samples of a
-    component may ask for all of them.
+    component may ask for all of them. X is not read where there are no bridges.
     """
     n = X.shape[0]
     parent = np.arange(n)

@@ -1,8 +1,10 @@
 """Approximate neighbors: candidates from sketches of the rows in eight bits, compared exactly.
 
 Only the columns of a screen, those that are worth their cost, are multiplied for all pairs of rows.
-A pair passes if its product reaches the threshold of either row, which comes from a random sample.
-The other columns are added for passing pairs. The best few per row are then compared exactly.
+In text, a term that occurs in a large share of the rows costs the square of their number and says
+little. A pair passes if its product over the screen reaches the threshold of either row, which
+comes from a random sample of rows. For passing pairs the other columns are added. The best few per
+row, its candidates, are then compared exactly.
 
 The exact neighbors of some sampled rows show what each screen would find, and the cheapest screen
 that finds the required recall is taken.
@@ -181,7 +183,10 @@ def _compare(
 def _sketch_of(
     block: RowBlock, unscreened: AnyArray, residual_cosine: float, search_id: str
 ) -> Sketch:
-    """Return the sketch of a block, cached for its search in the room that the rows do not take."""
+    """Return the sketch of a block, cached for the rest of its search while there is room.
+
+    The rows that it is made of are not cached, so they do not take that room.
+    """
 
     def make() -> Sketch:
         pieces = block.pieces(cache=False)

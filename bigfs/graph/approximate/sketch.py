@@ -1,9 +1,15 @@
 """Sketches of rows in eight bits, and the q best candidates of each row by them.
 
 A sketch holds a block of rows in quanta of ‖x‖/181, so the sum of a pair of rows fits in sixteen
-bits. The thresholds of rows are fixed beforehand, so the passing pairs do not depend on the blocks
-or their order. A candidate is one integer, with the score in the upper half and the other row in
-the lower half. The lists decrease, and of equal scores the lower row comes first.
+bits. The screened columns are multiplied for every pair, by posting lists and dense lines as in
+`kernels.exact`. A pair passes if its sum over them reaches the threshold of either row. For passing
+pairs the other columns, which are few and frequent, are added. The pair is then offered to the
+lists of both rows.
+
+A row's threshold is fixed beforehand from a sample, so most pairs are rejected by one comparison,
+and the set of passing pairs does not depend on the blocks or their order. A candidate is stored as
+one integer, with the score in the upper half and the other row in the lower half. The lists
+decrease, and of equal scores the lower row comes first.
 """
 
 from __future__ import annotations

@@ -145,7 +145,10 @@ class Hypergraph:
 
     @cached_property
     def members(self) -> Members:
-        """The samples of the distinct hyperedges."""
+        """The samples of the distinct hyperedges.
+
+        Neighboring penalties often give a sample the same hyperedge.
+        """
         return Members.of(self.H)
 
     @cached_property
@@ -158,7 +161,8 @@ class Hypergraph:
         return kernels.transpose(members.starts, members.samples, self.shape[0])
 
     def edge_rows(self, root: AnyArray, weights: AnyArray, V: AnyArray) -> AnyArray:
-        """Return diag(weights) Hᵀ diag(root) V (e' × r) for V (n × r), in C order."""
+        """Return diag(weights) Hᵀ diag(root) V (e' × r) of the distinct hyperedges, for V (n × r, C
+        order)."""
         Z = np.empty((len(weights), V.shape[1]))
         kernels.edge_rows(self.members.starts, self.members.samples, root, weights, V, Z)
         return Z

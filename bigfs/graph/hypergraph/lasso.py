@@ -28,8 +28,9 @@ def lasso_hyperedges(
 
         min_β ½‖x_i − Σ_j β_j x_j‖² + ρ λ_i ‖β‖₁,   λ_i = max_j |x_jᵀx_i|, which empties the model
 
-    A hyperedge is the sample and the candidates with non-zero coefficients, and weighs
-    Σ_{j∈e} exp(−‖x_i − x_j‖²/σ²), with σ the mean distance to a member, scaled to sum to 1.
+    Coordinate descent at a penalty ρ begins at the coefficients of the one before. A hyperedge is
+    the sample and the candidates with non-zero coefficients, and weighs Σ_{j∈e} exp(−‖x_i −
+    x_j‖²/σ²), where σ is the mean distance to a member. The weights are scaled to sum to 1.
     """
     n, k = candidates.index.shape
     blocks, all_blocks = neighborhood_blocks(X, k)
@@ -100,7 +101,10 @@ def _gram(rows: sp.csr_array) -> AnyArray:
 
 
 def lasso_supports(K: AnyArray, penalties: list[float]) -> list[AnyArray]:
-    """Return the lasso's support at each decreasing penalty. K has the sample last."""
+    """Return the support of the lasso at each relative penalty (decreasing).
+
+    K is the Gram matrix of the candidates and of the sample, which is last.
+    """
     largest = np.abs(K[:-1, -1]).max(initial=0.0)
     if largest == 0:
         return []

@@ -96,10 +96,14 @@ def choose_weights(
     gamma: float,
     promise: float,
 ) -> WeightStep:
-    """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w, for P (n × r). With incidence
-    degrees the minimum projects μq/2γ on it. With weighted degrees, of curvature about 1/b_k² with
-    b_k the least degree in k, gradient steps with Barzilai and Borwein's length and a line search
-    are projected in the metric diag(b w)⁻¹, until the linear model promises at most `promise`."""
+    """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w, for P (n × r).
+
+    With incidence degrees it is quadratic: its minimum projects μq/2γ on the simplex. With weighted
+    degrees it is not convex, and its curvature in w_k is about 1/b_k², where b_k ≥ w_k is the least
+    degree of the samples of k. So a step is one of the gradient, projected in the metric
+    diag(b w)⁻¹, with Barzilai and Borwein's length and a line search. The steps end when the linear
+    model promises at most `promise`.
+    """
     if smoothness.degrees == "incidence":
         trace = smoothness.trace(P, w)
         new_w = project_simplex(-mu * trace.gradient / (2 * gamma))

@@ -1,10 +1,13 @@
 """The kernel of exact kNN: all pairs of rows of two blocks, and the k nearest rows of each row.
 
-The second block is cut into strips of a few thousand rows, stored by term: a posting list of a rare
-term, a dense line of a frequent one. The products of one row with a strip accumulate in a float64
-array in the first-level cache, and one vectorized comparison marks those that can enter the list of
-either row. The terms of a pair are added in increasing order, so a distance has the same bits
-wherever it is computed, and from either side.
+The second block is cut into strips of a few thousand rows. A strip is stored by term. A rare term
+has a posting list of the strip's rows. A frequent term has a dense line with one value per row. The
+products of one row with the whole strip accumulate in a short float64 array that stays in the
+first-level cache. One vectorized comparison then marks the few that can enter a list, either the
+list of this row or of the other row. So each pair is multiplied once.
+
+The terms of a pair are added in increasing order whatever the blocks and strips are. So a distance
+has the same bits wherever it is computed, and from either side.
 """
 
 from __future__ import annotations
@@ -172,7 +175,10 @@ def invert(
     n_columns: int,
     max_postings: float,
 ) -> InvertedStrip:
-    """Store the rows [low, high) of a csr matrix by term, frequent terms as dense lines."""
+    """Store the rows [low, high) of a csr matrix by term.
+
+    A term with more than `max_postings` entries gets a dense line.
+    """
     count = np.zeros(n_columns, np.int64)
     for p in range(indptr[low], indptr[high]):
         count[indices[p]] += 1
@@ -370,7 +376,10 @@ def _merge(part: NeighborLists, merged: NeighborLists) -> None:
 def rerank(
     A: KernelBlock, candidates: AnyArray, B: KernelBlock, lists: NeighborLists, cosine: bool
 ) -> None:
-    """Offer to each row of A its candidates (rows × c, increasing, of the whole matrix) in B."""
+    """Offer to each row of A its candidates that lie in B.
+
+    `candidates` (rows × c) has increasing row numbers of the whole matrix.
+    """
     row = np.zeros(A.n_columns, A.data.dtype)  # the current row of A, dense
     bounds = np.array([B.first, B.first + len(B.squares)])
     for i in range(candidates.shape[0]):

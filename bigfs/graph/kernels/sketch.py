@@ -142,7 +142,10 @@ def compare_with_strip(
     cosine: bool,
     same: bool,
 ) -> None:
-    """Compare every row of A with the strip B, or each pair i < j once if they are `same`."""
+    """Compare every row of A with the strip B, or each pair i < j once if they are `same`.
+
+    Passing pairs wait and are completed together.
+    """
     width = len(B.unit)
     last = len(A.unit) - 1
     first = 0
@@ -393,7 +396,10 @@ def sample_thresholds(
 
 @_jit
 def _rank_score(scores: AnyArray, rank: Int, low: Int, high: Int, guess: Int) -> Int:
-    """Return the largest value that `rank` of the scores reach, at least `low`, near a guess."""
+    """Return the largest value that `rank` of the scores reach, or `low` if fewer reach it.
+
+    The search starts at a guess. Its steps double until they enclose the value, then halve.
+    """
     step = 16
     middle = min(max(guess, low + 1), high - 1)
     while high - low > 1:
@@ -421,7 +427,10 @@ def _count_reaching(scores: AnyArray, threshold: Int) -> Int:
 def split_products(
     A: Sketch, B: Sketch, screen: AnyArray
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Return the products of each row of A with the same row of B, split by a mask of columns."""
+    """Return the products of each row of A with the same row of B, split by a mask of columns.
+
+    A and B must have all their columns screened.
+    """
     n_rows = len(A.unit)
     products = np.zeros((2, n_rows), np.int32)
     other_squares_a = np.zeros(n_rows)
