@@ -9,7 +9,11 @@ from typing import Any
 
 
 def plugins(group: str, taken: Iterable[str], is_valid: Callable[[Any], bool]) -> dict[str, Any]:
-    """Return what installed packages add to a group, by name. One of no use only warns."""
+    """Return what installed packages add to a group, by name.
+
+    An entry that cannot be loaded, is not valid, or has a taken name is left out with a warning: a
+    broken package must not end every command.
+    """
     found: dict[str, Any] = {}
     for point in entry_points(group=group):
         package = point.dist.name if point.dist is not None else point.value

@@ -48,8 +48,11 @@ class PathState(NamedTuple):
 
 
 class LassoPath:
-    """The loss, its groups of targets, and the step. The path ends where m features have a weight,
-    or at the penalty `lam` if that is given. `target` names the targets in errors."""
+    """The loss, its groups of targets, and the step.
+
+    The path ends where m features have a weight, or at the penalty `lam` if that is given. `tol` is
+    the relative duality gap of each solution, and `target` the name of the targets in errors.
+    """
 
     def __init__(
         self,
@@ -149,7 +152,10 @@ class LassoPath:
         return [np.where(self.loss.varies, row_norms(XtV[:, g]), 0.0) for g in self.groups]
 
     def scores(self, state: PathState, weights: FloatArray) -> FloatArray:
-        """Return the weight of each feature, or a score in [−1, 0] by its correlation."""
+        """Return the weight of each feature of the working set that has one.
+
+        Another feature has a score in [−1, 0], by how strongly the residual correlates with it.
+        """
         scores = np.minimum(state.correlations / state.rho, 1.0) - 1
         has_weight = weights > 0
         scores[state.features[has_weight]] = weights[has_weight]

@@ -65,7 +65,10 @@ class ActiveColumns:
         return size <= engine.SHARES.value.active_columns * engine.planned_memory()
 
     def stays_full(self, active: IntArray) -> bool:
-        """Return whether the full matrix serves these columns, if they do not fit."""
+        """Return whether these columns are served by the full matrix.
+
+        It is so where they do not fit and are all of them, or part of an array in memory.
+        """
         every = self.full.local or len(active) == self.full.shape[1]
         return every and not self.fits(active)
 
@@ -118,7 +121,10 @@ class ActiveColumns:
         return sp.csr_array((values, block.indices, block.indptr), shape=block.shape)
 
     def _bytes(self, active: IntArray) -> int:
-        """Return the bytes of these columns in float64: two sparse copies, or dense."""
+        """Return the bytes of these columns in float64, sparse or dense.
+
+        There are two sparse copies while they are gathered, of which one stays.
+        """
         return min(
             24 * int(self.full.stats.nnz[active].sum()), 8 * self.full.shape[0] * len(active)
         )

@@ -31,11 +31,14 @@ def block_cg(
     reduction: float = 0.0,
     set_residual: Callable[[FloatArray, FloatArray], None] | None = None,
 ) -> Result[FloatArray]:
-    """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, in place, without
-    directions that depend on others. `Z` has the start and `R` its residual. A column is solved at
-    `tol` relative to B, whose norms are `size`, or at `reduction` relative to its first residual.
-    `set_residual(Z, R)` corrects the drift of R before the loop ends, which continues while that is
-    too large and still halves."""
+    """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, in place.
+
+    `Z` has the start and `R` its residual B − operator(Z). A column is solved at a residual of
+    `tol` relative to B, whose norms are `size`, or of `reduction` relative to its first residual.
+    The search directions are made orthonormal and dependent ones are dropped, so columns that
+    coincide or have converged do no harm. The updated R drifts: `set_residual(Z, R)` writes the
+    true one before the loop ends, which continues while that is too large and still halves.
+    """
     size = np.where(size > 0, size, 1.0)
     residuals = np.linalg.norm(R, axis=0) / size
     enough = np.maximum(tol, reduction * residuals)
@@ -91,9 +94,12 @@ def column_cg(
     enough: FloatArray | float,
     max_iter: int,
 ) -> int:
-    """Solve a system per column, each in a Krylov space of its own, from the residuals `R`, and
-    return the iterations. The functions get the columns `on` whose ‖R‖² is above `enough`:
-    `operator(P, on)` returns products, and `advance(step, P, on)` adds step · P to the solution."""
+    """Solve a system per column, each in a Krylov space of its own. Return the iterations.
+
+    `R` has the residuals of the start, and is changed. A column rests once ‖R‖² is at most
+    `enough`. The functions get the columns `on` that do not: `operator(P, on)` returns their
+    products, and `advance(step, P, on)` adds step · P to the solution.
+    """
     P, energy = np.zeros_like(R), np.zeros(R.shape[1])
     for iteration in range(max_iter):
         on = np.flatnonzero(column_dots(R, R) > enough)

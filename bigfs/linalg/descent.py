@@ -28,9 +28,12 @@ HALVINGS = 30  # of such a step
 def duality_gap(
     norm2: float, a: float, penalty: float, lam: float, largest_correlation: float
 ) -> float:
-    """Return the relative duality gap of weights whose residual V gives a lower bound: sV with
-    ‖z_jᵀ(sV)‖ ≤ λ for all j bounds the optimum by s⟨V, T⟩ − s²‖V‖²/2. `norm2` is ‖V‖², `a` is ⟨V,
-    T⟩, `penalty` is Σ_j ‖w_j‖, and `largest_correlation` is max_j ‖z_jᵀV‖."""
+    """Return the relative duality gap of weights whose residual V gives a lower bound.
+
+    Any multiple sV with ‖z_jᵀ(sV)‖ ≤ λ for all j bounds the optimum from below by
+    s⟨V, T⟩ − s²‖V‖²/2. `norm2` is ‖V‖², `a` is ⟨V, T⟩, `penalty` is Σ_j ‖w_j‖, and
+    `largest_correlation` is max_j ‖z_jᵀV‖.
+    """
     primal = norm2 / 2 + lam * penalty
     if primal <= 0:
         return 0.0
@@ -43,8 +46,10 @@ def duality_gap(
 
 @njit(nogil=True, cache=True)
 def _sweep(G: FloatArray, R: FloatArray, W: FloatArray, lam: float, active: bool) -> float:
-    """Minimize over each row of W, or each active one, in turn, with R, in place. Return the
-    largest change relative to the largest weight."""
+    """Minimize over each row in turn, and return the largest change relative to the largest weight.
+
+    `active` leaves out the rows without a weight. W and R are changed in place.
+    """
     u, r = W.shape
     z = np.empty(r)
     largest, most = 0.0, 0.0
@@ -86,8 +91,11 @@ def descend(
     tol: float,
     max_sweeps: int,
 ) -> FloatArray:
-    """Return weights from W whose relative duality gap over these columns, if any, is at most
-    `tol`, or those after `max_sweeps` sweeps. A column with a zero diagonal in G gets no weight."""
+    """Return weights whose relative duality gap over these columns is at most `tol`.
+
+    They start at W. A column with a zero diagonal in G gets no weight. After `max_sweeps` sweeps
+    over all rows the weights are returned as they are. There may be no columns.
+    """
     W = W.copy()
     if len(W) == 0:
         return W
@@ -126,8 +134,11 @@ def descend_hinge(
     lam: float,
     sweeps: int,
 ) -> None:
-    """Sweep over the columns of Z and the intercepts of squared hinge losses, with targets Y of ±1.
-    W (u × r) and the slack 1 − Y ⊙ (ZW + 1bᵀ) change in place."""
+    """Sweep over the columns and the intercepts of squared hinge losses, with targets Y of ±1.
+
+    Z is given by columns. W (u × r) and the slack 1 − Y ⊙ (ZW + 1bᵀ) are changed in place. All
+    sweeps but the first leave out the columns without a weight.
+    """
     u, r = W.shape
     slope, curvature, step = np.empty(r), np.empty(r), np.empty(r)
     for sweep in range(sweeps):

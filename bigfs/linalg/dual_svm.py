@@ -9,7 +9,9 @@ A step at sample i maximizes D over a_i [Hsieh et al., ICML 2008, algorithm 3]:
 
     a_i ← max(0, a_i − (y_i û·x̂_i − 1 + a_i / 2C) / (‖x̂_i‖² + 1 / 2C))
 
-Every classifier takes its step while a sample is at hand, independent of the others.
+LIBLINEAR takes the steps of one class after the other and reads all samples for each. Here every
+classifier takes its step while a sample is at hand. The weights of a feature lie side by side, so
+one vector instruction serves several classifiers. None depends on which others it is trained with.
 """
 
 from __future__ import annotations

@@ -1,9 +1,15 @@
 """The largest eigenvalues of a symmetric N, by Lanczos iterations with thick restarts.
 
 The rows of V are an orthonormal basis, and H = V N Vᵀ has the Ritz values and vectors. Once the
-basis is full, its best Ritz vectors take its place [Wu and Simon, SIAM Journal on Matrix Analysis
-and Applications 22, 2000]. A random vector in their complement then looks for copies of repeated
-eigenvalues. Unlike ARPACK, this holds one array of the size of V, which the result takes.
+basis is full, its best Ritz vectors take its place, and the iterations continue from there [Wu and
+Simon, SIAM Journal on Matrix Analysis and Applications 22, 2000].
+
+The space of one first vector holds one copy of a repeated eigenvalue until rounding brings the
+next. So the solved vectors are checked: iterations from a random vector in their complement look
+for an eigenvalue that is larger than the last one. If they find one, they continue with it.
+
+ARPACK works alike, but holds three arrays of the size of V in the end. This is one, and the vectors
+that are returned take its memory.
 """
 
 from __future__ import annotations

@@ -24,7 +24,10 @@ COUNTED_ROWS = Setting(1 << 20)  # at a time: NumPy takes nine bytes of each
 
 
 def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) -> sp.csr_array:
-    """Return the weight of each sample at its class (sparse n × c), without samples of code −1."""
+    """Return the weight of each sample at its class (n × c), without samples of code −1.
+
+    It is sparse, because n × c numbers do not fit where there are many samples and classes.
+    """
     has_class = codes >= 0
     indptr = np.concatenate([[0], np.cumsum(has_class)])
     values = np.ones(indptr[-1]) if weights is None else weights[has_class]
@@ -43,7 +46,10 @@ def class_sizes(codes: IntArray, c: int, weights: FloatArray | None = None) -> A
 
 
 class ClassWeights:
-    """The `class_indicator` as codes of a byte or more, of which a task makes its part."""
+    """The `class_indicator` of the samples, as a code each, of which a task makes its part.
+
+    A code takes a byte where there are few classes, and an entry of the indicator takes 16.
+    """
 
     def __init__(
         self, codes: IntArray, c: int, weights: FloatArray | None = None, *, by_class: bool = False
@@ -72,7 +78,10 @@ class ClassWeights:
 
 
 def column_blocks(X: Matrix, c: int) -> Iterator[Matrix]:
-    """Yield X by blocks of columns whose sums over c classes take their share of the memory."""
+    """Yield X by blocks of columns whose sums over c classes take their share of the memory.
+
+    One block is X itself. All blocks together read tiles of columns once.
+    """
     d, room = X.shape[1], engine.SHARES.value.column_block * engine.planned_memory()
     size = max(int(room / (8 * SUMS_AT_A_TIME * c)), 1)
     if d <= size:
@@ -107,8 +116,11 @@ def column_sums(
 def near_sums(
     X: Matrix, Y: Any, S: Any, everyone: slice, sums: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the `column_sums` of x − s, in place if known, and s (d,): the mean of a far column,
-    or 0. The columns `everyone` of Y together weigh each sample. Far columns are read again."""
+    """Return the `column_sums` of x − s and s (d,): the mean of a column far from zero, or 0.
+
+    `everyone` are the columns of Y that together weigh each sample. The columns far from zero are
+    read once more, and the sums of a constant one become zero. Sums that are known are changed.
+    """
     sums = column_sums(X, Y, S) if sums is None else sums
     width = Y.shape[1]
     require_magnitude(sums[:, width:].sum(axis=1), sums.any(axis=1))
@@ -141,7 +153,11 @@ def class_sums(
     shift: FloatArray | None = None,
     non_negative: bool = False,
 ) -> FloatArray:
-    """Return the sums of each column, less a shift, weighted by Y, and of its squares by S."""
+    """Return the sums of each column weighted by Y, and of its squares weighted by S.
+
+    A shift is subtracted from the columns first. Unlabeled rows are zero in Y and S and do not
+    count.
+    """
     if non_negative and (block.data if sp.issparse(block) else block).min(initial=0) < 0:
         raise ValueError(NEGATIVE)
     block = block.astype(np.float64)

@@ -95,7 +95,10 @@ def hold_if_small(X: Any) -> Any:
 
 @contextlib.contextmanager
 def rows_on_disk(X: Any) -> Iterator[Any]:
-    """Give a sparse X by rows alone in a temporary file of this process until the block ends."""
+    """Give a sparse X by rows alone, in a temporary file of this process until the block ends.
+
+    Many passes over chosen columns read them there, and not all columns each time.
+    """
     if X.local or not X.row_tiles:
         yield X
         return

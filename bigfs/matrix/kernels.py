@@ -30,8 +30,11 @@ def n_sums(size: int) -> int:
 
 
 def most_at_once(n: int, size: int) -> int:
-    """Return how many of n parts of `size` bytes a sum may have, or refuse one: a worker holds
-    `HELD_SUMS` sums, its libraries and a tile, which leave them a tenth of the limit at least."""
+    """Return how many of n parts of `size` bytes a sum may have, or refuse a single one.
+
+    A worker holds `HELD_SUMS` such sums, its libraries and a tile. These leave them a tenth
+    of the limit at least: a small one is no reason to refuse small sums.
+    """
     if engine.client() is None:
         return n
     most = int(engine.SHARES.value.most * engine.memory_limit())
@@ -106,7 +109,10 @@ def add_by_columns(
 
 
 def gram_times(X: Any, P: FloatArray) -> FloatArray:
-    """Return XᵀXP (d × r) in one pass over the tiles of rows, or in two passes by columns alone."""
+    """Return XᵀXP (d × r) in one pass over the tiles of rows, where XP is never formed as a whole.
+
+    A matrix that has only the layout by columns forms XP, and is read twice.
+    """
     if not X.row_tiles:
         return np.asarray(X.T @ (X @ P))
     P = np.asarray(P, dtype=np.float64)

@@ -33,8 +33,11 @@ def strip_width(n: int, r: int) -> int:
 
 
 class ColumnStrips:
-    """An n × r array by strips of its columns: one stays in memory, and several lie in a temporary
-    file, which travels as its path until the block of a `with` statement ends."""
+    """An n × r array by strips of its columns.
+
+    One strip of all columns stays in memory. Several lie in a temporary file, which is deleted when
+    the block of a `with` statement ends. Then it travels as the path of the file.
+    """
 
     def __init__(self, n: int, r: int, width: int) -> None:
         self.shape = (n, r)
@@ -127,8 +130,11 @@ class ColumnStrips:
 
 
 def times_by_strips(X: Any, W: FloatArray, width: int) -> ColumnStrips:
-    """Return X @ W (n × r) by strips of `width` columns, for a `with` statement, in a pass for
-    several strips where tiles of rows are there and workers see the file."""
+    """Return X @ W (n × r) by strips of `width` columns, for use in a `with` statement.
+
+    The tasks of one pass write several strips to a file. It takes a pass per strip where there are
+    no tiles of rows, or where a worker does not see the file.
+    """
     with ExitStack() as until_filled:  # a pass that fails leaves no file
         product = until_filled.enter_context(ColumnStrips(X.shape[0], W.shape[1], width))
         if product.is_shared_by_tasks(X):

@@ -102,8 +102,9 @@ def shifted_sums(X: Any, shift: FloatArray) -> FloatArray:
 def scale_ratios(stats: Stats, deviations: FloatArray, n: int) -> FloatArray:
     """Return the standard deviation of each measured column over the median one, 0 for the others.
 
-    A column is measured if some value is neither 0 nor 1 and, but in a table (`is_table`), most
-    samples have a value. The rest are words, counts and categories, without a unit.
+    A column is measured if some value is neither 0 nor 1 and most samples have a value there. The
+    rest are words, counts of rare things and categories, which have no unit to choose. In a table
+    (`is_table`) the mostly empty columns of numbers are measured too, such as the gain of a sale.
     """
     measured = _numbers(stats, deviations)
     if not is_table(stats, deviations, n):

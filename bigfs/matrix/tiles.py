@@ -105,7 +105,10 @@ class DaskTile:
 
 
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile | OtherLayoutTile]:
-    """Cut a checked array along an axis into tiles of `size`. One tile holds the array itself."""
+    """Cut a checked array along an axis into tiles of `size` rows or columns.
+
+    One tile holds the array itself, because a slice of a sparse one is a copy.
+    """
     length, kind = X.shape[axis], (sp.csr_array, sp.csc_array)[axis]
     if 0 < length <= (size or length):
         if sp.issparse(X) and X.format != ("csr", "csc")[axis]:
@@ -154,7 +157,10 @@ def transposed_times(block: Block, start: int, stop: int, V: Any) -> AnyArray:
 
 
 def read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
-    """Return columns of a tile of columns, from their bytes alone where it can read these."""
+    """Return columns of a tile of columns.
+
+    Only their bytes are read, if the tile can do that and is not cached anyway.
+    """
     if hasattr(tile, "columns") and not engine.is_cached(tile):
         return (
             tile.columns(index)

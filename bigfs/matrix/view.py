@@ -67,7 +67,10 @@ class ColumnSet(Subset):
 
 @dataclass(frozen=True)
 class Shift:
-    """Far columns, with the number that is subtracted from each, NaN for a constant one."""
+    """Columns that are far from zero, with the number that is subtracted from each.
+
+    It is NaN for a constant column, which becomes zero.
+    """
 
     columns: IntArray
     numbers: FloatArray

@@ -90,7 +90,10 @@ class Ridge:
         known_index: IntArray | None,
         index: IntArray | None,
     ) -> None:
-        """Take the products of a ridge over the columns `known_index`, None for all, that serve."""
+        """Take the products of a ridge over the columns `known_index`, if they cover `index`.
+
+        None stands for all columns.
+        """
         gram, squares = products
         if known_index is None:
             if squares is not None:

@@ -40,7 +40,10 @@ class Solution(NamedTuple):
 
 
 class CG:
-    """Solve (XᵀMX + diag u) W = rhs for Z = u^½ W, whose matrix has fast-decaying eigenvalues."""
+    """Solve (XᵀMX + diag u) W = rhs for Z = u^½ W.
+
+    In this variable the matrix is I plus a part whose eigenvalues decay fast.
+    """
 
     def __init__(self, ridge: Ridge, u: FloatArray) -> None:
         self.ridge, self.X, self.M = ridge, ridge.X, ridge.M

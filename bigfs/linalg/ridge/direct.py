@@ -53,7 +53,10 @@ def _strips(n: int, d: int, at_least: int = 1) -> list[slice]:
 
 
 class Primal:
-    """Cholesky factor of XᵀMX + diag u over the active features, scaled as u^-½ XᵀMX u^-½ + 1."""
+    """Cholesky factor of XᵀMX + diag u over the active features, those with finite u.
+
+    It factors A = u^-½ XᵀMX u^-½ + 1, which stays well scaled however far apart the weights are.
+    """
 
     def __init__(self, G: FloatArray, u: FloatArray) -> None:
         self.G, self.active = G, np.flatnonzero(np.isfinite(u))

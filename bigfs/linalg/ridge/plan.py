@@ -60,7 +60,10 @@ def project_costs(
     width: int | None = None,
     local: bool = True,
 ) -> dict[str, SolverCost]:
-    """Project the cost of each solver, where CG forms `width` columns of XW, or all, at a time."""
+    """Project the cost of each solver, where CG forms `width` columns of XW, or all, at a time.
+
+    `local` says whether this process has the tiles.
+    """
     nnz = float(counts.sum())
     # multiply-adds of XXᵀ; XᵀX takes nnz²/n or more
     overlap = float(np.sum(counts.astype(float) ** 2))

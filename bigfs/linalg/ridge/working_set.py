@@ -47,7 +47,10 @@ class WorkingSet(ActiveColumns):
     def solve(
         self, M: SampleOperator, u: FloatArray, T: FloatArray, start: FloatArray | None = None
     ) -> Solution:
-        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for u (d,), where inf drops a feature."""
+        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for u of shape (d,).
+
+        A weight inf drops its feature, and its row of W is zero.
+        """
         return self._solve(M, u, start, lambda prepared, rows, Z: prepared.solve(T, Z))
 
     def solve_rhs(
