@@ -247,7 +247,10 @@ class AutoSelector(Chooser):
     def _why_first(
         self, X: Matrix, case: str, codes: Any, m: int, samples: Samples, n_candidates: int
     ) -> str | None:
-        """Return why the first candidate is taken without folds, or None where folds decide."""
+        """Return why the first candidate is taken without folds, or None where folds decide.
+
+        It follows from the shapes alone, so that memory does not change the choice.
+        """
         if case == "none":
             return "the only candidate, because no sample has a label to decide by"
         if n_candidates == 1 and case == "multioutput":

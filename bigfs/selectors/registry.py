@@ -356,7 +356,10 @@ def who_takes(kind: str) -> str:
 
 
 def decided_by(method: str, parameters: Mapping[str, Any], metric: str | None) -> dict[str, Any]:
-    """Return the parameters of a method, with the metric of a run if it decides by one."""
+    """Return the parameters of a method, with the metric of a run where the method decides by one.
+
+    A score that is given stays, and given penalties are chosen by their loss.
+    """
     is_asked = metric is None or parameters.get("scoring") or parameters.get("gammas")
     if is_asked or method not in METHODS or not METHODS[method].decides:
         return dict(parameters)

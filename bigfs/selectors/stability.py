@@ -215,7 +215,10 @@ def stability(
 def copy_groups(
     X: Matrix, frequencies: FloatArray, chosen: Sequence[IntArray]
 ) -> tuple[CopyGroup, ...]:
-    """Return the groups of near copies among the features most often chosen, these first."""
+    """Return the groups of near copies among the features most often chosen, most frequent first.
+
+    Two copies of a third feature are in its group.
+    """
     most = np.sort(np.argsort(-frequencies, kind="stable")[:MOST_COMPARED])
     most = most[frequencies[most] > 0]
     n_groups, labels = connected_components(absolute_correlations(X, most) >= COPIES, False)

@@ -1,7 +1,14 @@
 """JGSC, RJGSC and GSC: atoms of a dictionary that code the samples smoothly over their kNN graph.
 
-The atoms (`coding.dictionary`) of largest ‖s_i‖ in the codes (`coding.codes`) are kept, and those
-of largest max_i |s_ki| in GSC (`coding.sparse_codes`), the rule of MCFS.
+    JGSC    min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₂,₁     [eq. 6; Table I has the losses swapped]
+    RJGSC   min_S ‖Xᵀ − BS‖₂,₁ + α tr(S L Sᵀ) + λ‖S‖₂,₁                       [eq. 7]
+    GSC     min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₁
+
+[Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016; GSC: Zheng and others, IEEE Transactions on Image
+Processing 2011]. B (d × m) are atoms learned from X (`coding.dictionary`), S (m × n) the codes of
+the samples, and L the Laplacian of their kNN graph. `coding.codes` has the first two problems and
+their step, `coding.sparse_codes` the third. The atoms of largest ‖s_i‖ are kept, and the atoms of
+largest max_i |s_ki| in GSC, the rule of MCFS.
 """
 
 from __future__ import annotations
@@ -220,8 +227,11 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         self.coder_ = self._of_all_columns(state.d[:, None] * (B @ kept), columns)
 
     def _explained_shares(self, X: Matrix, B_kept: FloatArray) -> FloatArray:
-        """Return the share of each column's variance that the kept atoms explain: negative where a
-        fit is worse than the mean, and NaN for an empty column."""
+        """Return the share of each column's variance that the kept atoms explain. Reads X once.
+
+        The residual of a centered column is x_j − Cb_j, with C the centered codes. The share is
+        negative where a fit is worse than the mean, and NaN for an empty column.
+        """
         C = self.codes_ - self.codes_.mean(axis=0)
         squares, fitted = X.deviations, B_kept @ (C.T @ C)
         explained = row_dots(2 * np.asarray(X.T @ C) - fitted, B_kept)

@@ -55,7 +55,10 @@ def copies(selector: Any, sizes: Sequence[int]) -> dict[int, Any]:
 
 
 class FoldedSelector(Selector):
-    """Decide by folds of the samples. A subclass writes `_fit_target(X, target)`."""
+    """Decide something by folds of the samples, which may have groups and times.
+
+    A subclass writes `_fit_target(X, target)`.
+    """
 
     @engine.session()
     def fit(self, X: Any, y: Any = None, groups: Any = None, times: Any = None) -> Self:

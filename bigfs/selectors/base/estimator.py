@@ -71,8 +71,11 @@ class Cost(NamedTuple):
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 class MatrixInput:
-    """Turns any input into a `Matrix` and counts the features to keep. The annotated fields of a
-    subclass are its parameters. Its `__init__` is made from them, unless it writes one."""
+    """Turns any input into a `Matrix` and counts the features to keep.
+
+    The annotated fields of a subclass are its parameters. Its `__init__` is made from them, unless
+    it writes one.
+    """
 
     _supervised = True  # y is required, unless it is ignored
     _semi_supervised = False  # unlabeled samples take part: −1 in y marks them
@@ -167,7 +170,10 @@ class MatrixInput:
         return matrix, y
 
     def _iterate(self, problem: Any, start: Any, **options: Any) -> Any:
-        """Run the steps of a problem, set the result, and return the last state."""
+        """Run the steps of a problem, set the result and `n_iter_`, and return the last state.
+
+        The `options` are those of `iterate`.
+        """
         options = {"measure": problem.measure, "tol": self.tol, "max_iter": self.max_iter} | options
         self.result_ = iterate(problem.step, start, name=type(self).__name__, **options)
         self.n_iter_ = len(self.result_.history)
@@ -189,7 +195,10 @@ class MatrixInput:
         return np.delete(np.arange(X.shape[1]), absent)
 
     def _leave_out_constants(self, X: Matrix) -> None:
-        """Take the constant features out of the fit. Refuse X without others, or too wide."""
+        """Take the constant features out of the fit.
+
+        X is refused where no others are left, and where a few numbers per feature do not fit.
+        """
         d = X.shape[1]
         engine.require_memory(self._feature_bytes * d, f"a fit of {d:,} features")
         if self._scores_alone:
@@ -382,7 +391,10 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
             self._constraints = self._constraints.with_constant(np.flatnonzero(unsaid))
 
     def _choose(self) -> Self:
-        """Make the best scores the support: kept first, constant last, none forbidden."""
+        """Make the best scores the support.
+
+        The kept features come first, constant ones last, and no forbidden ones.
+        """
         d = len(self.scores_)
         self._rank_uninformed_last()
         self.selected_ = self._constraints.best(self.scores_, self._required_count(d))
@@ -534,8 +546,11 @@ def require_no_graph(selector: Any, what: str) -> None:
 def fit_sizes(
     selector: Any, X: Matrix, y: Any, sizes: Sequence[int], **options: Any
 ) -> dict[int, Any]:
-    """Return fitted selectors, whose best m features are the choice of m, by the number m. One fit
-    serves all where the selector has `fit_path`, or nested choices and no features to keep."""
+    """Return fitted selectors, whose best m features are the choice of m, by the number m.
+
+    One fit serves all sizes where the selector has `fit_path` or its choices are nested, which they
+    are not with features to keep. Otherwise each size is fitted.
+    """
     if hasattr(selector, "fit_path"):
         path: dict[int, Any] = selector.fit_path(X, y, list(sizes), **options)
         return path
@@ -546,8 +561,11 @@ def fit_sizes(
 
 
 def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str) -> list[Any]:
-    """Call `fn(block, start, stop, *shared)` on all columns. Those of a matrix by rows alone are
-    gathered, as many at a time as fit in memory."""
+    """Call `fn(block, start, stop, *shared)` on all columns, whatever the layout of X.
+
+    A matrix by rows alone has no tiles of columns. Its columns are gathered, as many at a time as
+    fit in memory, with a pass for each batch.
+    """
     if X.column_tiles:
         return X.map(fn, 1, *shared, label=label)
     entries_at_once = MEMORY_SHARE.value * engine.planned_memory() / BYTES_PER_ENTRY

@@ -107,7 +107,10 @@ def at_least_two(labels: Labels) -> Labels:
 
 
 def labeled_part(X: Matrix, y: Labels) -> tuple[Matrix, AnyArray, IntArray]:
-    """Return the labeled samples, two classes or more, and the class numbers."""
+    """Return the labeled samples, the classes, of which two are needed, and the class numbers.
+
+    Passes over these samples count as passes over X.
+    """
     classes, codes = at_least_two(y)
     if y.all_labeled:
         return X, classes, codes

@@ -57,13 +57,19 @@ class SampleGraph:
         return default_width(self.A.shape[0], d, self.parts.n_set_aside)
 
     def embedding(self, r: int, *, positive: bool = True) -> Result[Embedding]:
-        """Return the r leading non-trivial eigenvectors, and tell `stats` of them."""
+        """Return the r leading non-trivial eigenvectors, fewer where fewer have a positive value.
+
+        `stats` gets what they say.
+        """
         result = graph_embedding(self.A, r, self.parts, positive=positive)
         self.stats.update(embedding_stats(result))
         return result
 
     def targets(self, n_components: int | None, d: int, is_exact: bool = True) -> AnyArray:
-        """Return T (n × r) for d features, of the width asked for or the default."""
+        """Return T (n × r) for d features, of the width that is asked for or the default one.
+
+        If `is_exact`, a width that the graph does not have is refused.
+        """
         result = self.embedding(n_components or self.default_width(d))
         return require_width(result, n_components if is_exact else None).value.vectors
 
@@ -79,7 +85,11 @@ def embedding_stats(result: Result[Embedding]) -> dict[str, Any]:
 
 
 def neighbors_of(X: Matrix, n_neighbors: int, metric: Metric) -> tuple[Neighbors, dict[str, Any]]:
-    """Return the nearest samples of each one, by `knn` with `method="auto"`, and stats."""
+    """Return the nearest samples of each one, at most all others, and what the result says of them.
+
+    The graph is approximate where the exact one is predicted to take more than ten minutes of one
+    core (`knn` with `method="auto"`).
+    """
     graph = knn(X, min(n_neighbors, X.shape[0] - 1), metric=metric, method="auto")
     return graph, neighbor_stats(graph)
 
@@ -95,7 +105,11 @@ def neighbor_stats(graph: Neighbors) -> dict[str, Any]:
 def joined_neighbors(
     X: Matrix, graph: Any, n_neighbors: int, metric: Metric
 ) -> tuple[Neighbors, dict[str, Any]]:
-    """Return the neighbors of each sample, with bridges where `knn` has the metric, and stats."""
+    """Return the neighbors of each sample with bridges, and what the result says about them.
+
+    `graph` is `Neighbors` or None. Neighbors of a metric that `knn` does not have are left as they
+    are.
+    """
     if graph is None:
         graph, _ = neighbors_of(X, n_neighbors, metric)
     if len(graph.index) != X.shape[0]:
@@ -115,9 +129,12 @@ def joined_neighbors(
 def sample_graph(
     X: Matrix, graph: Any, n_neighbors: int, metric: Metric, weights: Weights | None = None
 ) -> SampleGraph:
-    """Return the affinity of the samples, from the given affinity or neighbors, or a new kNN graph,
-    whose components are joined by bridges. Without `weights` the edges have cosine weights for the
-    metric "cosine", and heat weights for "euclidean"."""
+    """Return the affinity of the samples, from the given affinity or neighbors, or a new kNN graph.
+
+    Without `weights` the edges have cosine weights for the metric "cosine", and heat weights for
+    "euclidean". The components of a kNN graph are joined by bridges, not those of an affinity. An
+    affinity is refused where an edge is negative or not finite.
+    """
     n = X.shape[0]
     if graph is None or isinstance(graph, Neighbors):
         neighbors, stats = joined_neighbors(X, graph, n_neighbors, metric)

@@ -123,7 +123,10 @@ class GreedySelector(Selector):
         return Greedy(*chosen_too, totals, counted)
 
     def _blocked(self, state: Greedy) -> BoolArray:
-        """Return the mask of the features that may not be chosen next."""
+        """Return the mask of the features that may not be chosen next.
+
+        These are the chosen and absent ones, and all but the kept ones while kept ones are left.
+        """
         kept = self._constraints.kept
         blocked = np.full(len(state.totals), len(state.selected) < len(kept))
         blocked[kept] = False

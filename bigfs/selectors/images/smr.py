@@ -90,8 +90,11 @@ class SMRProblem(NamedTuple):
     def update_factor(
         self, V: FloatArray, D: FloatArray, transpose: bool = False
     ) -> tuple[FloatArray, FloatArray, float]:
-        """Return V made orthonormal (c × N × k), the best U for it (c × M × k), and the loss. With
-        `transpose`, `V` holds the given U's and the best V is returned second."""
+        """Return V made orthonormal (c × N × k), the best U for it (c × M × k), and the loss.
+
+        With `transpose` the roles are swapped: `V` holds the given U's, and the best V is returned
+        second.
+        """
         V = np.linalg.qr(V)[0]
         factors = self.systems.solve(V, D.T if transpose else D, self.alpha, transpose)
         U, losses = zip(*factors, strict=True)
@@ -241,8 +244,12 @@ class SMR(Selector):
     def _start(
         self, systems: ImageSystems, layout: ImageLayout, c: int, y_norm2: float
     ) -> tuple[SMRProblem, SMRState]:
-        """Run one round from V = [I_k; 0] with unit weights, and derive D and the fixed ζ from its
-        P. The paper takes D from the round's first half, which is zero but for k columns."""
+        """Run one round from V = [I_k; 0] with unit weights, and derive D and ζ from its P.
+
+        ζ then stays fixed, so that the objective does not change between rounds. The paper takes D
+        from the first half of that round, when only k columns of P are not zero. The weights of all
+        other columns are then larger by about 1/√ζ.
+        """
         k = min(self.k, layout.M, layout.N)
         D = np.ones((layout.M, layout.N))
         problem = SMRProblem(systems, y_norm2, float(self.alpha), float(self.p), 0.0)

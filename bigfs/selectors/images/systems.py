@@ -69,8 +69,10 @@ class ImageSystems(ABC):
 
     @abstractmethod
     def solve(self, V: FloatArray, D: FloatArray, alpha: float, transpose: bool) -> list[Factor]:
-        """Return the best U_r for V (c × N × k) and the penalty's weights D (M × N), or with
-        `transpose` the best V_r for the U_r."""
+        """Return the best U_r for V (c × N × k) and the weights D (M × N) of the penalty.
+
+        With `transpose`, V holds the U_r, D is N × M, and the best V_r are returned.
+        """
 
 
 # --- few samples ----------------------------------------------------------------------------------
@@ -124,7 +126,11 @@ class GramSystems(ImageSystems):
 
     @abstractmethod
     def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
-        """Return the Grams of F_r (c × kM × kM), or with `transpose` of [X_iᵀu_1; …]."""
+        """Return the Grams of F_r (c × kM × kM).
+
+        With `transpose`, V holds the U_r (M × k), and the Grams are of [X_iᵀu_1; …]
+        (c × kN × kN).
+        """
 
     def solve(self, V: FloatArray, D: FloatArray, alpha: float, transpose: bool) -> list[Factor]:
         T = self.T.swapaxes(-1, -2) if transpose else self.T
@@ -172,7 +178,10 @@ class CovarianceSystems(GramSystems):
 
 
 class SampleSystems(GramSystems):
-    """Grams summed over the tiles, in 2·n·kM(N + kM) flops per class, without a d × d array."""
+    """Grams summed over the tiles, in 2·n·kM(N + kM) flops per class and a pass over X.
+
+    No d × d array is formed.
+    """
 
     route = "samples"
 
@@ -193,8 +202,11 @@ def class_groups(stack: FloatArray) -> list[FloatArray]:
 
 
 def _contract(V: FloatArray, C: FloatArray) -> FloatArray:
-    """Return (V_r ⊗ I)ᵀ C (V_r ⊗ I) for g classes, from V (g × N × k) and C (N × M × M × N), by
-    column of V and with products no larger than C."""
+    """Return (V_r ⊗ I)ᵀ C (V_r ⊗ I) for g classes, from V (g × N × k) and C (N × M × M × N).
+
+    The blocks are ordered by column of V. The classes of a product have at most N columns together,
+    so that it is no larger than C.
+    """
     N, M = C.shape[:2]
     g, _, k = V.shape
     grams = np.empty((g, k, M, k, M))

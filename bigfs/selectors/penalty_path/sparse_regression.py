@@ -69,7 +69,10 @@ class SparseRegression(Selector):
         scale: Any = 1.0,
         norms: Callable[[FloatArray], FloatArray] = row_norms,
     ) -> float:
-        """Run the path to its end, set the results, and return its last λ."""
+        """Run the path to its end, set the results, and return its last λ.
+
+        `scale` turns the weights of the loss into the weights of the method.
+        """
         d = loss.X.shape[1]
         loss.varies[self._constraints.absent] = False  # they get no weight
         path = LassoPath(loss, groups, tol=self.tol, m=self._count(d), lam=lam, target=self._target)
@@ -413,7 +416,10 @@ class SpectralRegression(SparseRegression):
 
 
 def spectral_targets(graph: SampleGraph, n_components: int | None, d: int) -> FloatArray:
-    """Return T (n × r), the centered generalized eigenvectors of the graph."""
+    """Return T (n × r), the centered generalized eigenvectors of the graph.
+
+    A sample that is set aside has zero before the centering.
+    """
     root = np.sqrt(graph.parts.degree)[:, None]
     U = graph.targets(n_components, d)
     T: FloatArray = np.divide(U, root, out=np.zeros_like(U), where=root > 0)

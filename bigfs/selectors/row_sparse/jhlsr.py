@@ -287,7 +287,10 @@ class JHLSR(RowSparseSelector):
         return Hypergraph(hypergraph.H, hypergraph.w / total)
 
     def _require_memory(self, X: Matrix, r: int, entries: int, n_hyperedges: int) -> None:
-        """Refuse a hypergraph that does not fit together with the ridge solve."""
+        """Refuse a hypergraph that does not fit together with the ridge solve.
+
+        `entries` counts the samples of all hyperedges.
+        """
         n, d = X.shape
         width = strip_width(max(n, n_hyperedges), r)
         costs = project_costs(n, d, X.stats.nnz, r, width=width)

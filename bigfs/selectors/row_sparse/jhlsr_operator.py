@@ -16,8 +16,10 @@ from bigfs.types import AnyArray, FloatArray
 
 @dataclass(frozen=True)
 class HypergraphOperator(SampleOperator):
-    """The operator M = diag(m) − D_v^-½ H diag(c) Hᵀ D_v^-½ without the incidence as a matrix, or M
-    − ggᵀ with a free intercept, where g = M1/√(1ᵀM1)."""
+    """The operator M = diag(m) − D_v^-½ H diag(c) Hᵀ D_v^-½, without the incidence as a matrix.
+
+    With a free intercept it is M − ggᵀ, where g = M1/√(1ᵀM1).
+    """
 
     hypergraph: Hypergraph = field(kw_only=True)
     root_degrees: FloatArray = field(kw_only=True)  # (n,) the diagonal of D_v^-½
@@ -60,8 +62,11 @@ class HypergraphOperator(SampleOperator):
         return sp.csr_array(scaled if self.g is None else sp.hstack([scaled, self.g[:, None]]))
 
     def apply(self, V: AnyArray, overwrite: bool = False) -> AnyArray:
-        """Return M V, dense n × r, in the memory of V with `overwrite`: first the rows of the
-        hyperedges, then each sample less the rows of its hyperedges."""
+        """Return M V, dense n × r, in the memory of V with `overwrite`.
+
+        First come the rows of the hyperedges, then each sample subtracts the rows of its
+        hyperedges. So a step reads rows anywhere, and writes one row after the other.
+        """
         assert self.m is not None
         V = np.ascontiguousarray(V) if overwrite else np.array(V, order="C")
         common = None if self.g is None else np.outer(self.g, self.g @ V)

@@ -7,8 +7,8 @@ larger of that of S, and of what the linear model in w promises as a share of th
     Σ_k (w_k max(g_k, 0) + (w_k + b_k/100) max(−g_k, 0)) / objective,      g = ∇_w − ⟨∇_w, w⟩
 
 The second lets each weight shrink to zero, or double and grow by a hundredth of b_k, the least
-degree of its samples, at most 1. It is zero where w stays or, with incidence degrees, is the
-minimum.
+degree of its samples, at most 1. The gradient tells no more, because the smoothness is not convex
+in w. It is zero where w stays or, with incidence degrees, is the minimum.
 
 With an intercept, P = XS + 1bᵀ takes the place of XS. The best b for S and w leaves a problem of S
 with M − M11ᵀM/1ᵀM1 in the place of M = AᵀA + μL_H(w), and T − M1(1ᵀT)/1ᵀM1 in that of T = AᵀΦ. With
@@ -16,14 +16,19 @@ x̄ = XᵀM1/1ᵀM1 and t̄ = Tᵀ1/1ᵀM1 it is b = t̄ − Sᵀx̄. The b of a
 the violation is also what b may still gain, as a share of the objective.
 
 A feature becomes inactive when ‖s_j‖ falls below √ε/2, and returns if 2‖x_jᵀV‖ > λ, with the norm
-that it would have if it alone returned. Accelerated rounds have momentum, and let a shrinking
-feature leave early where s_j = 0 lowers the objective the most with all else fixed:
+that it would have if it alone returned.
+
+Accelerated rounds have momentum, and let features leave early. With all else fixed, s_j = 0 lowers
+the objective the most if
 
     ‖2x_jᵀV + 2 x_jᵀ diag(AᵀA + μ) x_j s_j‖ ≤ λ
 
-A round that raises the objective by it takes it back. The check of all features at the end lets
-those return that left too early, which do not leave early again. If many that return together raise
-the objective, the round starts again from a tenth of their θ.
+where diag(AᵀA + μ) is at least AᵀA + μL_H. The plain rounds shrink such a row by a factor, so most
+rows take many rounds to vanish. Here the features for which it held at the end of the last round
+leave at once, if their rows have shrunk. A round that raises the objective by it takes it back. The
+check of all features at the end lets those return that left too early, and they do not leave early
+again. Many that return together may overshoot: a round that raises the objective by them starts
+again from a tenth of their θ.
 """
 
 from __future__ import annotations
@@ -170,7 +175,10 @@ class JHLSRProblem(RowSparseProblem):
         return end._replace(returned=returned)
 
     def round(self, state: JHLSRState) -> JHLSRState:
-        """Run one accelerated round, which is taken back if it raises the objective."""
+        """Run one accelerated round, of which a change that raises the objective is taken back.
+
+        Features that leave early stay then, and those that have just returned start nearer to zero.
+        """
         S, residual = self.solve(state)
         leaving = self.leaving(state, S)
         S[leaving] = 0
@@ -321,7 +329,10 @@ class JHLSRProblem(RowSparseProblem):
         return super().measure(state) | {"hyperedges": float(np.count_nonzero(state.w))}
 
     def scores(self, state: JHLSRState) -> FloatArray:
-        """Return the score of each feature, by more passes if the run has not converged."""
+        """Return the score of each feature.
+
+        The product of a converged run has all rows. Otherwise it takes a round's passes over X.
+        """
         if np.isfinite(state.gap):
             XtV = self.cross_product(state, 0, len(state.S)) - state.product
         else:

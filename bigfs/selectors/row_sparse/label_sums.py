@@ -34,8 +34,11 @@ class LabelSums(NamedTuple):
 
 
 def sum_samples(X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray) -> LabelSums:
-    """Return the sums at W (d × c) and b (c), with XᵀV, in a pass over the rows, or two by columns.
-    `codes` (n,) has the class of each sample, −1 for an unlabeled one."""
+    """Return the sums at W (d × c) and b (c), with XᵀV, in a pass over the rows.
+
+    `codes` (n,) has the class of each sample, −1 for an unlabeled one. A matrix that has only the
+    layout by columns forms XW (n × c), in two passes.
+    """
     c = W.shape[1]
     if X.row_tiles:
         most_at_once(1, W.nbytes)
@@ -125,8 +128,11 @@ def _rows(
 
 @njit(nogil=True, cache=True)
 def _complete(F: FloatArray, codes: IntArray, Y: FloatArray, sums: FloatArray) -> None:
-    """Write the rows of Y, replace F by V = Y − F, and add their sums. The projection on the
-    simplex is (f − τ)₊ with τ by Michelot (1986)."""
+    """Write the rows of Y, replace F by V = Y − F, and add their sums.
+
+    The projection on the simplex is (f − τ)₊. Its τ comes from the entries that are not yet known
+    to be zero, until no more of them fall below it [Michelot 1986].
+    """
     c = F.shape[1]
     for i in range(len(F)):
         f, y = F[i], Y[i]

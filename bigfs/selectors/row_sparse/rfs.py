@@ -158,7 +158,10 @@ class RFSProblem(RowSparseProblem):
         objective: float,
         delta: FloatArray,
     ) -> tuple[FloatArray, float]:
-        """Return θ with the inactive features that return, and the gap over all, in a pass."""
+        """Return θ and the gap over all features, once the working set is solved.
+
+        Inactive features that violate optimality return to θ. It takes one pass over X.
+        """
         if violation > self.tol:
             return theta, np.inf
         correlations = self.pulls(self.X.T @ V)

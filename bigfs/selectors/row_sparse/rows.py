@@ -37,9 +37,11 @@ MAX_GROWTH = 100.0  # factor by which θ goes beyond the end of a round
 
 
 class RowSparseProblem(ABC):
-    """The data, the working set, the step, and the rules for features without a weight. A state has
-    at least `theta`, `objective`, `violation` (over the working set), `gap` (over all features,
-    infinite until the inactive ones were checked) and `residual`."""
+    """The data, the working set, the step, and the rules for features without a weight.
+
+    The states of a method have at least `theta`, `objective`, `violation` (over the working set),
+    `gap` (over all features, infinite until the inactive ones were checked) and `residual`.
+    """
 
     moving: ClassVar[tuple[str, ...]] = ("theta",)
     weight_arrays: ClassVar[int] = 11  # d × r, that a round holds at once (measured)
@@ -72,7 +74,10 @@ class RowSparseProblem(ABC):
 
     def go_beyond(self, state: Any) -> Any:
         """Run a round from beyond the end of the last one, or from it if the objective rises so.
-        The weights in `moving` have momentum. A state has each also with "_before" in its name."""
+
+        The weights in `moving` have momentum. A state has each also with "_before" in its name, and
+        an `age`.
+        """
         age, momentum = next_momentum(state.age)
         here = {name: getattr(state, name) for name in self.moving}
         last = {f"{name}_before": weights for name, weights in here.items()}
@@ -136,8 +141,11 @@ class RowSparseProblem(ABC):
     def with_violators(
         self, theta: FloatArray, violation: float, excess: Callable[[], FloatArray]
     ) -> tuple[FloatArray, float]:
-        """Return θ with the inactive features whose relative `excess` is above the tolerance, and
-        the violation over all, once that over the working set is small."""
+        """Return θ and the violation over all features, once that over the working set is small.
+
+        `excess` gives by how much each feature exceeds what an inactive one may have, relative. An
+        inactive feature returns if that is above the tolerance.
+        """
         if violation > self.tol:
             return theta, np.inf
         beyond = np.where(theta == 0, excess(), 0.0)
@@ -159,16 +167,22 @@ def next_momentum(age: float) -> tuple[float, float]:
 
 
 def extrapolate(weights: FloatArray, before: FloatArray, momentum: float) -> FloatArray:
-    """Return w (w / w_before)^β, and w where one of the two is zero."""
+    """Return w (w / w_before)^β, and w where one of the two is zero.
+
+    The logarithms have momentum, because a round multiplies its weights.
+    """
     both = (weights > 0) & (before > 0)
     growth = np.divide(weights, before, out=np.ones_like(weights), where=both) ** momentum
     return np.asarray(weights * np.minimum(growth, MAX_GROWTH))
 
 
 def norm_alone(pulls: FloatArray, squares: FloatArray, slope: Any, p: float = 1.0) -> FloatArray:
-    """Return the length of each row that is best with all else fixed, the minimizer of ‖x_j‖² t² −
-    2‖z_j‖ t + λtᵖ, and 0 where zero is best. ‖z_j‖ is the pull at a feature without its own part,
-    `squares` has ‖x_j‖², and λ is the `slope` of the penalty."""
+    """Return the length of each row that is best with all else fixed, and 0 where zero is best.
+
+    It minimizes ‖x_j‖² t² − 2‖z_j‖ t + λtᵖ, where ‖z_j‖ is the pull at a feature without its own
+    part, `squares` has ‖x_j‖², and λ is the `slope` of the penalty. The steps go down to the
+    larger of the two lengths at which the derivative is zero. For p = 1 there is one step.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         t = pulls / squares
         for _ in range(1 if p == 1 else LENGTH_STEPS):
@@ -183,7 +197,11 @@ def without_negligible(theta: FloatArray, share: float = NEGLIGIBLE) -> FloatArr
 
 
 def inactive_scores(theta: FloatArray, pulls: FloatArray) -> FloatArray:
-    """Return θ, or a score in [−1, 0] by the pull at an inactive feature."""
+    """Return θ where it is positive.
+
+    An inactive feature has a score in [−1, 0], by how strongly it correlates with the residual. It
+    is −1 for a feature that may not get a weight.
+    """
     largest = max(pulls.max(), np.finfo(float).tiny)
     return np.where(theta > 0, theta, pulls / largest - 1)
 

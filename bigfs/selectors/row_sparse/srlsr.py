@@ -174,8 +174,11 @@ class SRLSRProblem(RowSparseProblem):
         )
 
     def step(self, state: SRLSRState) -> SRLSRState:
-        """Run one round. θ has momentum where all samples are labeled and p = 1, and W and b where
-        some are not, because momentum in θ ends at a worse optimum for p < 1."""
+        """Run one round. θ has momentum where all samples are labeled and p = 1.
+
+        W and b have it where some are not. For p < 1 momentum in θ ends at a worse optimum, and so
+        do rounds over some of the samples.
+        """
         self.take_rows(state.rows)
         moved = self.go_beyond(state) if self.theta_moves else self.round(state)
         if moved.violation > max(self.tol, state.check_at):
@@ -192,7 +195,10 @@ class SRLSRProblem(RowSparseProblem):
         self.working_set = WorkingSet(self.X, targets=self.c, **self.ridge)
 
     def check_rows(self, state: SRLSRState) -> SRLSRState:
-        """Return the state over the samples that have a part in V, in a pass."""
+        """Return the state over the samples that have a part in V, the farthest of them first.
+
+        It takes one pass over X. A sample that comes a second time stays.
+        """
         if len(self.codes) == len(self.all_codes):
             return state
         distances = distances_to_simplex(self.all_X, self.all_codes, state.W, state.b)
@@ -231,8 +237,10 @@ class SRLSRProblem(RowSparseProblem):
         return self.with_end(next_state, end, age)
 
     def solve(self, state: SRLSRState) -> Point:
-        """Return the best W and b for the θ and the labels of the state: with W + D in the place of
-        W, the rhs of the solve is XcᵀV − γ diag(1/φ) W."""
+        """Return the W and b that are best for the θ and the labels of the state.
+
+        With W + D in the place of W, the rhs of the solve is XcᵀV − γ diag(1/φ) W.
+        """
         u, active = self.penalties(state.theta), np.flatnonzero(state.theta)
         finite = np.where(state.theta > 0, u, 0.0)[:, None]
         solution = self.working_set.solve_rhs(
@@ -251,8 +259,11 @@ class SRLSRProblem(RowSparseProblem):
         return bool(pulls.max(initial=0.0) <= ROUNDING * self.largest_pull)
 
     def evaluate(self, point: Point, before: SRLSRState) -> SRLSRState:
-        """Return the state at a point, whose labels it completes in a pass, or in none where all
-        samples are labeled and the solve knows XcᵀV: ‖V‖² = ‖Yc‖² − ⟨XcᵀY + XcᵀV, W⟩."""
+        """Return the state at a point, whose labels it completes.
+
+        It takes one pass over the matrix of the working set. Where all samples are labeled and the
+        solve knows XcᵀV, none is needed: ‖V‖² = ‖Yc‖² − ⟨XcᵀY + XcᵀV, W⟩.
+        """
         theta = self.theta(point.W)
         W, XtV = point.W, point.XtV
         W[theta == 0] = 0
@@ -290,7 +301,10 @@ class SRLSRProblem(RowSparseProblem):
         return state._replace(ended=ended, age=age)
 
     def beyond(self, state: SRLSRState, end: Point, momentum: float) -> Point:
-        """Return the point beyond the end of a round, with lengths by a factor for p < 1."""
+        """Return the point beyond the end of a round, as seen from the end of the last one.
+
+        For p < 1 the lengths of the rows continue by a factor, as a round changes them.
+        """
         if state.ended is None or momentum == 0:
             return end
         active = np.flatnonzero(state.theta)
@@ -323,7 +337,10 @@ class SRLSRProblem(RowSparseProblem):
         return weights / weights.sum()
 
     def violation(self, state: SRLSRState, sums: LabelSums) -> float:
-        """Return the violation of stationarity, or the duality gap for p = 1."""
+        """Return the violation of stationarity (p < 1) or the duality gap (p = 1).
+
+        Only the features of the working set count.
+        """
         active, penalties = np.flatnonzero(state.theta), self.penalties(state.theta)[:, None]
         strips = [active[first : first + STRIP] for first in range(0, len(active), STRIP)]
         if self.p == 1:
@@ -335,8 +352,11 @@ class SRLSRProblem(RowSparseProblem):
         return float(norms @ np.concatenate([row_norms(slope) for slope in slopes]) / penalty)
 
     def correlations(self, XtV: FloatArray, sums: LabelSums, rows: Any = ...) -> FloatArray:
-        """Return rows of XᵀV of the V that bounds the optimum, from those of XcᵀV: its mean is of
-        the labeled rows alone, so that it is zero and min_k v_ik stays in the others."""
+        """Return rows of XᵀV of the V that bounds the optimum, from those of XcᵀV.
+
+        The mean of this V is taken from its labeled rows alone, so that it is zero and min_k v_ik
+        stays as it is in the others.
+        """
         if self.all_labeled:
             return XtV
         shift = sums.V / self.n_labeled
@@ -373,7 +393,10 @@ class SRLSRProblem(RowSparseProblem):
         return float(np.sum(row_norms(state.W) ** self.p))
 
     def slope(self, rest: Any) -> Any:
-        """Return the penalty's slope at zero in ‖w_j‖ᵖ, where the others have Σ‖w‖ᵖ = `rest`."""
+        """Return the slope of the penalty in ‖w_j‖ᵖ at zero, where Σ‖w‖ᵖ of the others is `rest`.
+
+        The penalty is convex in ‖w_j‖ᵖ, so it is at least its tangent there.
+        """
         return 2 * self.gamma / self.p * np.maximum(rest, 0.0) ** (2 / self.p - 1)
 
     @property
@@ -385,8 +408,13 @@ class SRLSRProblem(RowSparseProblem):
         return super().measure(state) | {"samples": float(np.count_nonzero(state.rows))}
 
     def check_inactive(self, state: SRLSRState) -> SRLSRState:
-        """Return the state with its gap over all features, in a pass. Features return that violate
-        optimality (p = 1), or lower the objective (p < 1) but not in the plain rounds."""
+        """Return the state with its gap over all features, once the working set is solved.
+
+        Inactive features that violate optimality (p = 1), or whose return would lower the objective
+        with all else fixed (p < 1), return to θ. It takes one pass over X. For p < 1 none returns
+        where what each would gain adds up to less than the tolerance, and none in the plain rounds,
+        because a feature at zero is stationary.
+        """
         sums, XtV = self.sums(self.X, state.W, state.b)
         state, gap = state._replace(XtV=XtV), state.violation
         inactive = (state.theta == 0) & self.candidates

@@ -141,7 +141,10 @@ class UDFSProblem(RowSparseProblem):
 
 
 def joint_basis(W: FloatArray, V: FloatArray) -> FloatArray:
-    """Return an orthonormal basis (d × r to 2r) of the span of W and V."""
+    """Return an orthonormal basis (d × r to 2r) of the span of W and V.
+
+    Directions of V that lie in the span of W, up to rounding, are left out.
+    """
     W = np.linalg.qr(W)[0]
     V = V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
     for _ in range(2):

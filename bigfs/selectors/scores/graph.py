@@ -209,7 +209,10 @@ class Forms(NamedTuple):
 
 
 def graph_forms(X: Matrix, A: sp.csr_array, *, label: str) -> Forms:
-    """Return the sums of all columns in one pass, from g = f − s with s near a far mean."""
+    """Return the sums of all columns in one pass.
+
+    They are of g = f − s with s near the mean of f where this is far from zero.
+    """
     degree = np.asarray(A.sum(axis=1)).ravel()
     volume, s = float(degree.sum()), X.near_numbers
     parts = map_all_columns(X.near_zero(), _forms, A, degree, label=label)

@@ -55,8 +55,11 @@ class Pairs(NamedTuple):
 def nearest_hits_and_misses(
     X: Matrix, codes: IntArray, anchors: IntArray, k: int, metric: str
 ) -> Pairs:
-    """Find the k nearest samples of the same class and of the others for each anchor that has both,
-    in one pass over X after the anchors. Equal distances go by lower row number."""
+    """Find the k nearest samples of the same class and of the others for each anchor.
+
+    Equal distances go by lower row number. "cosine" also takes rows that share nothing. An anchor
+    without a hit or without a miss is left out. Reads X once, and the anchors before.
+    """
     A = sp.csr_array(X.rows(anchors), dtype=np.float64)
     squares = np.asarray(A.multiply(A).sum(axis=1)).ravel()
     parts = X.map(_nearest, 0, A, squares, anchors, codes, k, metric == "cosine")
@@ -181,8 +184,11 @@ class LLFSProblem:
         }
 
     def solve(self, Z: Any, start: FloatArray) -> tuple[FloatArray, float, float]:
-        """Return the optimal w for the given z, its objective and the violation of optimality,
-        solved on features that those which would get weight join."""
+        """Return the optimal w for the given z, its objective and the violation of optimality.
+
+        The problem is solved on some features. Those that would get weight join them, until there
+        are none.
+        """
         w = np.where(np.count_nonzero(start) < len(start) / 2, start, 0)
         inside, tol = w > 0, INNER_TOL * self.lam
         solved = not inside.any()
@@ -208,7 +214,10 @@ class LLFSProblem:
         return w, value, float(violations.max(initial=0.0)) / self.lam
 
     def scores(self, state: LLFSState) -> FloatArray:
-        """Return w, or for a feature of zero weight a score in [−1, 0] by the margins' pull."""
+        """Return w where it is positive.
+
+        A feature of zero weight has a score in [−1, 0], by how strongly the margins pull at it.
+        """
         slope = self.loss(state.w, self.margins(state.w))[1]
         pull = self.lam - slope
         lack = (pull - self.lam) / (self.lam + np.abs(pull).max())

@@ -98,7 +98,10 @@ class RankSum(Selector):
 
 
 def _test(block: Any, start: int, stop: int, codes: IntArray, sizes: IntArray) -> FloatArray:
-    """Return each class's AUC and p-value, and whether a column is constant (2c + 1 × width)."""
+    """Return the AUC and the p-value of each class, and whether a column is constant.
+
+    They lie one below the other (2c + 1 × width).
+    """
     Z = labeled_columns(block, codes)
     ranks, ties = np.zeros((len(sizes), Z.shape[1])), np.empty(Z.shape[1])
     _add_ranks(Z.indptr, Z.indices, Z.data, codes, sizes, ranks, ties)

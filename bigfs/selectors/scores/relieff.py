@@ -94,7 +94,10 @@ class ReliefF(Selector):
 
 
 def edge_weights(index: IntArray, codes: IntArray) -> sp.csr_array:
-    """Return the weight of each pair (n × n, symmetric), from `index` (n × c × k)."""
+    """Return the weight of each pair of samples (n × n, symmetric), both directions added up.
+
+    `index` (n × c × k) has the neighbors of each class, and −1 for a missing one.
+    """
     n, c, _ = index.shape
     sizes = class_sizes(codes, c)
     share = sizes / sizes.sum()

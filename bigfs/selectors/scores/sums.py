@@ -176,7 +176,11 @@ class WeightedSelector(Selector):
         return self._choose()
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether features are chosen, for which `partial_fit` may still wait."""
+        """Return whether features are chosen.
+
+        `partial_fit` may still wait for a second class, or for samples that tell one feature from
+        another.
+        """
         return hasattr(self, "support_")
 
     def _score_samples(self, X: Matrix, y: Any, weights: FloatArray | None) -> None:

@@ -282,8 +282,11 @@ def _explained(X: Matrix, F: FloatArray) -> FloatArray:
 
 
 def propagate(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple[FloatArray, float]:
-    """Return the label distributions F (n × c), and the largest relative residual of F_u = D_u^-½ Z
-    with (I − α D_u^-½ A_uu D_u^-½) Z = α D_u^-½ A_ul Y_l."""
+    """Return the label distributions F (n × c), and the largest relative residual.
+
+    F_u = D_u^-½ Z with (I − α D_u^-½ A_uu D_u^-½) Z = α D_u^-½ A_ul Y_l, which is symmetric and
+    positive definite.
+    """
     degree = np.asarray(A.sum(axis=1)).ravel()
     root = inverse_root(degree)
     u = ~y.is_labeled

@@ -204,8 +204,10 @@ class SparGECV(EmbeddingTarget, Chooser):
         return candidate
 
     def _decide(self, X: Matrix, target: Target, sizes: Sequence[int]) -> tuple[SparGE, Columns]:
-        """Return the first candidate within one standard error of the best, of γ the largest, and
-        the data of its regression."""
+        """Return the best candidate in the mean over the sizes, and the data of its regression.
+
+        It is the first within one standard error of the best, of γ the largest.
+        """
         gammas = self._gammas().astype(np.float64)
         grid = [
             {"loss": self.loss, "ranking": self.ranking, "gamma": float(gamma)} for gamma in gammas
@@ -270,9 +272,12 @@ class SparGECV(EmbeddingTarget, Chooser):
         sizes: Sequence[int],
         gammas: FloatArray,
     ) -> FloatArray:
-        """Return the held-out loss of each γ on each fold, in the mean over the sizes. On large
-        folds the search goes from the largest γ on and ends, with NaN, at the first γ that is worse
-        than a larger one by more than a standard error."""
+        """Return the held-out loss of each γ on each fold, in the mean over the sizes.
+
+        Where the folds are large, one γ and fold is solved after the other, from the largest γ on.
+        The search ends with the first γ that is worse than a larger one by more than a standard
+        error. The losses of the γ after it are NaN.
+        """
         X = data[0].X
         m, d, name = self._count(X.shape[1]), X.shape[1], self._name(X)
         losses = np.full((len(gammas), len(folds)), np.nan)
@@ -314,8 +319,11 @@ class SparGECV(EmbeddingTarget, Chooser):
             )
 
     def _folds(self, n: int, target: Target) -> list[Fold]:
-        """Return the training and test samples of each fold, stratified where there are classes,
-        among those that take part of the n samples of `cv`, groups and times."""
+        """Return the training and test samples of each fold, among those that take part.
+
+        They are stratified where there are classes. `cv`, groups and times are for all n
+        samples, of which the labeled ones take part.
+        """
         is_class = isinstance(target.y, Labels)
         values = target.values if is_class else np.arange(n, dtype=np.float64)
         if self.embedding == "sda":

@@ -26,7 +26,10 @@ Fold = tuple[IntArray, IntArray]  # the numbers of the training and the test sam
 def training_data(
     data: GatheredColumns, train: IntArray, is_hinge: bool = False
 ) -> GatheredColumns:
-    """Return the data with the weight 0 outside `train`, where T is centered inside."""
+    """Return the data with the weight 0 outside `train`.
+
+    T is centered by the samples inside, unless it holds the signs of the squared hinge loss.
+    """
     omega = np.zeros_like(data.omega)
     omega[train] = data.omega[train]
     T = np.where(omega[:, None] > 0, data.T, 0)
@@ -59,8 +62,11 @@ def choose_in_folds(
     folds: Sequence[Fold],
     name: str,
 ) -> Iterator[FoldChoice]:
-    """Yield the features that each candidate chooses without a fold's test samples, from
-    relaxations that are solved jointly, of the regression of each candidate in `data`."""
+    """Yield the features that each candidate chooses without a fold's test samples.
+
+    All relaxations are solved jointly, and candidates that differ in their ranking alone share one.
+    `data` has the regression of each candidate on all samples, and some may be the same.
+    """
     widths = {id(whole): whole.T.size for whole in data}
     engine.require_memory(
         8 * (1 + FOLD_COPIES * len(folds)) * sum(widths.values()),

@@ -295,7 +295,10 @@ class SparGE(EmbeddingTarget, Selector):
         result.stats.update(objective=objective, objective_gap=gap)
 
     def _rank_by_svm(self, problem: Relaxation, candidates: IntArray, y: Labels) -> None:
-        """Score the candidates by recursive elimination with linear SVMs on their columns."""
+        """Score the candidates by recursive elimination with linear SVMs on their columns alone.
+
+        On a fold of `SparGECV` the order comes from the training samples.
+        """
         data, candidates = problem.data, np.sort(candidates)
         X, features, kept = data.X, candidates, self._constraints.kept
         codes, weights = y.codes[y.is_labeled], sample_weights(self, y)
@@ -329,9 +332,13 @@ def unit_of_gamma(data: Columns, forbidden: IntArray) -> float:
 def column_scale(
     X: Matrix, share: float = 1.0, forbidden: IntArray = NO_CONSTRAINTS.forbidden
 ) -> float:
-    """Return the smaller of Σs/n and 2Σs²/Σs, of the allowed centered columns' sums of squares s:
-    the samples' mean squared distance to their mean, and twice the mean of s weighted by s, which
-    does not grow with d. Where all samples are one, s are those before centering."""
+    """Return the smaller of Σs/n and 2Σs²/Σs, of the centered columns' sums of squares s.
+
+    The first is the samples' mean squared distance to their mean. The second is twice the mean of s
+    weighted by s, which does not grow with the number of features. A share of the samples has that
+    share of the sums. Where all samples are the same, s are the sums of squares before centering,
+    and the unit is 1 if those are zero. The forbidden features do not count.
+    """
     counted = np.ones(X.shape[1], dtype=bool)
     counted[forbidden] = False
     for squares in (X.deviations[counted], X.stats.sums_of_squares[counted]):

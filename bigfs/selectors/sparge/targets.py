@@ -55,10 +55,13 @@ class Targets(NamedTuple):
 
 
 def columns_kind(X: Matrix, m: int, r: int) -> ColumnsKind:
-    """Return where the columns and targets of width r lie, by the shapes and the non-zeros per
-    column. Targets are made by tile if large and larger than their products with all columns.
-    Columns stay in the tiles where the `GATHERED_SETS` · m of most non-zeros are large and not in
-    memory anyway."""
+    """Return where the columns and targets of width r lie.
+
+    The shapes and the non-zeros per column decide, so that memory does not change answers. Targets
+    are made by tile where they are large and their products with all columns are not. Columns stay
+    in the tiles where the `GATHERED_SETS` · m of most non-zeros, about those that a cutting plane
+    gathers, are large and the matrix is not in memory anyway.
+    """
     n, d = X.shape
     if X.row_tiles and 8 * n * r > LARGE_TARGETS.value and 8 * d * r <= SUMS_BYTES // 2:
         return "tiled"

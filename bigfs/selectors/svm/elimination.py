@@ -195,9 +195,12 @@ def eliminate_by_svm(
     name: str,
     removed_last: IntArray = NO_CONSTRAINTS.kept,
 ) -> Result[RFEState]:
-    """Remove features, those given (increasing), round after round to the last of `sizes`, which
-    begin with their number. `svm` has the classifiers' C, tol, max_iter and sample_weight. The
-    features `removed_last` stay until no others are left."""
+    """Remove features round after round, from those given (increasing) to the last of `sizes`.
+
+    `sizes` are the numbers of features that are left, from all of `features` on. `svm` has the C,
+    tol, max_iter and sample_weight of the classifiers. The features `removed_last` stay until no
+    others are left.
+    """
     first_svm = {**svm, "name": f"{name}, first classifiers"}
     columns = ActiveColumns(X)
     problem = RFEProblem(columns, codes, n_classes, sizes, first_svm, removed_last)
@@ -225,7 +228,10 @@ def eliminate_by_svm(
 
 
 def elimination_sizes(d: int, step: int | float) -> list[int]:
-    """Return the numbers of features after each round, from d to 1, whatever number is chosen."""
+    """Return the numbers of features that are left after each round, from d to 1.
+
+    They do not depend on the number to choose, which therefore is a prefix of one order.
+    """
     sizes = [d]
     while sizes[-1] > 1:
         size = sizes[-1]
