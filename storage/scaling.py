@@ -70,7 +70,10 @@ class Scaling:
         return self if self.weighs_rows else Scaling(self.settings, self.factors[columns])
 
     def pick(self, X: sp.csr_array, columns: IntArray) -> sp.csr_array:
-        """Return some columns of rows in the units of the store, which `of_columns` has cut."""
+        """Return some columns of rows in the units of the store.
+
+        This scaling is that of these columns, as `of_columns` returns it.
+        """
         if self.weighs_rows:
             return self.apply(X)[:, columns]
         return self.apply(sp.csr_array(X[:, columns]))

@@ -97,7 +97,10 @@ def version_of(url: str) -> str:
 
 
 def ranges_of(url: str) -> tuple[int, Callable[[int, int], bytes], Callable[[], None]]:
-    """Return the length of a file behind an http(s) URL, and what fetches a range, and closes."""
+    """Return the length of a file behind an http(s) URL, and functions: fetch a range, and close.
+
+    A SourceError says that the server sends no ranges, or no mark of the version.
+    """
     session = requests.Session()
     for protocol in ("http://", "https://"):
         session.mount(protocol, requests.adapters.HTTPAdapter(max_retries=RETRIES.value))
@@ -234,7 +237,11 @@ def _download(file: File, checksum: str | None, folder: Path) -> None:
 
 
 def _fetch(url: str, part: Path) -> None:
-    """Complete a part of a file from where a broken download of the same version stopped."""
+    """Complete a part of a file, from where a broken download stopped.
+
+    The rest of the same version only is asked for (If-Range with the server's ETag or date). It
+    starts anew if the server gives neither, or can't send ranges.
+    """
     version = part.with_name(f"{part.name}.version")
     headers = {}
     if part.exists() and version.exists():

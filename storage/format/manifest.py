@@ -165,7 +165,10 @@ def read_document(uri: str, name: str) -> bytes:
 
 
 def exists(uri: str) -> bool:
-    """Return whether a finished store is there, damaged or not, once it has its name back."""
+    """Return whether a finished store is there, damaged or not, once it has its name back.
+
+    A process may have been killed while it replaced the store.
+    """
     return _read_root(uri) is not None
 
 

@@ -29,7 +29,10 @@ PARTS_HELD = 8  # of the checksums of chunks by a reader, of 64 kB each
 
 
 class VerifiedStore(ChunkedStore):
-    """Compare every document read with its checksum. A missing or swapped one is an error."""
+    """Compare every document read with its checksum. A missing or swapped one is an error.
+
+    The checksums of chunks in shards are read as the chunks are, and only some of them are held.
+    """
 
     def __init__(self, store: Store, uri: str = "", content: str = "") -> None:
         super().__init__(store)

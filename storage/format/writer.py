@@ -181,7 +181,10 @@ class Writer:
         sparse: bool = False,
         sharded: bool = True,
     ) -> None:
-        """Create an array that `ArrayWriter` fills. `sparse` says that it holds mostly zeros."""
+        """Create an array that `ArrayWriter` fills. `sparse` says that it holds mostly zeros.
+
+        If it has many chunks, it gets shards, unless it is not `sharded`.
+        """
         n, *rest = (shape,) if isinstance(shape, int) else shape
         length = max(min(chunk or self.chunk, n), 1)
         size = chunks_per_shard(-(-n // length)) if sharded else 1

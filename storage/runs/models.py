@@ -118,7 +118,10 @@ class TableUnits:
             )
 
     def transformer(self) -> Any:
-        """Return scikit-learn's fitted transformer from a frame with the columns to features."""
+        """Return scikit-learn's fitted transformer from a frame with the columns to the features.
+
+        The frame may have them in any order, and other columns too.
+        """
         from sklearn.compose import ColumnTransformer
         from sklearn.impute import KNNImputer
         from sklearn.preprocessing import OneHotEncoder

@@ -157,7 +157,10 @@ class AnnData(SampleColumns, MatrixSource):
         return ready
 
     def has_features(self, names: Sequence[str] | None, d: int) -> bool:
-        """Return whether there are d features of the given names, in `var`'s index or a column."""
+        """Return whether there are d features with the given names, in `var`'s index or a column.
+
+        A file without names is refused.
+        """
         with self._file() as file:
             if not isinstance(file, Group) and "var" in file and "_index" in file["var"].attrs:
                 index = self._names(file, "var", None)
@@ -345,7 +348,11 @@ class AnnData(SampleColumns, MatrixSource):
         return np.array([None if name is None else str(name) for name in names], dtype=object)
 
     def _symbols(self, file: Any, column: str, index: AnyArray | None) -> AnyArray:
-        """Read the names of features from a column of var, or from its index where one is empty."""
+        """Read the names of features from a column of var. Repeated ones are made unique.
+
+        They get the endings that anndata's `var_names_make_unique` gives. A feature without a name
+        there keeps the name in the index.
+        """
         frame = "raw/var" if self.raw else "var"
         self._require(column, self._columns(file, frame), frame, ": name it with names=")
         given = read_column(

@@ -288,7 +288,10 @@ _counted: tuple[str, Any, int, int] = ("", None, 0, 1)
 
 
 def line_number(path: str, offset: int) -> int:
-    """Return the number of the line, from 1, that begins at a byte of a file."""
+    """Return the number of the line, from 1, that begins at a byte of a file.
+
+    Counting continues where the last call ended, as pieces are read in order.
+    """
     global _counted
     about = os.stat(path)
     version = about.st_size, about.st_mtime_ns

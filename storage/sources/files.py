@@ -214,7 +214,10 @@ def is_compressed(path: str | Path) -> bool:
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
-    """Return the first decompressed bytes of a file, in UTF-8 if a mark tells its encoding."""
+    """Return the first decompressed bytes of a file, in UTF-8 if a mark tells its encoding.
+
+    A folder has none.
+    """
     if path.is_dir():
         return b""
     with source_errors(f"{path} is broken"):

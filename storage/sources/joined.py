@@ -134,7 +134,10 @@ class Joined(Source):
     def _samples(
         self, columns: Mapping[str, Any], split: str | None, n: int, place: samples.Place
     ) -> dict[str, Any]:
-        """Return the facts of n samples of a part, with its split, and maybe without labels."""
+        """Return the facts of n samples of a part, with labels, which it may lack, and a split.
+
+        A part that tells other splits is refused.
+        """
         told = dict(columns)
         if split is not None:
             own = told.get("split")
@@ -253,7 +256,10 @@ def _compare_columns(part: NumericTable, first: NumericTable) -> None:
 
 
 def _positions(part: Any, first: Any) -> IntArray | None:
-    """Return where the columns of a part lie in the first one, None if at the same places."""
+    """Return where the columns of a part lie in the first one, None if at the same places.
+
+    Other columns are refused.
+    """
     sizes = [s.n_features for s in (part, first)]
     if None not in sizes and sizes[0] != sizes[1]:
         raise SourceError(

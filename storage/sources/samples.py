@@ -311,7 +311,10 @@ def read(
 
 
 def _mixed(role: str, values: Sequence[Any], place: Place) -> Any:
-    """Return values of several types of Python as a column: whole numbers, floats or texts."""
+    """Return values of several types of Python as a column: whole numbers, floats or texts.
+
+    Where some are lists, all must be.
+    """
     is_list = [isinstance(value, list | tuple) for value in values if not _is_none(value)]
     if any(is_list):
         fewer = 2 * sum(is_list) <= len(is_list)

@@ -124,7 +124,11 @@ def note_joined_labels(target: Target, source: Source) -> None:
 
 
 def compare_splits(blocks: Sequence[RowBlock], target: Target, source: Source) -> None:
-    """Say which labels test samples lack, or refuse those of which none is a known class."""
+    """Say what the test samples lack of the labels.
+
+    Labels of a source of their own are refused where none is a known class: two sources may write
+    the classes in two ways.
+    """
     halves = {half: [s for s in blocks if s.rows and s.split == half] for half in samples.SPLITS}
     labeled = {half: [s for s in some if s.told.labels] for half, some in halves.items()}
     if not labeled["train"] or not halves["test"]:

@@ -204,7 +204,10 @@ class Svmlight(PlainFile, MatrixSource):
     def _label_column(
         self, labels: Any, exact: dict[int, int | float], counts: Any, place: samples.Place
     ) -> Any:
-        """Return the labels of lines, by their counts. `exact` replaces some inexact floats."""
+        """Return the labels of lines, by their counts. `exact` replaces some inexact floats.
+
+        Lines with at most one label have no lists of them, unless the target is multi-label.
+        """
         values: Any = labels
         if any(isinstance(v, int) and abs(v) > samples.MAX_EXACT for v in exact.values()):
             values = labels.tolist()

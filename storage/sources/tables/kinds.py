@@ -53,7 +53,11 @@ class Kinds(NamedTuple):
 def kinds_of(
     batches: Callable[[], Iterable[Batch]], names: list[str], convert: Convert, train: Train
 ) -> Kinds:
-    """Return what columns are, in one reading of the batches, or two where a number is late."""
+    """Return what columns are, in one reading of the batches.
+
+    They are read again for the columns of which the first batch has numbers, and a later one has
+    none.
+    """
     columns: dict[str, Values] = {}
     means, unused = _numbers_of(batches(), names, convert, train, columns)
     numbers = [name for name in means if name not in unused]
@@ -168,7 +172,10 @@ class Values:
 
 
 def triplets_of(batch: Batch, found: Kinds, name: str) -> tuple[str, str, str] | None:
-    """Return the columns of samples, features and values, if records seem to be single values."""
+    """Return the columns of samples, features and values, if records seem to be single values.
+
+    They have a name of a sample that comes again, a feature, and a number.
+    """
     others = [*found.categories, *found.unused]
     ids = [c for c in (name, *found.numbers, *others) if c in batch.fields and ID.fullmatch(c)]
     values = [c for c in found.numbers if c not in ids[:1]]

@@ -58,7 +58,10 @@ def buckets_of(lines: AnyArray, hashing: int) -> IntArray:
 def name_buckets(
     blocks: Sequence[RowBlock], hashing: int, names: Path, known: Sequence[str] = ()
 ) -> None:
-    """Write the first name of each bucket of blocks, its number where it is empty."""
+    """Write the first name of each bucket of blocks, its number where it is empty.
+
+    Those that are known come first, and training rows before the others.
+    """
     in_order = sorted(blocks, key=lambda block: block.split == "test")
     paths = [*known, *(block.path for block in in_order)]
     starts, lengths = np.full(hashing, -1), np.zeros(hashing, dtype=np.int64)
