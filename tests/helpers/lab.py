@@ -19,7 +19,8 @@ from bigfs import engine
 with engine.cluster(sys.argv[1], security="tls", timeout="60s"):
     before = None
     while True:
-        now = sorted(address.rpartition(":")[0] for address in engine.executor.executor().threads())
+        threads = engine.executor.current_executor().threads()
+        now = sorted(address.rpartition(":")[0] for address in threads)
         if now != before:
             print("workers:", *now, flush=True)
         before = now
