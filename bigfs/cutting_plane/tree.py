@@ -79,7 +79,10 @@ class Candidates(NamedTuple):
 
 
 def fix(s: FloatArray, k: int, slack: float) -> tuple[BoolArray, BoolArray]:
-    """Return the masks of the features in and out for good, by scores for sets of k and slack δ."""
+    """Return the masks of the features that are in and out for good, by their scores.
+
+    A set takes k of them, and `slack` is δ.
+    """
     if not 0 < k < len(s):
         return np.full(len(s), k > 0), np.full(len(s), k == 0)
     after, last = np.partition(s, (len(s) - k - 1, len(s) - k))[[len(s) - k - 1, len(s) - k]]

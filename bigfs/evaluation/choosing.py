@@ -124,7 +124,11 @@ def standard_errors(scores: AnyArray) -> FloatArray:
 
 
 def record(scores: FloatArray, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores (n_candidates × n_folds) as the `cv_results_` of `GridSearchCV`."""
+    """Return the scores (n_candidates × n_folds) as `cv_results_`, with more about the candidates.
+
+    Means and standard deviations are as in `sklearn.model_selection.GridSearchCV`, over
+    the folds that could be scored.
+    """
     if not scores.shape[1]:
         return dict(more)
     counted = scores[:, scored_folds(scores)]

@@ -3,10 +3,11 @@
     cosine      1 − xᵢ·xⱼ / (‖xᵢ‖‖xⱼ‖)
     euclidean   ‖xᵢ − xⱼ‖ = √(‖xᵢ‖² + ‖xⱼ‖² − 2 xᵢ·xⱼ)
 
-Each block is searched by itself, and then all pairs of blocks are compared in rounds. A pair is one
-task, whose products serve the lists of both blocks. The order of a list (distance, then index) is
-total, so the result depends neither on the blocks nor on the rounds. "approx" runs the same rounds
-on sketches of the rows (`bigfs.graph.approximate.search`).
+The rows are cut into blocks that are sized from the memory limit. Each block is searched by itself,
+and then all pairs of blocks are compared in rounds. A pair is one task, whose products serve the
+lists of both blocks. The order of a list (distance, then index) is total, so the result depends
+neither on the blocks nor on the rounds. "approx" runs the same rounds on sketches of the rows
+(`bigfs.graph.approximate.search`).
 """
 
 from __future__ import annotations

@@ -17,8 +17,11 @@ DENSE_COLUMNS = 256  # columns that are made dense at a time
 
 
 def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
-    """Return X diag(φ) Xᵀ, dense n × n, summed over tiles of columns, in one pass and at most three
-    arrays of its size. A matrix in memory by rows alone is copied by columns."""
+    """Return X diag(φ) Xᵀ, dense n × n, summed over tiles of columns in one pass.
+
+    At most three arrays of its size exist at a time. A matrix in memory by rows alone is copied by
+    columns.
+    """
     by_columns = X
     if X.local and not X.column_tiles:
         by_columns = Matrix.from_array(X.columns(slice(None)))

@@ -62,7 +62,10 @@ class Checkpoint:
 
 @contextlib.contextmanager
 def reading_cache(file: Path) -> Iterator[None]:
-    """End the block at a file that is missing, or is damaged and deleted, as it is made again."""
+    """End the block at a file that is missing or damaged.
+
+    A damaged one is deleted, with a word, because it is made again.
+    """
     try:
         yield
     except FileNotFoundError:

@@ -346,7 +346,10 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _is_zip(path: Path, head: bytes) -> bool:
-    """Return whether a file is a zip archive, maybe truncated, by its first bytes or its end."""
+    """Return whether a file is a zip archive, by its first bytes or else by its end.
+
+    The first bytes show a truncated archive too. The end shows one that begins with a program.
+    """
     return head.startswith((b"PK\x03\x04", b"PK\x05\x06")) or (
         not _is_tar(head) and zipfile.is_zipfile(path)
     )

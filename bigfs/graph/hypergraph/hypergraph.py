@@ -161,8 +161,10 @@ class Hypergraph:
         return kernels.transpose(members.starts, members.samples, self.shape[0])
 
     def edge_rows(self, root: AnyArray, weights: AnyArray, V: AnyArray) -> AnyArray:
-        """Return diag(weights) Hᵀ diag(root) V (e' × r) of the distinct hyperedges, for V (n × r, C
-        order)."""
+        """Return diag(weights) Hᵀ diag(root) V (e' × r) of the distinct hyperedges.
+
+        V (n × r) is in C order.
+        """
         Z = np.empty((len(weights), V.shape[1]))
         kernels.edge_rows(self.members.starts, self.members.samples, root, weights, V, Z)
         return Z

@@ -298,7 +298,10 @@ def _offer(
 
 @_jit
 def find_marked(may_pass: AnyArray, marked_eights: AnyArray, hits: AnyArray) -> int:
-    """Write the positions where `may_pass` is non-zero to `hits`, and return their number."""
+    """Write the positions where `may_pass` is non-zero to `hits`, and return their number.
+
+    It scans 64, then 8, then 1 byte at a time, without unpredictable branches.
+    """
     eights = may_pass.view(np.uint64)
     groups = len(may_pass) // 64
     part0, part1, part2, part3, part4, part5, part6, part7 = [

@@ -71,8 +71,10 @@ def require_no_missing(y: Any, has_unlabeled: bool) -> None:
 
 
 def labels_of(y: AnyArray, has_unlabeled: bool = False) -> Labels:
-    """Return the classes of y. −1 and "-1" are unlabeled where `has_unlabeled`, unless y holds −1
-    and 1 alone, which are the two classes of LIBSVM's files."""
+    """Return the classes of y. −1, or "-1" among strings, is unlabeled where `has_unlabeled`.
+
+    Even so, −1 and 1 are the two classes of LIBSVM's files where y holds nothing else.
+    """
     if y.dtype in (np.int32, np.int64) and y.flags.carray and _are_codes(y):
         return Labels(np.arange(int(y.max()) + 1), y)
     is_labeled = ~is_minus_one(y) if has_unlabeled else np.full(len(y), True)

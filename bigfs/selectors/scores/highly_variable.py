@@ -370,7 +370,10 @@ class HighlyVariable(Selector):
 
 
 def _batches(X: Matrix, batch: Any) -> tuple[Matrix, IntArray, AnyArray, FloatArray]:
-    """Return the cells of batches of several, their batches, and names and sizes of these."""
+    """Return the cells of batches of several, and the number of the batch of each.
+
+    The names and the sizes of the batches follow.
+    """
     n = X.shape[0]
     if batch is None:
         return X, np.zeros(n, dtype=np.int64), np.array(["of all"]), np.array([float(n)])

@@ -47,7 +47,10 @@ def _merge_pair(parts: list[str], target: str) -> None:
 
 
 def merge_files(parts: Sequence[str], terms: Path, least: float, most: float = np.inf) -> IntArray:
-    """Write the terms of two vocabularies in `least` to `most` documents. Returns these counts."""
+    """Write the sorted terms of up to two vocabularies that occur in `least` to `most` documents.
+
+    Returns their document frequencies.
+    """
     found = terms.with_suffix(".found")
     with contextlib.ExitStack() as stack, open(terms, "wb") as out, open(found, "wb") as df:
         files = [stack.enter_context(open(f"{path}.terms", "rb")) for path in parts]
