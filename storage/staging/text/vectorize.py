@@ -45,7 +45,7 @@ def vectorize(
     source: TextSource, pieces: Sequence[Any], weighting: Weighting, scratch: Path
 ) -> tuple[list[RowBlock], Names, FloatArray]:
     """Return tf-idf blocks in the order of the pieces, their terms and the idf of these."""
-    counted = count(source, pieces, weighting, scratch)
+    counted = read_blocks(CountedTexts(source, weighting), pieces, scratch, "count terms")
     is_plain = weighting.analyzer == "word" and weighting.token_pattern is None
     unspaced = _unspaced(counted) if is_plain else ""
     training = [block for block in counted if block.split != "test"] or counted
@@ -94,7 +94,7 @@ def weigh_by(
     names = Names(len(idf), str(scratch / "vocabulary.terms"), terms is None)
     with open(names.lines, "wb") as out:
         out.writelines(terms or ())
-    counted = count(source, pieces, weighting, scratch)
+    counted = read_blocks(CountedTexts(source, weighting), pieces, scratch, "count terms")
     return _weigh(counted, names, idf, weighting, scratch)
 
 
@@ -143,10 +143,3 @@ class CountedTexts:
             return Rows(sp.csr_array((0, 0)), terms=np.empty(0, np.uint8))
         lines, X = documents.counted()
         return Rows(X, samples.join(parts, places), lines, samples.place_in(places))
-
-
-def count(
-    source: Any, pieces: Sequence[Any], weighting: Weighting, scratch: Path
-) -> list[RowBlock]:
-    """Count the terms of each piece, which `source` reads as a `TextSource` does."""
-    return read_blocks(CountedTexts(source, weighting), pieces, scratch, "count terms")
