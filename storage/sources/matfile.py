@@ -60,7 +60,8 @@ def extract(
         needs = 10 * Path(path).stat().st_size + 16 * sum(shape)
     if needs > memory_limit:
         return {"needs": needs}
-    content = scipy.io.loadmat(path, variable_names=[x, *([y] if y else []), *names])
+    wanted = [x, *([y] if y else []), *names]
+    content = scipy.io.loadmat(path, variable_names=wanted, spmatrix=False)
     X, reply = content.pop(x), {}
     if sp.issparse(X):
         X.check_format(full_check=True)  # or a broken file crashes what converts it

@@ -18,7 +18,7 @@ import numpy as np
 from bigfs.storage.errors import SourceError
 from bigfs.storage.lazy import compute, pa, types
 from bigfs.storage.sources.base import shorten
-from bigfs.storage.sources.tables.columns import decode_batch, field_names, pick
+from bigfs.storage.sources.tables.columns import count_bytes, decode_batch, field_names, pick
 from bigfs.storage.sources.tables.records import Batch
 from bigfs.storage.sources.tables.tables import BATCH_BYTES, BATCH_ROWS, Table, as_batch
 
@@ -101,7 +101,7 @@ class Stream(Table):
                     )
             for batch in reader:
                 batch = pick(batch, names)
-                rows = BATCH_BYTES.value * batch.num_rows // max(batch.nbytes, 1)
+                rows = BATCH_BYTES.value * batch.num_rows // max(count_bytes(batch), 1)
                 rows = max(1, min(rows, BATCH_ROWS))
                 for start in range(0, batch.num_rows, rows):
                     part = decode_batch(batch.slice(start, rows))
