@@ -135,7 +135,7 @@ def test_a_step_survives_a_worker_and_says_when_all_are_gone(two, step, how, tmp
     def strike():
         if how == "restarted":
             (tmp_path / "struck").touch()
-            two.restart(timeout="30s")
+            two.restart(timeout="120s")  # a worker may start slowly beside other work
         else:
             os.kill(min(two.run(os.getpid).values()), signal.SIGKILL)
 
