@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 
 from bigfs import engine
 from bigfs.constraints import resolve
@@ -139,6 +139,14 @@ class SelectorCV(FoldedSelector):
         self.sizes = sizes
         self.cv = cv
         self.metric = metric
+
+    def _validate_params(self) -> None:
+        if not isinstance(self.selector, Selector | None):
+            raise InvalidParameterError(
+                "The 'selector' parameter of SelectorCV must be a selector of bigfs that chooses "
+                f"columns, such as bigfs.SparGE(), or None. Got {self.selector!r} instead."
+            )
+        super()._validate_params()
 
     def _fit_target(self, X: Matrix, target: Target) -> None:
         y, codes, template = target.y, target.values, self._template()

@@ -236,7 +236,7 @@ def test_card_says_that_the_number_lies_at_the_end(rng):
         (SelectorCV(ANOVA(), sizes=[0]), "sizes must be whole numbers from 1 to 60"),
         (SelectorCV(ANOVA(), sizes=[]), "sizes must be whole numbers from 1 to 60"),
         (SelectorCV(ANOVA(), sizes=[2.5]), "sizes must be whole numbers from 1 to 60"),
-        (SelectorCV(JGSC()), "must be an instance of .*Selector.* Got JGSC"),
+        (SelectorCV(JGSC()), "must be a selector of bigfs that chooses columns, .* Got JGSC"),
         (SelectorCV(ANOVA(), metric="r2"), "r2 is no metric of one class per sample"),
         (SelectorCV(ANOVA(), metric="speed"), "metric"),
         (SelectorCV(ANOVA(), cv=1), "cv"),
