@@ -16,12 +16,12 @@ def mathml(tex, as_block):
     """Return a formula as MathML whose norms, sets and inner products have delimiters of one size.
 
     docutils lets ‖, { and ⟨ stretch, but not those that carry an exponent. Here only the ( and [ of
-    \\left and \\right stretch. Without its spaces, | is no operator between two letters. docutils
+    \\left and \\right stretch. Without spaces, | and ‖ are no operators between letters. docutils
     also writes the index of a letter with an accent below it.
     """
     drawn = tex2mathml(tex, as_block=as_block)
     drawn = re.sub(r"<mo>([‖{}⟨⟩⌊⌋⌈⌉])</mo>", r'<mo stretchy="false">\1</mo>', drawn)
-    drawn = drawn.replace('stretchy="false">|', 'stretchy="false" lspace="0" rspace="0">|')
+    drawn = re.sub(r'(stretchy="false")>([|‖])', r'\1 lspace="0" rspace="0">\2', drawn)
     ElementTree.register_namespace("", NAMESPACE)
     formula = ElementTree.fromstring(re.sub(ENTITY, lambda name: unescape(name[0]), drawn))
     for part in list(formula.iter(f"{{{NAMESPACE}}}munderover")):

@@ -32,8 +32,9 @@ def test_the_index_of_a_letter_with_an_accent_stands_beside_it(as_block):
     assert f"<msub>{letter}<mi>c</mi></msub>" in drawn
 
 
-def test_a_bar_between_two_letters_is_no_operator():
-    assert mathml("|x| y", as_block=False).count('lspace="0" rspace="0">|') == 2
+@pytest.mark.parametrize("formula", ["|x| y", r"\|x\| y"])
+def test_a_bar_between_two_letters_is_no_operator(formula):
+    assert mathml(formula, as_block=False).count('lspace="0" rspace="0">') == 2
 
 
 def test_norms_in_tables_are_no_bars():
