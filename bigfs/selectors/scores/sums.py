@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from bigfs import engine
 from bigfs.matrix import Matrix
@@ -215,9 +215,15 @@ def _as_before(labels: Labels, seen: Any) -> Labels:
 
 def _weighed(X: Matrix, y: Any, sample_weight: Any) -> tuple[Any, FloatArray]:
     """Return y, with the labels and classes of the samples that have a weight, and the weights."""
-    weights: FloatArray = _check_sample_weight(
-        sample_weight, np.empty(X.shape[0]), dtype=np.float64, ensure_non_negative=True
-    )
+    about = {"ensure_non_negative": True, "ensure_2d": False, "input_name": "sample_weight"}
+    weights: FloatArray = check_array(sample_weight, dtype=np.float64, **about)
+    if weights.shape != X.shape[:1]:
+        raise ValueError(
+            f"sample_weight must hold a number for each of {X.shape[0]} samples; got the shape "
+            f"{weights.shape}"
+        )
+    if not weights.any():
+        raise ValueError("sample_weight must hold at least one non-zero number")
     if not isinstance(y, Labels):
         return y, weights
     is_used = y.is_labeled & (weights > 0)

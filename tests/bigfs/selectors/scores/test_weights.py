@@ -91,7 +91,7 @@ def test_sums_of_a_store_are_not_taken_for_weighted_ones(tmp_path):
     ("weights", "message"),
     [
         (-np.ones(50), "(?i)negative values"),
-        (np.ones(49), "sample_weight.shape"),
+        (np.ones(49), "a number for each of 50 samples; got the shape .49"),
         (np.full(50, np.nan), "NaN"),
         (np.arange(50) % 2, "at least two classes"),
     ],
