@@ -442,7 +442,7 @@ def test_a_kill_at_any_batch_leaves_nothing_that_the_next_stage_does_not_sweep(t
         (None, {}, "NoneType is no source"),
         (b"a.svm", {}, "bytes is no source"),
         ({"X": 1}, {}, "a mapping of sources: the split must be train or test; got 'X'"),
-        (pd.Series([1.0, 2]), {}, "Series cannot be read .it is one column"),
+        (pd.Series([1.0, 2]), {}, "Series (cannot be read .it is one column|has the shape .2)"),
         (pl.Series([1.0, 2]), {}, "Series cannot be read .it is one column"),
         (pd.DataFrame({"a": [1.0]}), {"label": "b", "columns": "a"}, "no column 'b'"),
         (pd.DataFrame({"a": [1.0]}), {"y": [1]}, "has no option y, which is for arrays: name"),
