@@ -10,6 +10,31 @@ from docutils.utils.math.latex2mathml import tex2mathml
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 ENTITY = r"&(?!amp|lt|gt)\w+;"  # that HTML knows, and XML does not
 ACCENTS = set("ˉ¯ˆ^~˜˙¨→")
+OPERATOR, GROUP, SPACE, *SCRIPTS = (
+    f"{{{NAMESPACE}}}{name}" for name in ("mo", "mrow", "mspace", "msub", "msup", "msubsup")
+)
+CLOSING = dict(zip("([{⟨⌊⌈|‖", ")]}⟩⌋⌉|‖", strict=True))
+BREAKS = set("=≈∝≤≥<>∈→+−,")
+
+
+def _group(formula):
+    """Let Firefox end lines only at relations, sums and commas outside of brackets."""
+    rows, opened = [[]], []
+    for part in formula:
+        sign = (part[0] if part.tag in SCRIPTS else part).text
+        if opened and sign == opened[-1]:
+            opened.pop()
+        elif sign in CLOSING:
+            opened.append(CLOSING[sign])
+        unary = not rows[-1] and sign in ("+", "−")
+        breaks = part.tag == OPERATOR and sign in BREAKS and not opened and not unary
+        if breaks or part.tag == SPACE:
+            rows += [part], []
+        else:
+            rows[-1].append(part)
+    formula[:] = []
+    for row in rows:
+        (ElementTree.SubElement(formula, GROUP) if len(row) > 1 else formula).extend(row)
 
 
 def mathml(tex, as_block):
@@ -20,7 +45,9 @@ def mathml(tex, as_block):
     also writes the index of a letter with an accent below it.
     """
     drawn = tex2mathml(tex, as_block=as_block)
-    drawn = re.sub(r"<mo>([‖{}⟨⟩⌊⌋⌈⌉])</mo>", r'<mo stretchy="false">\1</mo>', drawn)
+    drawn = re.sub(
+        r'<mo(?: class="mathopen")?>([|‖{}⟨⟩⌊⌋⌈⌉])</mo>', r'<mo stretchy="false">\1</mo>', drawn
+    )
     drawn = re.sub(r'(stretchy="false")>([|‖])', r'\1 lspace="0" rspace="0">\2', drawn)
     ElementTree.register_namespace("", NAMESPACE)
     formula = ElementTree.fromstring(re.sub(ENTITY, lambda name: unescape(name[0]), drawn))
@@ -31,6 +58,7 @@ def mathml(tex, as_block):
             accented = ElementTree.Element(f"{{{NAMESPACE}}}mover", accent="true")
             accented.extend([letter, sign])
             part[:] = [accented, index]
+    _group(formula)
     return ElementTree.tostring(formula, encoding="unicode")
 
 

@@ -3,6 +3,7 @@
 import re
 import runpy
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -12,7 +13,8 @@ STRETCHES = re.compile(r'<mo(?![^>]*stretchy="false")[^>]*>([‖|{}⟨⟩])</mo>
 
 
 @pytest.mark.parametrize(
-    "formula", [r"\|W\|_F^2", r"\{a_i\}_{i \le n}", r"\langle u, v \rangle^2", r"|x|^2"]
+    "formula",
+    [r"\|W\|_F^2", r"\lVert w\rVert", r"\{a_i\}_{i \le n}", r"\langle u, v \rangle^2", r"|x|^2"],
 )
 @pytest.mark.parametrize("as_block", [False, True])
 def test_no_delimiter_stretches_away_from_its_partner(formula, as_block):
@@ -35,6 +37,20 @@ def test_the_index_of_a_letter_with_an_accent_stands_beside_it(as_block):
 @pytest.mark.parametrize("formula", ["|x| y", r"\|x\| y"])
 def test_a_bar_between_two_letters_is_no_operator(formula):
     assert mathml(formula, as_block=False).count('lspace="0" rspace="0">') == 2
+
+
+@pytest.mark.parametrize(
+    ("formula", "rows"),
+    [
+        (r"\|x - y\|^2 + \lambda |w|", ["‖x−y‖2", "λ|w|"]),
+        (r"f = -\mu g(a, b) \le \{c = d\}", ["−μg(a,b)", "{c=d}"]),
+    ],
+)
+def test_lines_end_outside_of_brackets(formula, rows):
+    """Firefox ends a line between two parts of a formula, and never inside of a row."""
+    drawn = ElementTree.fromstring(mathml(formula, as_block=True))
+    texts = ["".join("".join(part.itertext()).split()) for part in drawn.findall("{*}mrow")]
+    assert texts == rows
 
 
 def test_norms_in_tables_are_no_bars():
