@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` (the main job on a generated corpus) and `make test`. `make docs` builds the site.
 # `make newest NEWER=python3.13` runs the quick tests, and those that read and write AnnData by its own library, on the newest libraries. `TESTS=tests/storage` runs a part of them.
-# `make oldest` runs the quick tests on the oldest libraries that pyproject.toml allows.
+# `make oldest` runs the quick tests, or TESTS, on the oldest libraries that pyproject.toml allows.
 # `make quick` leaves out the tests that start servers or clusters and those that take long. `make nightly` runs
 # the longest, which `make test` leaves out.
 PYTHON ?= python3
@@ -51,7 +51,7 @@ newest: .venv-newest/.installed
 	$(NEWEST)/pytest $(TESTS) -m "not process and not slow and not nightly" $(PARALLEL)
 
 oldest: .venv-oldest/.installed
-	$(OLDEST)/pytest -m "not process and not slow and not nightly" $(PARALLEL)
+	$(OLDEST)/pytest $(TESTS) -m "not process and not slow and not nightly" $(PARALLEL)
 
 # every `"NAME[EXTRA]>=VERSION` of pyproject.toml as NAME==VERSION, but for the build's own
 lower-bounds:
