@@ -98,7 +98,8 @@ class Cluster:
         self.__exit__(None, None, None)
 
     def __repr__(self) -> str:
-        return f"<bigfs cluster: {self.client or 'this process alone'}>"
+        without = "this process alone" if self._session["client"] is SERIAL else "closed"
+        return f"<bigfs cluster: {self.client or without}>"
 
 
 def cluster(
@@ -440,9 +441,9 @@ def _connect(address: Any, **options: Any) -> Any:
     """Connect a `distributed.Client`. A client that fails to connect is closed at once."""
     # distributed leaves it to the garbage collector. If that runs while the next client starts, it
     # waits forever for the lock that this start holds.
-    from distributed import Client
+    import distributed
 
-    class ClosedOnFailure(Client):
+    class Client(distributed.Client):  # this name is in its repr
         def start(self, **options: Any) -> None:
             try:
                 super().start(**options)
@@ -451,7 +452,7 @@ def _connect(address: Any, **options: Any) -> Any:
                 self.close()
                 raise
 
-    return ClosedOnFailure(address, **options)
+    return Client(address, **options)
 
 
 def _security(security: Any) -> Any:

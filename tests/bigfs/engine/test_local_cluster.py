@@ -180,8 +180,12 @@ def test_workers_are_forks_of_a_process_that_has_imported_their_libraries(local)
 
 def test_workers_have_the_environment_of_the_moment_when_their_cluster_starts(local, monkeypatch):
     monkeypatch.setenv("BIGFS_SET_LATE", "yes")  # such as credentials, set in a notebook
-    with engine.cluster(workers=1) as client:
+    cluster = engine.cluster(workers=1)
+    assert "<Client: 'tls://127.0.0.1:" in repr(cluster)
+    assert "processes=1 threads=1, memory=" in repr(cluster)
+    with cluster as client:
         assert list(client.run(os.getenv, "BIGFS_SET_LATE").values()) == ["yes"]
+    assert repr(cluster) == "<bigfs cluster: closed>"
 
 
 def test_local_cluster_shows_a_dashboard_on_demand():
