@@ -327,6 +327,8 @@ def _read_specification(path: str | os.PathLike[str]) -> Iterator[Any]:
 
     kind, arguments, adaptation = read_specification(path)
     is_here = issubclass(kind, LocalCluster)
+    if is_here and arguments.get("processes", True):
+        _require_guard()
     try:
         with _interrupts_blocked() if is_here else contextlib.nullcontext():
             started = kind(**arguments)

@@ -42,10 +42,13 @@ def test_a_script_without_a_guard_starts_no_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script), raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     script.write_text("import bigfs\nbigfs.cluster(workers=1)\n")
-    with pytest.raises(
-        RuntimeError, match=r"script\.py and would run it again: put its work under"
-    ):
-        engine.cluster(workers=1)
+    file = tmp_path / "cluster.yaml"
+    file.write_text("cluster_class: distributed.LocalCluster\n")
+    for given in ({"workers": 1}, {"scheduler": str(file)}):
+        with pytest.raises(
+            RuntimeError, match=r"script\.py and would run it again: put its work under"
+        ):
+            engine.cluster(**given)
     with engine.cluster(workers=0):
         assert current_session().client is SERIAL
     # `python -m package`: no worker imports its `__main__`
