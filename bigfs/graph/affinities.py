@@ -35,6 +35,8 @@ def affinity(neighbors: Neighbors, weights: Weights = "binary") -> sp.csr_array:
             f"cosine weights need a graph of the cosine metric; got "
             f'{neighbors.metric}: use "binary" or "heat"'
         )
+    if weights not in ("binary", "cosine", "heat"):
+        raise ValueError(f'weights must be "binary", "cosine" or "heat"; got {weights!r}')
     width = float(distance.mean()) if len(distance) else 1.0  # 0 if all are duplicates
 
     def weigh(distance: AnyArray) -> AnyArray:
@@ -76,6 +78,8 @@ def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
     degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
     if kind == "plain":
         return sp.csr_array(sp.diags_array(degree) - A)
+    if kind != "normalized":
+        raise ValueError(f'kind must be "plain" or "normalized"; got {kind!r}')
     root = sp.diags_array(inverse_root(degree))
     return sp.csr_array(sp.diags_array((degree > 0).astype(np.float64)) - root @ A @ root)
 
