@@ -10,8 +10,10 @@ T = TypeVar("T")
 
 
 class Setting(Generic[T]):
-    """A value of this process that users leave alone. A test changes it to reach with small data
-    the path of large data, or the end of a wait."""
+    """A value of this process that users leave alone.
+
+    A test changes it, to reach the path of large data with small data, or the end of a wait.
+    """
 
     def __init__(self, value: T) -> None:
         self.value = value
