@@ -191,8 +191,8 @@ PAGES = sorted(
     for page in (ROOT / "docs" / folder).glob("*.md")
     if page.name != "python.md" and "```python" in page.read_text()
 )
-SLOW = [pytest.mark.process, pytest.mark.slow]
-MARKS = {"clusters": pytest.mark.process, "compare": SLOW, "jobs": SLOW, "pipelines": SLOW}
+NIGHTLY = [pytest.mark.process, pytest.mark.nightly]
+MARKS = {"clusters": pytest.mark.process, "compare": NIGHTLY, "jobs": NIGHTLY, "pipelines": NIGHTLY}
 
 
 @pytest.mark.filterwarnings("ignore::bigfs.result.NotConvergedWarning")  # of noise
